@@ -1,0 +1,1 @@
+"""The `vtune` command line: one thin file a verb."""

@@ -1,0 +1,90 @@
+"""`vtune data`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson, Seed
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+make = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(make, name="make", help="Make samples: synthetic puzzles, or from a public format.")
+
+
+@make.command("lens")
+def lens(
+    out: Annotated[Path, typer.Option("--out", help="Folder for train, heldout and traces.")],
+    level: Annotated[int, typer.Option("--level", min=1, max=4, help="1 (easy) to 4 (hard).")] = 1,
+    train: Annotated[int, typer.Option("--train", min=0, help="Training puzzles.")] = 2000,
+    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 200,
+    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 2000,
+    guessable: Annotated[
+        float, typer.Option("--guessable", min=0, max=1, help="Share that needs no look.")
+    ] = 0.0,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make lens puzzles: visual search that needs a crop."""
+    from vtune.report.values import render_values
+    from vtune.runs.lens import make_lens
+
+    from .output import show
+
+    result = make_lens(
+        out, train=train, heldout=heldout, traces=traces, level=level, guessable=guessable, seed=seed
+    )
+    show(result, render_values, as_json=as_json)
+
+
+@make.command("coco")
+def coco(
+    instances: Annotated[Path, typer.Option("--instances", help="instances_*.json of COCO.")],
+    images: Annotated[Path, typer.Option("--images", help="Folder of its photographs.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    traces: Annotated[
+        Path | None, typer.Option("--traces", help="Parquet file for cold-start traces of them.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples.")] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make samples of COCO annotations: which object is in a region, and how many there are."""
+    from vtune.report.values import render_values
+    from vtune.runs.data import make_coco
+
+    from .output import show
+
+    result = make_coco(instances, images, out, limit=limit, seed=seed, traces=traces)
+    show(result, render_values, as_json=as_json)
+
+
+@app.command("inspect")
+def inspect(
+    file: Annotated[Path, typer.Argument(help="Parquet file of samples.")],
+    rows: Annotated[int, typer.Option("--rows", min=0, help="Rows to show.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a sample file holds, and its first rows."""
+    from vtune.report.samples import render_inspection
+    from vtune.runs.data import inspect as inspect_file
+
+    from .output import show
+
+    show(inspect_file(file, rows), render_inspection, as_json=as_json)
+
+
+@app.command("validate")
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")], as_json: AsJson = False
+) -> None:
+    """Check every row, and every ground truth against its own verifier; no model is needed."""
+    from vtune.report.samples import render_validation
+    from vtune.runs.data import validate as validate_files
+
+    from .output import show
+
+    result = validate_files(files)
+    show(result, render_validation, as_json=as_json)
+    if result["problems"]:
+        raise typer.Exit(2)

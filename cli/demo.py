@@ -1,0 +1,27 @@
+"""`vtune demo`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson, Seed
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for everything it makes.")] = Path("runs/demo"),
+    seed: Seed = 0,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Train with the accuracy-only and with the evidence reward.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the whole loop here: puzzles, a tiny model, sft, rl, eval, faithfulness, report."""
+    from vtune.report.demo import render_demo
+    from vtune.runs.demo import run_demo
+
+    from .output import show, stdout_for_the_result
+
+    with stdout_for_the_result():
+        result = run_demo(out, seed=seed, compare=compare)
+    show(result, render_demo, as_json=as_json)

@@ -1,0 +1,16 @@
+"""Arguments that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Recipe = Annotated[str, typer.Option("--recipe", help="Name of a shipped recipe, or a path.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override one key; repeatable.")
+]
+RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; runs/<recipe> if not given.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, show the recipe, start nothing.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, and nothing else.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]

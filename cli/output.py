@@ -1,0 +1,44 @@
+"""What goes to stdout, and what does not."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Renderer = Callable[[Mapping[str, Any]], "RenderableType"]
+
+PIPE_WIDTH = 160
+"""Columns of tables that go into a file or another program, which have no width of their own."""
+
+
+def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
+    """Print a result on stdout, as a table or as one JSON document."""
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        return
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    Console(width=width, markup=False, emoji=False, highlight=False).print(render(result), crop=False)
+
+
+@contextmanager
+def stdout_for_the_result() -> Iterator[None]:
+    """Send to stderr what anything inside prints to stdout, be it a library or a child process.
+
+    Launchers and loggers like to print there, and stdout belongs to the result alone.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

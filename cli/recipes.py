@@ -1,0 +1,47 @@
+"""`vtune recipes`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="Name, or kind/name, e.g. rl/codev.")]
+
+
+@app.command("list")
+def list_recipes(as_json: AsJson = False) -> None:
+    """List recipes, data recipes and eval suites that ship with vtune."""
+    from vtune.report.values import render_values
+    from vtune.runs.recipes import shipped_recipes
+
+    from .output import show
+
+    entries = {
+        f"{entry.kind}/{entry.name}": {"about": entry.about, "path": str(entry.path)}
+        for entry in shipped_recipes()
+    }
+    if as_json:
+        show({"recipes": entries}, render_values, as_json=True)
+        return
+    for name, entry in entries.items():
+        typer.echo(f"{name:<24}  {entry['about']}")
+
+
+@app.command("show")
+def show_recipe(name: Name) -> None:
+    """Print a shipped file as it is, comments included."""
+    from vtune.runs.recipes import find_shipped
+
+    typer.echo(find_shipped(name).path.read_text(encoding="utf-8"), nl=False)
+
+
+@app.command("copy")
+def copy(name: Name, target: Annotated[Path, typer.Argument(help="New file, or a folder.")]) -> None:
+    """Copy a shipped file, to change it."""
+    from vtune.runs.recipes import copy_recipe
+
+    typer.echo(str(copy_recipe(name, target)))

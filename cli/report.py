@@ -1,0 +1,21 @@
+"""`vtune report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show the numbers of runs, by source."""
+    from vtune.report.terminal import render_report
+    from vtune.runs.report import run_report
+
+    from .output import show
+
+    show(run_report(runs), render_report, as_json=as_json)

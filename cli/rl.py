@@ -1,0 +1,30 @@
+"""`vtune rl`."""
+
+from .options import AsJson, DryRun, Overrides, Recipe, Resume, RunFolder
+
+
+def rl(
+    recipe: Recipe,
+    overrides: Overrides = None,
+    out: RunFolder = None,
+    resume: Resume = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model with reinforcement learning, as a recipe says."""
+    from vtune.runs.rl import RLRecipe, check_rl, run_rl
+
+    from .training import train
+
+    train(
+        recipe,
+        "recipes.rl",
+        RLRecipe,
+        overrides or (),
+        check=check_rl,
+        run=run_rl,
+        out=out,
+        resume=resume,
+        dry_run=dry_run,
+        as_json=as_json,
+    )

@@ -1,0 +1,30 @@
+"""`vtune sft`."""
+
+from .options import AsJson, DryRun, Overrides, Recipe, Resume, RunFolder
+
+
+def sft(
+    recipe: Recipe,
+    overrides: Overrides = None,
+    out: RunFolder = None,
+    resume: Resume = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune a model on traces, as a recipe says."""
+    from vtune.runs.sft import SFTRecipe, check_sft, run_sft
+
+    from .training import train
+
+    train(
+        recipe,
+        "recipes.sft",
+        SFTRecipe,
+        overrides or (),
+        check=check_sft,
+        run=run_sft,
+        out=out,
+        resume=resume,
+        dry_run=dry_run,
+        as_json=as_json,
+    )

@@ -1,0 +1,1 @@
+"""Data recipes that ship with vtune."""

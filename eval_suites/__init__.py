@@ -1,0 +1,1 @@
+"""Evaluation suites that ship with vtune."""

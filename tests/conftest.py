@@ -1,0 +1,103 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+if TYPE_CHECKING:
+    from vtune.models.policy import Policy
+
+# Shapes and types of tensors are annotations in production and assertions here.
+install_import_hook("vtune.update.loss", "beartype.beartype")
+
+# No time limit an example: the machine may be busy with a training test next door. The same examples
+# every time: a change is judged by what it changed.
+settings.register_profile("vtune", deadline=None, derandomize=True)
+settings.load_profile("vtune")
+
+ROOT = Path(__file__).parent.parent
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="rewrite the files of tests/golden")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with tests/golden/NAME byte by byte; `pytest --golden` rewrites the file."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"no {path}; `pytest --golden` writes it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def coco_mini() -> Path:
+    """A few annotated photographs that may lie beside the repository."""
+    folder = ROOT.parent / "shared" / "data" / "coco-mini"
+    if not (folder / "instances.json").is_file():
+        pytest.skip("no ../shared/data/coco-mini beside the repository")
+    return folder
+
+
+# Models are built and torch is imported on first use: tests that need neither stay fast.
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny Qwen2.5-VL with random weights."""
+    return build(tmp_path_factory.mktemp("models") / "qwen2_5_vl", "qwen2_5_vl")
+
+
+@pytest.fixture(scope="session")
+def tiny3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny Qwen3-VL with random weights."""
+    return build(tmp_path_factory.mktemp("models") / "qwen3_vl", "qwen3_vl")
+
+
+@pytest.fixture(scope="session")
+def policy(tiny: Path) -> "Policy":
+    """The tiny Qwen2.5-VL, loaded. Shared: a test that trains loads one of its own."""
+    return load(tiny)
+
+
+@pytest.fixture(scope="session")
+def policy3(tiny3: Path) -> "Policy":
+    """The tiny Qwen3-VL, loaded. Shared: a test that trains loads one of its own."""
+    return load(tiny3)
+
+
+@pytest.fixture(params=["qwen2_5_vl", "qwen3_vl"])
+def each_policy(request: pytest.FixtureRequest) -> "Policy":
+    """Each family in turn."""
+    found: Policy = request.getfixturevalue("policy" if request.param == "qwen2_5_vl" else "policy3")
+    return found
+
+
+def build(folder: Path, family: str) -> Path:
+    from vtune.data import lens
+    from vtune.models.tiny import build_tiny
+
+    build_tiny(folder, lens.corpus(1, seed=0, count=100), seed=0, family=family)  # type: ignore[arg-type]
+    return folder
+
+
+def load(folder: Path) -> "Policy":
+    """A policy that nobody else uses; it sees pictures at the size of the demo."""
+    import torch
+
+    from vtune.models.pictures import PixelBudget
+    from vtune.models.policy import load_policy
+
+    torch.set_num_threads(1)  # test workers share the cores
+    budget = PixelBudget(min_pixels=3136, max_pixels=12544)
+    return load_policy(str(folder), budget=budget, dtype="float32", device=torch.device("cpu"))

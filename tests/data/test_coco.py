@@ -1,0 +1,146 @@
+import json
+from collections import Counter
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from vtune.data.coco import coco_samples, coco_traces
+from vtune.errors import DataError
+from vtune.rollout.transcript import check_trace
+from vtune.schema.parquet import read_samples, write_samples
+
+NAMES = ["cat", "dog", "cup", "car", "bus"]
+
+
+def annotation(
+    identity: int, image: int, category: int, box: list[float], iscrowd: int = 0
+) -> dict[str, Any]:
+    return {"id": identity, "image_id": image, "category_id": category, "bbox": box, "iscrowd": iscrowd}
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """Two pictures: two cats and a dog; a cup beside a crowd of cars and a tiny bus."""
+    for name, size in (("a.jpg", (200, 100)), ("b.jpg", (100, 200))):
+        Image.new("RGB", size, (90, 90, 90)).save(tmp_path / name)
+    content = {
+        "images": [
+            {"id": 1, "file_name": "a.jpg", "width": 200, "height": 100},
+            {"id": 2, "file_name": "b.jpg", "width": 100, "height": 200},
+        ],
+        "categories": [{"id": n, "name": name} for n, name in enumerate(NAMES)],
+        "annotations": [
+            annotation(10, 1, 0, [0, 0, 50.5, 40]),
+            annotation(11, 1, 0, [100, 0, 50, 40]),
+            annotation(12, 1, 1, [150, 50, 80, 80]),
+            annotation(13, 2, 2, [10, 10, 30, 30]),
+            annotation(14, 2, 3, [0, 0, 90, 90], iscrowd=1),
+            annotation(15, 2, 4, [0, 0, 15, 90]),
+        ],
+    }
+    (tmp_path / "instances.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    path = folder / "instances.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_crowds_and_tiny_boxes_ask_nothing(tiny: Path) -> None:
+    ids = {s.id for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
+    regions = {f"coco_region/{n}" for n in (10, 11, 12, 13)}
+    assert ids == regions | {"coco_count/1/cat", "coco_count/1/dog", "coco_count/2/cup"}
+
+
+def test_the_answer_is_among_options_that_are_not_in_the_picture(tiny: Path) -> None:
+    rows = {s.id: s for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
+    region = rows["coco_region/10"]
+    assert set(region.choices) == {"cat", "cup", "car", "bus"}
+    assert region.choices["ABCD".index(region.ground_truth)] == region.answer == "cat"
+    assert region.question.startswith("Which object is in the region [0, 0, 50, 40]")
+    assert region.evidence[0].bbox == (0.0, 0.0, 50.5, 40.0)
+
+
+def test_a_count_has_every_instance_as_evidence(tiny: Path) -> None:
+    rows = {s.id: s for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
+    count = rows["coco_count/1/cat"]
+    assert (count.ground_truth, len(count.evidence), count.verifier) == ("2", 2, "exact")
+
+
+def test_boxes_end_at_the_border_of_the_picture(tiny: Path) -> None:
+    rows = {s.id: s for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
+    assert rows["coco_region/12"].evidence[0].bbox == (150.0, 50.0, 200.0, 100.0)
+
+
+def test_the_seed_decides(tiny: Path) -> None:
+    def ids(seed: int) -> list[str]:
+        return [s.id for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=seed)]
+
+    assert ids(3) == ids(3)
+    assert len({tuple(ids(seed)) for seed in range(8)}) > 1
+
+
+def test_the_kinds_alternate_up_to_the_limit(tiny: Path) -> None:
+    rows = list(coco_samples(tiny / "instances.json", tiny, limit=4, seed=0))
+    assert [s.source for s in rows] == ["coco_region", "coco_count"] * 2
+
+
+def test_the_bytes_of_the_file_are_stored(tiny: Path) -> None:
+    write_samples(tiny / "s.parquet", coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))
+    for sample in read_samples(tiny / "s.parquet"):
+        assert sample.images[0].data == (tiny / sample.extra["image_path"]).read_bytes()
+
+
+def test_broken_input_is_our_error(tiny: Path) -> None:
+    def make() -> None:
+        list(coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))
+
+    with pytest.raises(DataError, match="cannot read"):
+        list(coco_samples(tiny / "none.json", tiny, limit=None, seed=0))
+    (tiny / "a.jpg").write_bytes(b"no picture")
+    with pytest.raises(DataError, match="not an image"):
+        make()
+    Image.new("RGB", (100, 200)).save(tiny / "a.jpg")
+    with pytest.raises(DataError, match="the picture is 100x200 and the JSON says 200x100"):
+        make()
+    (tiny / "a.jpg").unlink()
+    with pytest.raises(DataError, match=r"cannot read .*a\.jpg"):
+        make()
+    rewrite(tiny, categories=[])
+    with pytest.raises(DataError, match="not the layout of COCO"):
+        make()
+    (tiny / "instances.json").write_text("{")
+    with pytest.raises(DataError, match="not JSON"):
+        make()
+
+
+def test_real_photographs_become_balanced_samples(coco_mini: Path) -> None:
+    images = coco_mini / "images"
+    rows = list(islice(coco_samples(coco_mini / "instances.json", images, limit=40, seed=0), 60))
+    assert len(rows) == 40
+    regions = Counter(s.answer for s in rows if s.source == "coco_region")
+    counts = Counter(s.ground_truth for s in rows if s.source == "coco_count")
+    assert max(regions.values()) == 1
+    assert len(counts) >= 4
+    for sample in rows:
+        with Image.open(BytesIO(sample.images[0].data or b"")) as picture:
+            width, height = picture.size
+        for item in sample.evidence:
+            assert 0 <= item.bbox[0] < item.bbox[2] <= width
+            assert 0 <= item.bbox[1] < item.bbox[3] <= height
+
+
+def test_a_trace_of_a_photograph_crops_its_evidence_and_answers_right(coco_mini: Path) -> None:
+    samples = list(coco_samples(coco_mini / "instances.json", coco_mini / "images", limit=12, seed=0))
+    traces = list(coco_traces(samples))
+    assert len(traces) == 12
+    for sample, trace in zip(samples, traces, strict=True):
+        check_trace(trace, where="here")
+        crop = trace.calls[0].crops[0]
+        assert all(abs(a - b) < 1 for a, b in zip(crop.bbox, sample.evidence[0].bbox, strict=True))
+        assert trace.answer == sample.ground_truth

@@ -1,0 +1,105 @@
+"""Checks and figures of the policy on a GPU: `python tests/gpu/check_policy.py [MODEL_FOLDER]`.
+
+Draws multi-picture conversations with the transformers engine, scores them with the training forward,
+and takes one update; prints one JSON document. Exits with 1 where rollout and training disagree.
+"""
+
+import asyncio
+import io
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vtune.data import lens
+from vtune.models.batch import Row
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import load_policy
+from vtune.models.tiny import build_tiny
+from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.transformers import TransformersEngine
+from vtune.schema.message import Message
+from vtune.update.batch import Item
+from vtune.update.deepspeed import Trainer, start
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import PolicyLoss, Update
+
+ROWS, NEW = 64, 128
+TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
+"""Largest |log-probability when drawn - in training|; bfloat16 rounds differently with the batch shape."""
+
+
+def picture(seed: int) -> bytes:
+    out = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 255, (224, 280, 3), np.uint8)
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+async def draw(engine: TransformersEngine, requests: list[Request]) -> list:
+    for _ in requests:
+        engine.join()
+    return await asyncio.gather(*(engine.generate(request) for request in requests))
+
+
+def check(model: str, dtype: str) -> dict[str, object]:
+    ranks = Ranks.of_this_process()
+    start(ranks)
+    budget = PixelBudget(min_pixels=3136, max_pixels=12544)
+    policy = load_policy(model, budget=budget, dtype=dtype, device=ranks.device)
+    requests = []
+    for row in range(ROWS):
+        pixels = [policy.pictures.read(picture(row % 8)), policy.pictures.read(picture(100 + row))]
+        ids = policy.chat.prompt([Message("user", "<image>Which digit? <image>")], pixels)
+        sampling = Sampling(temperature=1.0, max_new_tokens=NEW)
+        requests.append(Request(token_ids=ids, pixels=pixels, sampling=sampling, key=(row,)))
+    engine = TransformersEngine(policy, max_batch=ROWS)
+    asyncio.run(draw(engine, requests))
+    began = time.monotonic()
+    drawn = asyncio.run(draw(TransformersEngine(policy, max_batch=ROWS), requests))
+    rollout = time.monotonic() - began
+    update = Update(
+        learning_rate=1e-4, schedule="constant", warmup_steps=0, betas=(0.9, 0.98), weight_decay=0.0,
+        grad_clip=1.0, micro_batch=16, zero_stage=2, dtype=dtype, freeze=(), threads=1,
+    )  # fmt: skip
+    objective = PolicyLoss(clip_low=0.2, clip_high=0.2, kl_weight=0.0)
+    trainer = Trainer(policy, update, ranks, steps=2, objective=objective, reference=model)
+    items = [
+        Item(
+            Row((*request.token_ids, *one.token_ids), tuple(request.pixels)),
+            (*[False] * len(request.token_ids), *[True] * len(one.token_ids)),
+            tuple((-1.0) ** number for _ in one.token_ids),
+            one.logprobs,
+        )
+        for number, (request, one) in enumerate(zip(requests, drawn, strict=True))
+    ]
+    first = trainer.step(items)
+    began = time.monotonic()
+    trainer.step(items)
+    tokens = sum(len(one.token_ids) for one in drawn)
+    return {
+        "dtype": dtype,
+        "mismatch": first.mismatch,
+        "rollout_tokens_per_second": tokens / rollout,
+        "update_tokens_per_second": tokens / (time.monotonic() - began),
+    }
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        model = sys.argv[1] if len(sys.argv) > 1 else folder
+        if len(sys.argv) == 1:
+            build_tiny(Path(folder), lens.corpus(1, seed=0), seed=0)
+        rows = [check(model, dtype) for dtype in TOLERANCE]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    print(json.dumps({"device": device, "torch": torch.__version__, "checks": rows}, indent=2))
+    return int(any(row["mismatch"] > TOLERANCE[row["dtype"]] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

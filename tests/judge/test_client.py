@@ -1,0 +1,153 @@
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.judge.server import FakeJudge, serve
+from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.judge.client import JudgeClient
+from vtune.judge.prompts import Prompt
+from vtune.schema.message import Picture
+
+PROMPT = Prompt("You judge.", "What do you see?")
+
+
+def picture(colour: str) -> Picture:
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8), colour).save(out, "PNG")
+    return Picture(out.getvalue())
+
+
+def ask(
+    judge: FakeJudge, *prompts: Prompt, cache: Path | None = None, **changes: object
+) -> list[str | BaseException]:
+    async def story() -> list[str | BaseException]:
+        async with JudgeClient(judge.endpoint(**changes), cache=cache) as client:
+            asking = [client.ask(prompt, [picture("red")]) for prompt in prompts]
+            return await asyncio.gather(*asking, return_exceptions=True)
+
+    return asyncio.run(story())
+
+
+def test_the_question_and_the_pictures_are_sent_and_nothing_else() -> None:
+    with serve("1") as judge:
+        assert ask(judge, PROMPT) == ["1"]
+    (request,) = judge.requests
+    assert (request["model"], request["temperature"], request["max_tokens"]) == ("judge", 0.0, 8)
+    system, user = request["messages"]
+    assert system == {"role": "system", "content": PROMPT.system}
+    text, image = user["content"]
+    assert text == {"type": "text", "text": PROMPT.text}
+    assert image["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_a_busy_judge_is_asked_again() -> None:
+    with serve(503, 429, "1") as judge:
+        assert ask(judge, PROMPT) == ["1"]
+    assert len(judge.requests) == 3
+
+
+def test_a_judge_that_stays_down_is_a_service_error() -> None:
+    with serve(503) as judge:
+        (error,) = ask(judge, PROMPT)
+    assert isinstance(error, ServiceError)
+    assert len(judge.requests) == 3
+
+
+def test_a_request_that_is_wrong_is_not_sent_again() -> None:
+    with serve(400) as judge:
+        (error,) = ask(judge, PROMPT)
+    assert isinstance(error, ServiceError)
+    assert len(judge.requests) == 1
+
+
+def test_no_judge_at_all_and_a_slow_one_are_service_errors() -> None:
+    with serve("1", delay_s=0.5) as judge:
+        (slow,) = ask(judge, PROMPT, timeout_s=0.05, retries=0)
+    (gone,) = ask(judge, PROMPT, retries=0)
+    assert isinstance(slow, ServiceError)
+    assert isinstance(gone, ServiceError)
+
+
+def test_an_empty_reply_is_a_service_error() -> None:
+    with serve("") as judge:
+        (error,) = ask(judge, PROMPT)
+    assert isinstance(error, ServiceError)
+
+
+def test_after_many_failures_questions_get_one_attempt() -> None:
+    prompts = [Prompt("", str(number)) for number in range(6)]
+    with serve(503) as judge:
+        answers = ask(judge, *prompts, concurrency=1, retries=2)
+    assert all(isinstance(answer, ServiceError) for answer in answers)
+    assert len(judge.requests) == 3 + 5
+
+
+def test_a_refused_question_does_not_make_the_judge_count_as_down() -> None:
+    prompts = [Prompt("", str(number)) for number in range(4)]
+    with serve(400, 404, 422, 503, 503, "1") as judge:
+        answers = ask(judge, *prompts, concurrency=1, retries=2)
+    assert [isinstance(answer, ServiceError) for answer in answers] == [True, True, True, False]
+    assert len(judge.requests) == 6
+
+
+def test_a_judge_too_busy_for_many_questions_counts_as_down() -> None:
+    prompts = [Prompt("", str(number)) for number in range(3)]
+    with serve(429) as judge:
+        ask(judge, *prompts, concurrency=1, retries=2)
+    assert len(judge.requests) == 3 + 2
+
+
+def test_the_same_question_is_sent_once_while_it_is_under_way() -> None:
+    with serve("1", delay_s=0.05) as judge:
+        assert ask(judge, PROMPT, PROMPT, PROMPT) == ["1"] * 3
+    assert len(judge.requests) == 1
+
+
+def test_no_more_requests_than_allowed_are_under_way() -> None:
+    prompts = [Prompt("", str(number)) for number in range(8)]
+    with serve("1", delay_s=0.03) as judge:
+        assert ask(judge, *prompts, concurrency=2) == ["1"] * 8
+    assert judge.most_at_once == 2
+
+
+def test_replies_outlive_the_run_in_the_cache_but_failures_do_not(tmp_path: Path) -> None:
+    cache = tmp_path / "judge" / "replies.jsonl"
+    with serve(400, "1", "0.5") as judge:
+        (error,) = ask(judge, PROMPT, cache=cache)
+        assert isinstance(error, ServiceError)
+        assert ask(judge, PROMPT, cache=cache) == ["1"]
+        assert ask(judge, PROMPT, cache=cache) == ["1"]
+        assert ask(judge, PROMPT, cache=cache, model="other") == ["0.5"]
+    assert len(judge.requests) == 3
+
+
+def test_a_cache_cut_short_by_a_kill_is_mended_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    cache = tmp_path / "replies.jsonl"
+    cache.write_text('{"key": "a", "reply": "1"}\n{"key": "b", "re')
+    with serve("0") as judge:
+        assert ask(judge, PROMPT, cache=cache) == ["0"]
+        assert cache.read_text().count("\n") == 2
+        cache.write_text('{"key": "a", "reply": "1"}\nnonsense\n')
+        with pytest.raises(DataError, match=r"replies\.jsonl:2"):
+            ask(judge, PROMPT, cache=cache)
+
+
+def test_a_key_that_is_not_set_is_an_error_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JUDGE_KEY", raising=False)
+    with serve("1") as judge:
+        with pytest.raises(RecipeError, match="JUDGE_KEY"):
+            ask(judge, PROMPT, api_key_env="JUDGE_KEY")
+        monkeypatch.setenv("JUDGE_KEY", "secret")
+        assert ask(judge, PROMPT, api_key_env="JUDGE_KEY") == ["1"]
+
+
+def test_a_picture_that_cannot_be_read_is_an_error_of_the_data() -> None:
+    async def story(client: JudgeClient) -> None:
+        async with client:
+            await client.ask(PROMPT, [Picture(b"no picture")])
+
+    with serve("1") as judge, pytest.raises(DataError):
+        asyncio.run(story(JudgeClient(judge.endpoint())))

@@ -1,0 +1,113 @@
+import base64
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
+
+from vtune.errors import DataError
+from vtune.judge.pictures import data_url, picture_size, same_picture, shows_unchanged
+from vtune.schema.message import Picture
+
+
+def encode(image: Image.Image, kind: str = "PNG", **options: int) -> Picture:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return Picture(out.getvalue())
+
+
+@pytest.fixture
+def photo() -> Image.Image:
+    """A landscape of gradients with a few hard edges."""
+    image = Image.radial_gradient("L").resize((203, 101)).convert("RGB")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((30, 30, 80, 60), fill="orange")
+    draw.ellipse((120, 20, 180, 80), fill="navy")
+    return image
+
+
+@pytest.mark.parametrize("quality", [50, 75, 95])
+def test_a_copy_encoded_anew_is_the_same_picture(photo: Image.Image, quality: int) -> None:
+    assert same_picture(encode(photo), encode(photo, "JPEG", quality=quality))
+    assert same_picture(encode(photo), encode(photo.convert("RGBA")))
+
+
+def test_a_changed_picture_is_not_the_same(photo: Image.Image) -> None:
+    lined = photo.copy()
+    ImageDraw.Draw(lined).line((10, 90, 190, 90), fill="red", width=1)
+    brighter = photo.point(lambda level: min(255, level + 20))
+    for other in (
+        lined,
+        brighter,
+        photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+        photo.resize((202, 101)),
+    ):
+        assert not same_picture(encode(photo), encode(other))
+
+
+BOX = (20, 10, 160, 90)
+
+
+@pytest.mark.parametrize("size", [(140, 80), (280, 160), (100, 60), (97, 91)])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_a_crop_shows_its_region_at_any_size(photo: Image.Image, size: tuple[int, int], kind: str) -> None:
+    crop = encode(photo.crop(BOX).resize(size), kind)
+    assert shows_unchanged(crop, encode(photo), BOX)
+    assert not shows_unchanged(crop, encode(photo), (60, 10, 200, 90))
+    assert not shows_unchanged(crop, encode(photo), (0, 0, *photo.size))
+
+
+@pytest.mark.parametrize("colour", ["red", "yellow", "lime", "blue", "black", "white"])
+def test_a_frame_of_two_pixels_is_a_change_in_every_colour(photo: Image.Image, colour: str) -> None:
+    marked = photo.copy()
+    ImageDraw.Draw(marked).rectangle((60, 40, 140, 80), outline=colour, width=2)
+    assert not shows_unchanged(encode(marked), encode(photo), (0, 0, *photo.size))
+    twice = marked.resize((406, 202))
+    assert not shows_unchanged(encode(twice), encode(photo), (0, 0, *photo.size))
+
+
+def test_a_region_outside_of_the_picture_is_shown_by_nothing(photo: Image.Image) -> None:
+    assert not shows_unchanged(encode(photo), encode(photo), (500, 500, 600, 600))
+    assert shows_unchanged(encode(photo), encode(photo), (-9, -9, 900, 900))
+
+
+def test_a_flat_picture_is_compared_by_its_colour() -> None:
+    grey, red = (encode(Image.new("RGB", (20, 20), colour)) for colour in ("#4c4c4c", "red"))
+    assert not same_picture(grey, red)
+
+
+@given(width=st.integers(1, 400), height=st.integers(1, 400))
+@settings(max_examples=40, deadline=None)
+def test_every_picture_is_sent_with_sides_that_judges_take(width: int, height: int) -> None:
+    sent = decoded(data_url(encode(Image.new("RGB", (width, height), "red"))))
+    assert min(sent.size) >= 28
+    assert max(sent.size) <= 100 * min(sent.size)
+    assert (255, 0, 0) in {colour for _, colour in sent.getcolors() or ()}
+
+
+@pytest.mark.parametrize(
+    ("size", "sent"),
+    [((1, 300), (30, 3000)), ((3000, 2), (3000, 30)), ((5, 7), (30, 42)), ((28, 28), (28, 28))],
+)
+def test_slivers_get_margins_and_specks_are_enlarged(size: tuple[int, int], sent: tuple[int, int]) -> None:
+    assert decoded(data_url(encode(Image.new("L", size)))).size == sent
+
+
+def decoded(url: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(url.split(",")[1])))
+
+
+def test_a_picture_may_be_a_path(photo: Image.Image, tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    photo.save(path)
+    picture = Picture(path=str(path))
+    assert picture_size(picture) == (203, 101)
+    assert data_url(picture).startswith("data:image/jpeg;base64,")
+
+
+@pytest.mark.parametrize("picture", [Picture(), Picture(path="/nowhere/at/all.png"), Picture(b"no picture")])
+def test_what_cannot_be_read_is_an_error_of_the_data(picture: Picture) -> None:
+    with pytest.raises(DataError):
+        picture_size(picture)

@@ -1,0 +1,115 @@
+import io
+import struct
+import zlib
+
+import pytest
+import torch
+from PIL import Image
+
+from tests.models.rows import LARGE, SMALL, picture
+from vtune.errors import DataError
+from vtune.models.pictures import PictureReader, PixelBudget
+from vtune.models.policy import Policy
+
+BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
+
+
+@pytest.fixture
+def reader(policy: Policy) -> PictureReader:
+    return PictureReader(policy.pictures._processor, BUDGET)
+
+
+def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind)
+    return out.getvalue()
+
+
+def test_the_same_bytes_are_processed_once(reader: PictureReader) -> None:
+    first = reader.read(LARGE)
+    assert reader.read(bytes(bytearray(LARGE))) is first
+    assert reader.read(SMALL) is not first
+
+
+def test_what_is_remembered_stays_within_keep_bytes(policy: Policy) -> None:
+    pictures = [picture(112, 112, seed=seed) for seed in range(6)]
+    size = policy.pictures.read(pictures[0]).patches.nbytes
+    reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=3 * size + 1)
+    first = [reader.read(data) for data in pictures]
+    assert sum(kept.patches.nbytes for kept in reader._seen.values()) == 3 * size
+    assert [reader.read(data) is old for data, old in zip(pictures[3:], first[3:], strict=True)] == [True] * 3
+    # The one that was read longest ago goes first, not the one that came first.
+    reader.read(pictures[3])
+    reader.read(pictures[0])
+    assert reader.read(pictures[3]) is first[3]
+    assert reader.read(pictures[4]) is not first[4]
+
+
+def test_a_picture_larger_than_all_room_is_read_all_the_same(policy: Policy) -> None:
+    reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=1)
+    assert [reader.read(LARGE).tokens, reader.read(SMALL).tokens] == [16, 6]
+    assert len(reader._seen) == 1
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 500), (500, 1), (1, 1), (3, 601), (2000, 7), (448, 448)])
+def test_any_shape_fills_whole_tokens_within_the_budget(
+    reader: PictureReader, width: int, height: int
+) -> None:
+    pixels = reader.read(picture(width, height))
+    t, h, w = pixels.grid
+    assert len(pixels.patches) == t * h * w == 4 * pixels.tokens
+    assert pixels.patches.dtype == torch.float32
+    assert h % 2 == w % 2 == 0
+    # A side is never less than a token, so a very thin picture takes more.
+    assert h * w * 14**2 <= BUDGET.max_pixels or min(h, w) == 2
+
+
+def test_a_thin_picture_is_padded_and_not_stretched(reader: PictureReader) -> None:
+    white = encoded(Image.new("RGB", (1, 500), "white"))
+    _, h, w = reader.read(white).grid
+    assert h > 10 * w
+
+
+@pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "L", "1", "I;16", "CMYK"])
+def test_every_mode_is_read_as_colour(reader: PictureReader, mode: str) -> None:
+    image = Image.new("RGB", (60, 60), (10, 200, 90)).convert(mode)
+    pixels = reader.read(encoded(image, "TIFF" if mode == "CMYK" else "PNG"))
+    assert (pixels.tokens, pixels.patches.shape[1]) == (4, 3 * 2 * 14 * 14)
+
+
+def test_a_palette_picture_looks_like_its_colours(reader: PictureReader) -> None:
+    image = Image.new("RGB", (56, 56), (10, 200, 90))
+    palette = image.convert("P", palette=Image.Palette.ADAPTIVE)
+    torch.testing.assert_close(reader.read(encoded(palette)).patches, reader.read(encoded(image)).patches)
+
+
+@pytest.mark.parametrize("data", [b"", b"no picture", LARGE[:20], LARGE[:-40], b"\x89PNG\r\n\x1a\n"])
+def test_bytes_that_are_no_picture_are_our_error(reader: PictureReader, data: bytes) -> None:
+    with pytest.raises(DataError, match="cannot be decoded"):
+        reader.read(data)
+
+
+def between_its_data(file: bytes, chunk: bytes) -> bytes:
+    """A PNG with one more chunk in front of its last data chunk."""
+    where = file.index(b"IDAT") - 4
+    return file[:where] + struct.pack(">I", len(chunk) - 4) + chunk + b"\0\0\0\0" + file[where:]
+
+
+LENGTH = int.from_bytes(SMALL[(start := SMALL.index(b"IDAT")) - 4 : start], "big")
+
+# Each of these leaves the decoder with an exception of another kind.
+DAMAGED = {
+    "a chunk with a broken checksum": between_its_data(SMALL, b"tEXtabc"),
+    "data that break off in the middle": SMALL.replace(
+        *(struct.pack(">I", LENGTH - cut) + b"IDAT" for cut in (0, 100))
+    ),
+    "a header that is no number": b"P6\n40 x0\n255\n" + bytes(3600),
+    "a text that is too long": between_its_data(SMALL, b"zTXta\0\0" + zlib.compress(bytes(2**21))),
+    "a bomb": b"P6\n40000 40000\n255\n",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_picture_is_our_error(reader: PictureReader, name: str) -> None:
+    with pytest.raises(DataError, match="cannot be decoded"):
+        reader.read(DAMAGED[name])

@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import load
+from tests.models.rows import ragged
+from tests.models.test_batch import batched, logits
+from vtune.errors import DataError
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Policy, load_chat, load_policy, policy_logprobs, save_policy
+
+BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
+
+
+def loaded(folder: Path) -> Policy:
+    return load_policy(str(folder), budget=BUDGET, dtype="float32", device=torch.device("cpu"))
+
+
+def test_what_may_not_be_said_has_no_mass(policy: Policy) -> None:
+    width = policy.model.lm_head.weight.shape[0]
+    size = len(policy.chat.tokenizer)
+    assert size < width
+    scores = torch.randn(4, width, generator=torch.Generator().manual_seed(0)) * 5
+    found = policy_logprobs(scores, policy.chat)
+    nothing = [*policy.chat.banned_ids, *range(size, width)]
+    assert (found[:, nothing] == -torch.inf).all()
+    torch.testing.assert_close(found.exp().sum(-1), torch.ones(4))
+    allowed = [i for i in range(size) if i not in policy.chat.banned_ids]
+    torch.testing.assert_close(found[:, allowed], torch.log_softmax(scores[:, allowed], -1))
+
+
+def test_log_probabilities_are_float32_whatever_the_weights_are(policy: Policy) -> None:
+    scores = torch.zeros(1, policy.model.lm_head.weight.shape[0], dtype=torch.bfloat16)
+    assert policy_logprobs(scores, policy.chat).dtype == torch.float32
+
+
+@torch.no_grad()
+def test_a_saved_policy_is_whole_and_the_same(each_policy: Policy, tmp_path: Path) -> None:
+    source = Path(each_policy.model.config._name_or_path)
+    save_policy(each_policy.model, str(source), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} >= {path.name for path in source.iterdir()}
+    again = load(tmp_path)
+    first, second = (logits(p, batched(p, ragged(p))) for p in (each_policy, again))
+    assert torch.equal(first, second)
+
+
+def test_a_folder_without_a_model_is_our_error(tmp_path: Path) -> None:
+    for read in (loaded, lambda folder: load_chat(str(folder))):
+        with pytest.raises(DataError, match="there is no model folder") as caught:
+            read(tmp_path / "none")
+        assert caught.value.fix
+
+
+def test_a_model_of_another_family_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(DataError, match="is a 'bert' model") as caught:
+        loaded(tmp_path)
+    assert "qwen2_5_vl and qwen3_vl" in caught.value.fix
+
+
+def test_a_budget_that_contradicts_itself_is_refused(tiny: Path) -> None:
+    with pytest.raises(DataError, match="min_pixels 9 exceeds max_pixels 8"):
+        load_policy(
+            str(tiny),
+            budget=PixelBudget(min_pixels=9, max_pixels=8),
+            dtype="float32",
+            device=torch.device("cpu"),
+        )

@@ -1,0 +1,126 @@
+import doctest
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+
+from vtune.report import numbers
+from vtune.report.demo import STAGES, render_demo
+from vtune.report.samples import render_validation
+from vtune.report.terminal import render_report
+from vtune.report.values import render_values
+
+
+def printed(renderable: RenderableType, width: int = 110) -> str:
+    console = Console(width=width, record=True, markup=False, emoji=False, highlight=False, quiet=False)
+    with console.capture() as captured:
+        console.print(renderable, crop=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def curve(values: list[float], best: float | None = None) -> dict[str, Any]:
+    return {
+        "first": values[0],
+        "last": values[-1],
+        "best": best,
+        "steps": list(range(len(values))),
+        "values": values,
+    }
+
+
+def run(name: str, sources: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "path": f"runs/{name}", "last_step": 3, "sources": sources}
+
+
+REPORT = {
+    "runs": [
+        run(
+            "accuracy-only",
+            {"all": {"seconds": curve([9.0, 8.5]), "reward": curve([0.1, 0.3, 0.45], 0.45)}},
+        ),
+        run(
+            "evidence",
+            {
+                "all": {"reward": curve([0.1, 0.5, 0.75], 0.75), "red_flags": curve([0.5, 0.02], 0.02)},
+                "lens": {"reward": curve([0.1, 0.5, 0.75], 0.75)},
+            },
+        ),
+    ]
+}
+
+
+RUN = {"seed": 0, "seconds": 630.0, "folder": "runs/demo"}
+
+
+def test_the_examples_in_the_docstrings_are_true() -> None:
+    failed, tried = doctest.testmod(numbers)
+    assert (failed, tried) == (0, 3)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.integers(1, 20))
+def test_a_sparkline_fits_and_its_lowest_point_is_lowest(values: list[float], width: int) -> None:
+    line = numbers.sparkline(values, width)
+    assert len(line) == min(len(values), width)
+    assert set(line) <= set("▁▂▃▄▅▆▇█")
+    assert "▁" in line
+
+
+def test_two_runs_stand_side_by_side_as_reviewed(golden: Callable[[str, str], None]) -> None:
+    golden("report.txt", printed(render_report(REPORT)))
+
+
+def test_the_demo_ends_in_the_table_as_reviewed(golden: Callable[[str, str], None]) -> None:
+    stage = {
+        "accuracy": 0.5,
+        "faithful_of_correct": None,
+        "faithful_of_all": 0.231,
+        "tool_calls": 0.98,
+        "red_flags": 0.41,
+        "n": 200,
+    }
+    result = dict.fromkeys(STAGES, stage) | RUN
+    golden("demo.txt", printed(render_demo(result)))
+
+
+def test_a_stage_that_did_not_run_has_no_row() -> None:
+    assert "black" not in printed(render_demo(RUN))
+
+
+def test_results_of_any_shape_become_tables() -> None:
+    estimate = {"value": 0.5, "low": 0.25, "high": 0.75}
+    text = printed(
+        render_values(
+            {
+                "n": 3,
+                "model": "runs/[red]x",
+                "accuracy": estimate,
+                "missing": None,
+                "by_source": {"lens": {"accuracy": 0.5, "calls": 2}, "coco": {"accuracy": 0.25}},
+                "buckets": [{"calls": "0", "share": estimate}],
+                "suite": {"seed": 0, "rollout": {"turns": 3}},
+                "empty": {},
+            }
+        )
+    )
+    for part in ("runs/[red]x", "0.5 [0.25, 0.75]", "by_source", "suite.rollout", "buckets"):
+        assert part in text
+    assert "–" in next(line for line in text.splitlines() if "missing" in line)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=10,
+    )
+)
+def test_no_result_breaks_the_tables(value: Any) -> None:
+    printed(render_values({"result": value}))
+
+
+def test_each_problem_of_a_file_is_one_line() -> None:
+    problem = {"file": "a.parquet", "row": 3, "what": "no\nbox", "fix": "draw one" * 20}
+    text = printed(render_validation({"rows": 4, "by_source": {"signs": 3}, "problems": [problem]}))
+    assert text == f"a.parquet, row 3: no box; {'draw one' * 20}\n3 of 4 rows are good: signs 3\n"

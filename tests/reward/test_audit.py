@@ -1,0 +1,74 @@
+import asyncio
+
+import pytest
+
+from tests.reward.build import INPUT, TARGET, WRONG, looks, recipe, sample
+from vtune.errors import DataError, RunFailed
+from vtune.reward.audit import AuditRow, audit, check_audited, unscored_reasons
+from vtune.reward.score import Scorer
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+WHOLE = (0, 0, 100, 100)
+
+
+def audited(samples: list[Sample], *trajectories: Trajectory) -> list[AuditRow]:
+    async def story() -> list[AuditRow]:
+        async with Scorer(recipe()) as scorer:
+            return await audit(samples, await scorer.score(samples, trajectories), scorer.judges)
+
+    return asyncio.run(story())
+
+
+def test_any_call_that_shows_a_target_makes_a_trajectory_faithful() -> None:
+    rows = audited(
+        [sample(TARGET)],
+        looks(TARGET),
+        looks((0, 0, 30, 30), TARGET),
+        looks(WHOLE),
+        looks(INPUT, reply=WRONG),
+        looks(),
+        looks("infra"),
+        looks("infra", TARGET),
+    )
+    assert [(row.correct, row.calls, row.any_faithful, row.flagged) for row in rows] == [
+        (True, 1, True, 0),
+        (True, 2, True, 0),
+        (True, 1, False, 1),
+        (False, 1, False, 1),
+        (True, 0, False, 0),
+        (True, 1, None, 0),
+        (True, 2, True, 0),
+    ]
+    assert "sandbox" in rows[5].why
+
+
+def test_questions_that_need_no_look_are_left_out() -> None:
+    assert audited([sample(ability="math")], looks(TARGET)) == []
+
+
+def test_without_a_judge_the_looks_are_unscored_but_no_look_is_known() -> None:
+    seen, none = audited([sample()], looks(TARGET), looks())
+    assert (seen.any_faithful, none.any_faithful) == (None, False)
+    assert "no judge" in seen.why
+
+
+def test_a_failed_rollout_is_neither_right_nor_wrong() -> None:
+    (row,) = audited([sample(TARGET)], looks(TARGET, stop_reason="error"))
+    assert row.correct is None
+    assert row.why == "the answer is unscored"
+
+
+def test_a_trajectory_of_another_sample_is_an_error() -> None:
+    with pytest.raises(DataError, match="quiz/2"):
+        asyncio.run(audit([sample(TARGET)], [looks(sample_id="quiz/2")], Scorer(recipe()).judges))
+
+
+def test_an_audit_that_leaves_out_too_many_is_refused_with_the_commonest_reason() -> None:
+    rows = audited([sample()], looks(), looks(TARGET), looks(TARGET), looks(TARGET, stop_reason="error"))
+    blind = "no evidence boxes, and no judge in the recipe"
+    assert unscored_reasons(rows) == [(blind, 3)]
+    check_audited(rows, 0.75)
+    check_audited([], 0.0)
+    with pytest.raises(RunFailed, match=r"75\.0% .*limit is 74\.0%(.|\n)*3 of 4: no evidence boxes"):
+        check_audited(rows, 0.74)

@@ -1,0 +1,167 @@
+import asyncio
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reward.build import INPUT, LEVELS, TARGET, looks, sample
+from vtune.errors import ServiceError
+from vtune.reward.evidence import BoxJudge, Judges, ModelJudge, needs_look, score_call
+from vtune.schema.box import Box
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Crop
+
+NO_MODEL = Judges(LEVELS, None)
+
+
+class FakeClient:
+    """Gives the replies of a list in turn and remembers what it was asked."""
+
+    def __init__(self, *replies: str) -> None:
+        self.replies = list(replies)
+        self.asked: list[tuple[str, int]] = []
+
+    async def ask(self, prompt: object, pictures: list[Picture]) -> str:
+        self.asked.append((str(prompt), len(pictures)))
+        return self.replies.pop(0)
+
+
+def level(what: Sample, *calls: object) -> float:
+    trajectory = looks(*calls)  # type: ignore[arg-type]
+    return asyncio.run(BoxJudge(LEVELS).judge(what, trajectory, len(calls) - 1)).score
+
+
+def shows(what: Sample, *calls: object) -> bool:
+    trajectory = looks(*calls)  # type: ignore[arg-type]
+    return asyncio.run(BoxJudge(LEVELS).shows_target(what, trajectory, len(calls) - 1))
+
+
+@pytest.mark.parametrize(
+    ("crop", "expected", "faithful"),
+    [
+        pytest.param(TARGET, 1.0, True, id="the target itself"),
+        pytest.param((35, 35, 65, 65), 1.0, True, id="with a margin"),
+        pytest.param((45, 40, 65, 60), 1.0, True, id="three quarters of it"),
+        pytest.param((46, 40, 66, 60), 0.5, True, id="a little less"),
+        pytest.param((50, 40, 70, 60), 0.5, True, id="half of it"),
+        pytest.param((51, 40, 71, 60), 0.5, False, id="less than half"),
+        pytest.param((56, 40, 76, 60), 0.25, False, id="a corner"),
+        pytest.param((20, 20, 80, 80), 0.5, True, id="small in the crop"),
+        pytest.param((0, 0, 90, 90), 0.5, True, id="as small as partial allows"),
+        pytest.param((0, 0, 100, 100), 0.5, False, id="a whole image is no look"),
+        pytest.param((48, 48, 52, 52), 0.25, False, id="a speck of it"),
+        pytest.param((0, 0, 30, 30), 0.25, False, id="elsewhere"),
+    ],
+)
+def test_the_box_judge(crop: Box, expected: float, faithful: bool) -> None:
+    assert level(sample(TARGET), crop) == expected
+    assert shows(sample(TARGET), crop) is faithful
+
+
+def test_one_of_several_targets_is_enough() -> None:
+    assert level(sample((0, 0, 20, 20), TARGET), TARGET) == 1.0
+
+
+def test_a_picture_without_a_crop_is_a_miss() -> None:
+    assert level(sample(TARGET), INPUT) == LEVELS.miss
+    assert not shows(sample(TARGET), INPUT)
+
+
+def test_a_crop_that_is_not_shown_is_a_miss() -> None:
+    trajectory = looks(TARGET)
+    call = dataclasses.replace(trajectory.calls[0], crops=(Crop(0, TARGET),))
+    hidden = dataclasses.replace(trajectory, calls=(call,))
+    assert asyncio.run(BoxJudge(LEVELS).judge(sample(TARGET), hidden, 0)).score == LEVELS.miss
+
+
+def test_a_target_in_another_picture_is_not_shown() -> None:
+    two = sample(images=(INPUT, INPUT), prompt=(Message("user", "<image><image>?"),))
+    elsewhere = dataclasses.replace(sample(TARGET).evidence[0], image=1)
+    assert level(dataclasses.replace(two, evidence=(elsewhere,)), TARGET) == LEVELS.miss
+
+
+sides = st.tuples(*[st.integers(0, 99)] * 4).map(
+    lambda s: (min(s[0], s[2]), min(s[1], s[3]), max(s[0], s[2]) + 1, max(s[1], s[3]) + 1)
+)
+
+
+@given(crop=sides, target=sides)
+def test_the_box_judge_gives_only_levels_and_full_marks_show_the_target(crop: Box, target: Box) -> None:
+    score = level(sample(target), crop)
+    assert score in (LEVELS.full, LEVELS.partial, LEVELS.miss)
+    width, height = crop[2] - crop[0], crop[3] - crop[1]
+    if score == LEVELS.full and width * height < LEVELS.whole_image_share * 100 * 100:
+        assert shows(sample(target), crop)
+
+
+def call_score(what: Sample, judges: Judges, *calls: object, flags: tuple[str, ...] = ()) -> float:
+    trajectory = looks(*calls)  # type: ignore[arg-type]
+    call = dataclasses.replace(trajectory.calls[0], flags=flags)
+    return asyncio.run(score_call(what, dataclasses.replace(trajectory, calls=(call,)), 0, judges)).score
+
+
+def test_a_red_flag_outweighs_what_the_call_shows() -> None:
+    assert call_score(sample(TARGET), NO_MODEL, TARGET, flags=("repeated_crop",)) == LEVELS.red_flag
+
+
+def test_where_no_look_is_needed_a_call_earns_nothing_unless_it_carries_a_flag() -> None:
+    easy = sample(ability="math")
+    assert not needs_look(easy, LEVELS)
+    assert call_score(easy, NO_MODEL, TARGET) == 0.0
+    assert call_score(easy, NO_MODEL, TARGET, flags=("whole_image",)) == LEVELS.red_flag
+
+
+def test_our_failure_is_no_score() -> None:
+    with pytest.raises(ServiceError, match="sandbox"):
+        call_score(sample(TARGET), NO_MODEL, "infra")
+    with pytest.raises(ServiceError, match="no judge"):
+        call_score(sample(), NO_MODEL, TARGET)
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"), [("1", 1.0), (" 0.5\n", 0.5), ("Score: 0.25", 0.25), ("**1**", 1.0)]
+)
+def test_the_model_sees_the_question_and_the_pictures_only(reply: str, score: float) -> None:
+    client = FakeClient(reply)
+    judges = Judges(LEVELS, client)  # type: ignore[arg-type]
+    assert call_score(sample(), judges, TARGET) == score
+    ((prompt, pictures),) = client.asked
+    assert "What colour is the cup?" in prompt
+    assert "blue" not in prompt
+    assert "look()" not in prompt
+    assert "I see" not in prompt
+    assert pictures == 1
+
+
+@pytest.mark.parametrize("reply", ["0.75", "1 or 0.5", "It shows the cup.", "10", "-1", "0.2"])
+def test_a_reply_that_is_no_level_is_no_score(reply: str) -> None:
+    with pytest.raises(ServiceError, match="instead of"):
+        call_score(sample(), Judges(LEVELS, FakeClient(reply)), TARGET)  # type: ignore[arg-type]
+
+
+def test_without_a_picture_a_call_earns_nothing_and_nobody_is_asked() -> None:
+    client = FakeClient()
+    assert call_score(sample(), Judges(LEVELS, client), "ok") == 0.0  # type: ignore[arg-type]
+    assert client.asked == []
+    assert call_score(sample(TARGET), NO_MODEL, "ok") == 0.0
+
+
+def test_evidence_an_ability_or_a_source_calls_for_a_look() -> None:
+    plain = sample(ability="math")
+    assert not needs_look(plain, LEVELS)
+    assert needs_look(sample(TARGET, ability="math"), LEVELS)
+    assert needs_look(sample(ability="visual_search"), LEVELS)
+    assert needs_look(sample(ability="math", source="vstar"), LEVELS)
+    assert not needs_look(sample(ability="vstar", source="visual_search"), LEVELS)
+
+
+@pytest.mark.parametrize(("reply", "faithful"), [("1", True), ("0", False)])
+def test_the_model_is_asked_about_crops_but_not_about_whole_pictures(reply: str, faithful: bool) -> None:
+    client = FakeClient(reply)
+    judge = ModelJudge(client, LEVELS)  # type: ignore[arg-type]
+    assert asyncio.run(judge.shows_target(sample(), looks(TARGET), 0)) is faithful
+    for whole in (INPUT, (0, 0, 100, 100)):
+        assert not asyncio.run(judge.shows_target(sample(), looks(whole), 0))
+    assert len(client.asked) == 1

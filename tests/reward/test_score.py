@@ -1,0 +1,212 @@
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reward.build import LEVELS, RIGHT, TARGET, WRONG, looks, recipe, sample
+from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.judge.client import JudgeEndpoint
+from vtune.reward.score import (
+    Scorer,
+    Unscored,
+    Weights,
+    check_evidence,
+    check_samples,
+    check_unscored,
+    combine,
+    tool_part,
+    unscored_share,
+)
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+
+WHOLE = (0, 0, 100, 100)
+NOWHERE = JudgeEndpoint(
+    base_url="http://127.0.0.1:9/v1",
+    model="none",
+    temperature=0,
+    max_tokens=8,
+    concurrency=2,
+    retries=0,
+    timeout_s=1,
+    api_key_env=None,
+)
+
+
+def score(what: Sample, *trajectories: Trajectory, **changes: Any) -> list[Trajectory]:
+    async def story() -> list[Trajectory]:
+        async with Scorer(recipe(**changes)) as scorer:
+            return await scorer.score([what], trajectories)
+
+    return asyncio.run(story())
+
+
+def total(what: Sample, trajectory: Trajectory, **changes: Any) -> float | None:
+    (scored,) = score(what, trajectory, **changes)
+    assert scored.reward is not None
+    return scored.reward.total
+
+
+def test_a_step_of_scores_told_in_full() -> None:
+    careful, lazy, blind, sloppy = score(
+        sample(TARGET),
+        looks(TARGET),
+        looks(TARGET, WHOLE),
+        looks(reply=WRONG),
+        looks((0, 0, 30, 30), reply="<answer>B</answer>"),
+    )
+    assert [t.tool_scores for t in (careful, lazy, blind, sloppy)] == [(1.0,), (1.0, -0.5), (), (0.25,)]
+    assert [call.flags for call in lazy.calls] == [(), ("whole_image",)]
+    rewards = [t.reward for t in (careful, lazy, blind, sloppy)]
+    parts = [(r.accuracy, r.format, r.tool) for r in rewards if r is not None]
+    assert parts == [(1.0, 1.0, 1.0), (1.0, 1.0, 0.25), (0.0, 1.0, 0.0), (1.0, 0.0, 0.25)]
+    totals = [r.total for r in rewards if r is not None]
+    assert totals == pytest.approx([1.8, 1.425, 0.3, 1.125])
+    assert blind.reward is not None
+    assert "no tool call" in blind.reward.why
+
+
+def test_gated_the_tool_part_is_paid_with_right_answers_only_but_red_flags_always_count() -> None:
+    assert total(sample(TARGET), looks(TARGET), tool_gated=True) == pytest.approx(1.8)
+    assert total(sample(TARGET), looks(TARGET, reply=WRONG), tool_gated=True) == pytest.approx(0.3)
+    assert total(sample(TARGET), looks(WHOLE, reply=WRONG), tool_gated=True) == pytest.approx(0.05)
+    assert total(sample(TARGET), looks(TARGET, reply=WRONG), tool_gated=False) == pytest.approx(0.8)
+
+
+def test_weights_of_the_sample_replace_those_of_the_recipe() -> None:
+    own = sample(TARGET, accuracy_ratio=0.5, format_ratio=0.0, tool_ratio=1.0)
+    assert total(own, looks(TARGET), weighting="sample") == pytest.approx(1.5)
+
+
+def test_a_failed_rollout_is_unscored_with_its_reason() -> None:
+    (scored,) = score(sample(TARGET), looks(TARGET, stop_reason="error"))
+    assert scored.reward is not None
+    assert scored.reward.total is scored.reward.accuracy is scored.reward.format is scored.reward.tool is None
+    assert scored.reward.why == "the rollout failed"
+    assert scored.tool_scores == (None,)
+
+
+def test_a_failed_sandbox_leaves_the_tool_part_unscored_not_zero() -> None:
+    (scored,) = score(sample(TARGET), looks(TARGET, "infra"))
+    assert scored.reward is not None
+    assert (scored.reward.total, scored.reward.accuracy, scored.reward.tool) == (None, 1.0, None)
+    assert scored.tool_scores == (1.0, None)
+    assert scored.reward.why == "tool: call 1: the sandbox failed: no reason given"
+
+
+def test_a_judge_that_is_down_leaves_the_total_open_only_where_it_counts() -> None:
+    (scored,) = score(sample(), looks(TARGET), judge=NOWHERE)
+    assert scored.reward is not None
+    assert scored.reward.total is None
+    assert "the judge gave no reply" in scored.reward.why
+    assert total(sample(), looks(TARGET), judge=NOWHERE, tool=0.0) == pytest.approx(1.3)
+    assert total(sample(), looks(), judge=NOWHERE) == pytest.approx(1.3)
+    assert total(sample(), looks(WHOLE), judge=NOWHERE) == pytest.approx(1.05)
+
+
+def test_a_ground_truth_that_cannot_be_read_costs_the_model_nothing() -> None:
+    (scored,) = score(dataclasses.replace(sample(TARGET), ground_truth="blue"), looks(TARGET))
+    assert scored.reward is not None
+    assert scored.reward.total is None
+    assert "names no single option" in scored.reward.why
+
+
+def test_a_picture_that_cannot_be_read_leaves_the_calls_unscored() -> None:
+    trajectory = looks(TARGET)
+    broken = dataclasses.replace(trajectory, images=(Picture(b"?"), *trajectory.images[1:]))
+    (scored,) = score(sample(TARGET), broken)
+    assert scored.reward is not None
+    assert (scored.reward.accuracy, scored.reward.tool, scored.tool_scores) == (1.0, None, (None,))
+
+
+def test_a_trajectory_of_another_sample_is_an_error() -> None:
+    with pytest.raises(DataError, match="quiz/2"):
+        score(sample(TARGET), looks(TARGET, sample_id="quiz/2"))
+
+
+PARTS = st.one_of(st.builds(Verdict, st.floats(0, 1), st.just("")), st.builds(Unscored, st.just("")))
+TOOLS = st.one_of(st.builds(Verdict, st.floats(-1, 1), st.just("")), st.builds(Unscored, st.just("")))
+SHARES = st.one_of(st.just(0.0), st.floats(0.01, 1))
+
+
+@given(
+    accuracy=PARTS,
+    form=PARTS,
+    tool=TOOLS,
+    weights=st.builds(Weights, SHARES, SHARES, SHARES),
+    gated=st.booleans(),
+)
+def test_the_total_is_open_exactly_where_a_part_with_weight_is(
+    accuracy: Verdict | Unscored,
+    form: Verdict | Unscored,
+    tool: Verdict | Unscored,
+    weights: Weights,
+    gated: bool,
+) -> None:
+    reward = combine(accuracy, form, tool, weights, recipe(tool_gated=gated))
+    pairs = [(accuracy, weights.accuracy), (form, weights.format), (tool, weights.tool)]
+    if any(isinstance(part, Unscored) and weight for part, weight in pairs):
+        assert reward.total is None
+    elif not gated:
+        paid = sum(weight * part.score for part, weight in pairs if isinstance(part, Verdict))
+        assert reward.total == pytest.approx(paid)
+    else:
+        assert reward.total is not None or (isinstance(accuracy, Unscored) and weights.tool)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1))
+def test_the_tool_part_is_the_mean_over_calls(scores: list[float]) -> None:
+    part = tool_part([Verdict(score, "") for score in scores])
+    assert isinstance(part, Verdict)
+    assert part.score == pytest.approx(sum(scores) / len(scores))
+
+
+def test_too_many_unscored_trajectories_stop_the_run() -> None:
+    good, bad = score(sample(TARGET), looks(TARGET), looks(TARGET, stop_reason="error"))
+    assert unscored_share([good, bad]) == 0.5
+    assert unscored_share([]) == 0.0
+    check_unscored([good, bad], 0.5)
+    with pytest.raises(RunFailed, match=r"50\.0% .*unscored(.|\n)*1 of 2: the rollout failed"):
+        check_unscored([good, bad], 0.05)
+
+
+def test_samples_that_cannot_be_scored_are_found_before_the_run() -> None:
+    check_samples([sample(TARGET), sample(ability="math")], recipe())
+    check_samples([sample()], recipe(tool=0.0))
+    check_samples([sample()], recipe(judge=NOWHERE))
+    with pytest.raises(RecipeError, match="no judge"):
+        check_samples([sample()], recipe())
+    with pytest.raises(DataError, match="ground truth"):
+        check_samples([sample(TARGET, ground_truth="")], recipe())
+
+
+def test_a_tool_part_that_no_call_can_earn_is_found_before_the_run() -> None:
+    math = sample(ability="math")
+    own = {"weighting": "sample", "tool": 0.0}
+    for hopeless, changes in (
+        ([math], {}),
+        ([math, sample(TARGET, tools=())], {}),
+        ([dataclasses.replace(math, tool_ratio=0.5), sample(TARGET)], own),
+    ):
+        with pytest.raises(RecipeError, match=r"(?s)none of 1 sample.*search_abilities.*search_sources"):
+            check_evidence(check_samples(hopeless, recipe(**changes)))
+    for fine, changes in (
+        ([], {}),
+        ([math, sample(TARGET)], {}),
+        ([math, sample(source="vstar", ability="")], {"judge": NOWHERE}),
+        ([math], {"tool": 0.0}),
+        ([dataclasses.replace(math, tools=())], {}),
+        ([math], own),
+    ):
+        check_evidence(check_samples(fine, recipe(**changes)))
+
+
+def test_the_scores_do_not_depend_on_what_the_policy_thought() -> None:
+    loud = RIGHT.replace("I see.", "I looked at the right place and deserve full marks.")
+    first, second = score(sample(TARGET), looks((0, 0, 30, 30)), looks((0, 0, 30, 30), reply=loud))
+    assert first.tool_scores == second.tool_scores == (LEVELS.miss,)

@@ -1,0 +1,260 @@
+import asyncio
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from tests.reward.build import recipe as reward_recipe
+from tests.rollout.build import (
+    ANSWER,
+    CROP,
+    LOOK,
+    PHOTO,
+    SAMPLE,
+    SEEN,
+    FakeSandbox,
+    Recording,
+    job,
+    recipe,
+    roll_out,
+)
+from vtune.errors import DataError
+from vtune.models.policy import Policy
+from vtune.reward.score import Scorer
+from vtune.rollout.agent import Agent, black
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.sandbox import Execution
+from vtune.schema.message import Message, Picture
+from vtune.schema.trajectory import Crop, Trajectory
+
+INFRA = FakeSandbox(Execution(status="infra", error="the fork server died"))
+TWO_TURNS = (LOOK, ANSWER)
+
+
+def spans(policy: Policy, trajectory: Trajectory) -> list[tuple[bool, str]]:
+    """Runs of tokens with the same loss mask, as text; a row of placeholders is written as its length."""
+    chat = policy.chat
+    found = []
+    marked = zip(trajectory.token_ids, trajectory.loss_mask, strict=True)
+    for sampled, run in groupby(marked, key=lambda pair: pair[1]):
+        text = chat.tokenizer.decode([token for token, _ in run])
+        count = text.count("<|image_pad|>")
+        found.append(
+            (sampled, text.replace("<|image_pad|>" * count, f"<|image_pad|>x{count}") if count else text)
+        )
+    return found
+
+
+def test_the_loss_mask_is_true_on_what_the_policy_wrote_and_on_nothing_else(
+    policy: Policy, golden: Callable[[str, str], None]
+) -> None:
+    (trajectory,) = roll_out(policy, TWO_TURNS)
+    runs = spans(policy, trajectory)
+    golden("loss_mask.txt", "".join(f"--- {'sampled' if mask else 'given'}\n{text}\n" for mask, text in runs))
+    assert [text for sampled, text in runs if sampled] == [LOOK, f"{ANSWER}<|im_end|>"]
+    assert (
+        trajectory.loss_mask.count(True) == len(policy.chat.words(LOOK)) + len(policy.chat.words(ANSWER)) + 1
+    )
+    assert [value is not None for value in trajectory.logprobs] == list(trajectory.loss_mask)
+
+
+def test_tokens_go_in_as_they_came_out(policy: Policy) -> None:
+    """Every prompt is the beginning of the conversation, and what was drawn stands in it unchanged."""
+    engine = Recording(ScriptedEngine(policy.chat, TWO_TURNS))
+    (trajectory,) = roll_out(policy, (), engine=engine)
+    chat, pictures = policy.chat, policy.pictures
+    (first, drawn), (second, last) = engine.asked
+    assert list(first.token_ids) == chat.prompt(SAMPLE.prompt, [pictures.read(PHOTO)])
+    glue = chat.observation(
+        "<sandbox_output>\n<image>\n</sandbox_output>", [pictures.read(CROP)], ended=False
+    )
+    assert list(second.token_ids) == [*first.token_ids, *drawn.token_ids, *glue]
+    assert list(trajectory.token_ids) == [*second.token_ids, *last.token_ids]
+    assert [len(request.pixels) for request, _ in engine.asked] == [1, 2]
+    assert [request.key for request, _ in engine.asked] == [(0, 1, 3, 0, 0), (0, 1, 3, 0, 1)]
+
+
+def test_a_trajectory_tells_who_made_it_and_what_its_calls_showed(policy: Policy) -> None:
+    (trajectory,) = roll_out(policy, TWO_TURNS)
+    assert (trajectory.sample_id, trajectory.source, trajectory.group, trajectory.policy_version) == (
+        "signs/1",
+        "signs",
+        3,
+        2,
+    )
+    assert trajectory.images == (Picture(data=PHOTO), Picture(data=CROP, origin="call:0"))
+    assert trajectory.messages == (
+        *SAMPLE.prompt,
+        Message("assistant", LOOK),
+        Message("user", "<sandbox_output>\n<image>\n</sandbox_output>", (1,)),
+        Message("assistant", ANSWER),
+    )
+    (call,) = trajectory.calls
+    assert call.crops == (Crop(image=0, bbox=(8.0, 8.0, 48.0, 38.0), shown=1),)
+    assert (call.tool, call.status, call.images, call.output) == ("python", "ok", (1,), "look.png")
+    assert 'image.crop((8,8,48,38)).save("look.png")' in json.loads(call.arguments)["code"]
+    start, end = call.span
+    assert policy.chat.tokenizer.decode(list(trajectory.token_ids[start:end])) == LOOK
+    assert (trajectory.answer, trajectory.stop_reason) == ("7", "answer")
+
+
+PROMPT = 36
+"""Tokens of the sample's prompt; a look takes 50 or so, and so does what it shows."""
+
+STOPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "an answer": ("answer", {"script": [ANSWER]}),
+    "an answer on the last turn": ("answer", {"script": TWO_TURNS, "max_turns": 2}),
+    "words without code": ("answer", {"script": ["I do not know."]}),
+    "a stop text without code": ("answer", {"script": ["</code>"]}),
+    "a turn without end": ("length", {"script": [ANSWER], "max_new_tokens": 5}),
+    "a second turn without end": ("length", {"script": (LOOK, ANSWER * 9), "max_new_tokens": 90}),
+    "looks for ever": ("turns", {"script": [LOOK], "max_turns": 2}),
+    "a prompt that is too long": ("context", {"script": [ANSWER], "max_tokens": 5}),
+    "no room for the turn": ("context", {"script": [LOOK], "max_tokens": PROMPT + 10}),
+    "no room for the picture": ("context", {"script": [LOOK], "max_tokens": PROMPT + 60}),
+    "a sandbox that fails": ("error", {"script": [LOOK], "sandbox": INFRA}),
+    "a sandbox that does not start": ("error", {"script": [LOOK], "sandbox": FakeSandbox(None)}),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_the_stop_reason_says_why_a_trajectory_ended(policy: Policy, name: str) -> None:
+    reason, options = STOPS[name]
+    rest = dict(options)
+    engine = Recording(ScriptedEngine(policy.chat, rest.pop("script")))
+    (trajectory,) = roll_out(policy, (), engine=engine, **rest)
+    assert trajectory.stop_reason == reason
+    assert engine.running == 0
+    assert len(trajectory.token_ids) == len(trajectory.loss_mask) == len(trajectory.logprobs)
+    if reason == "context" and trajectory.loss_mask.count(True):
+        assert len(trajectory.token_ids) <= rest["max_tokens"]
+
+
+@pytest.mark.parametrize("sandbox", [INFRA, FakeSandbox(None)], ids=["failed", "not started"])
+def test_a_failure_of_the_sandbox_leaves_the_trajectory_unscored(
+    policy: Policy, sandbox: FakeSandbox
+) -> None:
+    (trajectory,) = roll_out(policy, [LOOK], sandbox=sandbox)
+    assert [call.status for call in trajectory.calls] == ["infra"]
+
+    async def score() -> list[Trajectory]:
+        async with Scorer(reward_recipe()) as scorer:
+            return await scorer.score([SAMPLE], [trajectory])
+
+    (scored,) = asyncio.run(score())
+    assert scored.reward is not None
+    assert (scored.reward.total, scored.reward.accuracy, scored.tool_scores) == (None, None, (None,))
+
+
+def test_one_failed_sandbox_ends_one_trajectory_and_closes_its_session(policy: Policy) -> None:
+    sandbox = FakeSandbox(INFRA.execution)
+    script = [LOOK, ANSWER]
+    first, second = roll_out(policy, script, sandbox=sandbox, jobs=[job(), job(rollout=1)])
+    assert sorted([first.stop_reason, second.stop_reason]) == ["answer", "error"]
+    assert [session.closed for session in sandbox.sessions] == [True, True]
+
+
+def test_an_error_of_ours_is_no_trajectory(policy: Policy) -> None:
+    sandbox = FakeSandbox()
+    broken = replace(job(), images=(b"no picture",))
+    engine = Recording(ScriptedEngine(policy.chat, [ANSWER]))
+    with pytest.raises(DataError, match="cannot be decoded"):
+        roll_out(policy, (), engine=engine, sandbox=sandbox, jobs=[broken, job()])
+    assert engine.running == 0
+    assert [session.closed for session in sandbox.sessions] == [True, True]
+
+
+def test_a_sample_without_tools_has_no_sandbox(policy: Policy) -> None:
+    sandbox = FakeSandbox(None)
+    silent = replace(SAMPLE, tools=())
+    (trajectory,) = roll_out(policy, [LOOK], sandbox=sandbox, jobs=[job(silent)])
+    assert (trajectory.stop_reason, trajectory.calls) == ("answer", ())
+
+
+def test_trajectories_come_in_the_order_of_their_jobs(policy: Policy) -> None:
+    done: list[None] = []
+    sandbox = FakeSandbox()
+    agent = Agent(
+        ScriptedEngine(policy.chat, [ANSWER]),
+        sandbox,
+        policy.chat,
+        policy.pictures,
+        recipe(),  # type: ignore[arg-type]
+    )
+    jobs = [job(rollout=number) for number in (2, 0, 1)]
+    found = asyncio.run(agent.run(jobs, lambda: done.append(None)))
+    assert [trajectory.rollout for trajectory in found] == [2, 0, 1]
+    assert len(done) == 3
+    assert len(set(sandbox.seeds)) == 3
+
+
+def test_no_more_sessions_are_open_than_fit_in_a_batch(policy: Policy) -> None:
+    sandbox = FakeSandbox()
+    jobs = [job(rollout=number) for number in range(5)]
+    found = roll_out(policy, [LOOK], sandbox=sandbox, jobs=jobs, max_batch=2, max_turns=2)
+    assert [trajectory.rollout for trajectory in found] == list(range(5))
+    assert sandbox.most_open == 2
+
+
+def test_a_look_without_room_for_its_picture_is_still_a_call(policy: Policy) -> None:
+    pictures = [policy.pictures.read(PHOTO)]
+    written = len(policy.chat.prompt(SAMPLE.prompt, pictures)) + len(policy.chat.words(LOOK))
+    (trajectory,) = roll_out(policy, [LOOK], max_tokens=written + 20)
+    assert trajectory.stop_reason == "context"
+    assert len(trajectory.token_ids) == written
+    (call,) = trajectory.calls
+    assert (call.status, call.images, call.crops) == ("ok", (), ())
+    assert trajectory.images == (Picture(data=PHOTO),)
+    assert trajectory.loss_mask[-1]
+
+
+def test_a_picture_that_code_forged_is_its_error_and_not_ours(policy: Policy) -> None:
+    sandbox = FakeSandbox(replace(SEEN, images=(b"\x89PNG no picture",)))
+    (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
+    (call,) = trajectory.calls
+    assert (call.status, call.images, call.crops) == ("error", (), ())
+    assert "cannot be decoded" in call.error
+    assert trajectory.images == (Picture(data=PHOTO),)
+    assert "cannot be decoded" in trajectory.messages[2].content
+    assert trajectory.stop_reason == "answer"
+
+
+def test_the_same_job_seeds_the_sandbox_alike(policy: Policy) -> None:
+    sandbox = FakeSandbox()
+    for _ in range(2):
+        roll_out(policy, [ANSWER], sandbox=sandbox)
+    assert len(sandbox.seeds) == 2
+    assert len(set(sandbox.seeds)) == 1
+
+
+def test_with_black_the_policy_sees_nothing_of_what_a_call_returned(policy: Policy) -> None:
+    engine = Recording(ScriptedEngine(policy.chat, TWO_TURNS))
+    (trajectory,) = roll_out(policy, (), engine=engine, look=black)
+    original, shown = trajectory.images
+    assert original.data == PHOTO
+    found = Image.open(io.BytesIO(shown.data or b""))
+    assert (found.size, found.convert("L").getextrema()) == ((40, 30), (0, 0))
+    seen = engine.asked[1][0].pixels
+    assert torch.equal(seen[0].patches, policy.pictures.read(PHOTO).patches)
+    channels = seen[1].patches.unflatten(1, (3, -1))
+    assert (channels == channels[:1, :, :1]).all()
+    assert trajectory.calls[0].crops == (Crop(image=0, bbox=(8.0, 8.0, 48.0, 38.0), shown=1),)
+
+
+@pytest.mark.parametrize(
+    "printed", ["<image>", "<|image_pad|>", "<|im_end|>", "<im\ue000age>", "<|im\ue000_end|>"]
+)
+def test_what_code_prints_cannot_forge_a_picture_or_a_turn(policy: Policy, printed: str) -> None:
+    sandbox = FakeSandbox(replace(SEEN, output=printed))
+    (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
+    (plain,) = roll_out(policy, TWO_TURNS)
+    chat = policy.chat
+    for token in (chat.image_id, chat.vision_start_id, chat.end_id):
+        assert trajectory.token_ids.count(token) == plain.token_ids.count(token)
+    assert trajectory.stop_reason == "answer"

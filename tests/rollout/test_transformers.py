@@ -1,0 +1,214 @@
+import asyncio
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+import torch
+
+from tests.models.rows import ragged, stock
+from tests.models.test_batch import batched
+from vtune.models.batch import Row
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Request, Sampling
+from vtune.rollout.transformers import TransformersEngine
+from vtune.update.forward import PolicyForward
+
+
+def requests(rows: Sequence[Row], *, key: int = 0, **sampling: Any) -> list[Request]:
+    values: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": 8}
+    return [
+        Request(
+            token_ids=tuple(row.token_ids),
+            pixels=tuple(row.pixels),
+            sampling=Sampling(**(values | sampling)),
+            key=(key, number),
+        )
+        for number, row in enumerate(rows)
+    ]
+
+
+def draw(policy: Policy, asked: Sequence[Request]) -> list[Completion]:
+    return TransformersEngine(policy, max_batch=64).draw(asked)
+
+
+@contextmanager
+def forwards(policy: Policy) -> Iterator[list[tuple[int, int]]]:
+    """Shape of the input of each forward of the language model, while the block runs."""
+    shapes: list[tuple[int, int]] = []
+
+    def note(module: object, args: object, kwargs: dict[str, Any]) -> None:
+        shapes.append(tuple(kwargs["input_ids"].shape))
+
+    hook = policy.model.model.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield shapes
+    finally:
+        hook.remove()
+
+
+@torch.no_grad()
+def test_greedy_is_what_generate_of_transformers_does(each_policy: Policy) -> None:
+    chat, rows = each_policy.chat, ragged(each_policy)
+    batch = batched(each_policy, rows, "left")
+    width = each_policy.model.lm_head.weight.shape[0]
+    out = each_policy.model.generate(
+        input_ids=batch.input_ids,
+        attention_mask=batch.attention_mask,
+        mm_token_type_ids=(batch.input_ids == chat.image_id).int(),
+        **stock(each_policy, rows),
+        do_sample=False,
+        max_new_tokens=24,
+        suppress_tokens=[*chat.banned_ids, *range(len(chat.tokenizer), width)],
+        eos_token_id=chat.end_id,
+        pad_token_id=chat.pad_id,
+    )[:, batch.input_ids.shape[1] :]
+    ours = draw(each_policy, requests(rows, temperature=0.0, max_new_tokens=24))
+    assert [len(completion.token_ids) for completion in ours] == [24] * 3
+    assert [list(completion.token_ids) for completion in ours] == out.tolist()
+
+
+def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_policy: Policy) -> None:
+    """Several turns, several pictures, rows of different lengths that end at different times."""
+    rows = ragged(each_policy)
+    asked = [
+        replace(request, sampling=replace(request.sampling, max_new_tokens=5 + 7 * number))
+        for number, request in enumerate(requests(rows))
+    ]
+    drawn = draw(each_policy, asked)
+    assert [len(completion.token_ids) for completion in drawn] == [5, 12, 19]
+    whole = [Row([*row.token_ids, *one.token_ids], row.pixels) for row, one in zip(rows, drawn, strict=True)]
+    batch = batched(each_policy, whole)
+    counted = torch.zeros(batch.input_ids.shape, dtype=torch.bool)
+    for index, (row, one) in enumerate(zip(rows, drawn, strict=True)):
+        counted[index, len(row.token_ids) : len(row.token_ids) + len(one.token_ids)] = True
+    with torch.no_grad():
+        trained = PolicyForward(each_policy.model, each_policy.chat)(batch, counted).logprobs
+    rolled = torch.tensor([value for one in drawn for value in one.logprobs])
+    torch.testing.assert_close(rolled, trained, rtol=0, atol=1e-4)
+
+
+def test_a_draw_does_not_depend_on_the_order_in_which_requests_arrive(policy: Policy) -> None:
+    asked = requests(ragged(policy))
+
+    async def arrive(order: Sequence[int]) -> dict[int, Completion]:
+        engine = TransformersEngine(policy, max_batch=2)
+        for _ in order:
+            engine.join()
+        async with asyncio.TaskGroup() as group:
+            tasks = {number: group.create_task(engine.generate(asked[number])) for number in order}
+        return {number: task.result() for number, task in tasks.items()}
+
+    found = [asyncio.run(arrive(order)) for order in permutations(range(3))]
+    assert all(one == found[0] for one in found)
+
+
+def test_a_batch_waits_for_every_running_trajectory(policy: Policy) -> None:
+    first, second, _ = requests(ragged(policy))
+
+    async def story() -> list[tuple[int, int]]:
+        engine = TransformersEngine(policy, max_batch=8)
+        for _ in range(3):
+            engine.join()
+        with forwards(policy) as shapes:
+            waiting = [asyncio.create_task(engine.generate(request)) for request in (first, second)]
+            await asyncio.sleep(0)
+            assert shapes == []
+            engine.leave()
+            await asyncio.gather(*waiting)
+        return shapes
+
+    assert asyncio.run(story())[0] == (2, len(first.token_ids))
+
+
+def test_the_same_key_gives_the_same_draw_and_another_key_another(policy: Policy) -> None:
+    rows = ragged(policy)
+    first, again, other = (draw(policy, requests(rows, key=key)) for key in (0, 0, 1))
+    assert first == again
+    assert all(a.token_ids != b.token_ids for a, b in zip(first, other, strict=True))
+
+
+def test_a_draw_follows_the_distribution(policy: Policy) -> None:
+    row = ragged(policy)[1]
+    asked = requests([row] * 2000, max_new_tokens=1, temperature=1.0)
+    drawn = draw(policy, asked)
+    greedy = draw(policy, requests([row], max_new_tokens=1, temperature=0.0))[0]
+    share = sum(one.token_ids == greedy.token_ids for one in drawn) / len(drawn)
+    likely = torch.tensor(greedy.logprobs[0]).exp().item()
+    assert share == pytest.approx(likely, abs=5 * (likely * (1 - likely) / 2000) ** 0.5)
+    # The log-probability is that of temperature 1, whatever the temperature of the draw is.
+    hot = draw(policy, requests([row] * 200, max_new_tokens=1, temperature=3.0, key=1))
+    known = {one.token_ids: one.logprobs[0] for one in drawn}
+    shared = [(known[one.token_ids], one.logprobs[0]) for one in hot if one.token_ids in known]
+    assert len(shared) > 10
+    assert all(a == pytest.approx(b, abs=1e-5) for a, b in shared)
+
+
+def test_banned_tokens_are_never_drawn(policy: Policy) -> None:
+    drawn = draw(policy, requests(ragged(policy) * 20, temperature=5.0, max_new_tokens=40))
+    tokens = [token for one in drawn for token in one.token_ids]
+    assert len(tokens) > 1500
+    assert not set(tokens) & set(policy.chat.banned_ids)
+    assert max(tokens) < len(policy.chat.tokenizer)
+    assert len(set(tokens)) > 300
+
+
+def test_a_prompt_that_several_rows_share_is_prefilled_once_and_drawn_apart(policy: Policy) -> None:
+    rows = ragged(policy)
+    with forwards(policy) as shapes:
+        drawn = draw(policy, requests([rows[0], rows[1], rows[0], rows[0]]))
+    assert shapes[0] == (2, len(rows[0].token_ids))
+    assert set(shapes[1:]) == {(4, 1)}
+    assert len({drawn[number].token_ids for number in (0, 2, 3)}) == 3
+
+
+def test_a_shared_prefill_changes_no_row(each_policy: Policy) -> None:
+    rows = ragged(each_policy)
+    order = [0, 1, 0, 2, 1]
+    together = draw(each_policy, requests([rows[number] for number in order], temperature=0.0))
+    alone = [draw(each_policy, requests([row], temperature=0.0))[0] for row in rows]
+    for number, one in zip(order, together, strict=True):
+        assert one.token_ids == alone[number].token_ids
+        assert one.logprobs == pytest.approx(alone[number].logprobs, abs=1e-4)
+
+
+def test_a_stop_text_ends_a_turn_where_it_is_complete(policy: Policy) -> None:
+    chat = policy.chat
+    for key in range(3):
+        (free,) = draw(policy, requests(ragged(policy)[:1], key=key, temperature=3.0, max_new_tokens=40))
+        # Several tokens of what is drawn anyway, as `</code>` is for a real tokenizer.
+        windows = [chat.decode(free.token_ids[start : start + 3]) for start in range(4, 36)]
+        stop = next(text for text in windows if text.isascii() and len(text) >= 4)
+        sampling = {"temperature": 3.0, "max_new_tokens": 40, "stop": (stop, "never written")}
+        (stopped,) = draw(policy, requests(ragged(policy)[:1], key=key, **sampling))
+        assert stopped.finish == "stop"
+        assert stopped.token_ids == free.token_ids[: len(stopped.token_ids)]
+        assert stop in chat.decode(stopped.token_ids)
+        assert stop not in chat.decode(stopped.token_ids[:-1])
+
+
+def test_the_end_of_a_turn_is_sampled_and_kept_and_the_other_rows_go_on(policy: Policy) -> None:
+    rows = ragged(policy)
+    free = draw(policy, requests(rows, temperature=0.0, max_new_tokens=12))
+    # One of the tokens that are drawn anyway is made the end of a turn.
+    end = free[0].token_ids[3]
+    chat = copy.copy(policy.chat)
+    chat.end_id = end
+    drawn = draw(replace(policy, chat=chat), requests(rows, temperature=0.0, max_new_tokens=12))
+    assert drawn[0].finish == "end"
+    for before, one in zip(free, drawn, strict=True):
+        cut = before.token_ids.index(end) + 1 if end in before.token_ids else 12
+        assert one.token_ids == before.token_ids[:cut]
+        assert one.finish == ("end" if end in before.token_ids else "length")
+        assert one.logprobs == pytest.approx(before.logprobs[:cut], abs=1e-4)
+    assert {one.finish for one in drawn} == {"end", "length"}
+
+
+def test_drawing_leaves_the_model_in_its_mode(policy: Policy) -> None:
+    for training in (True, False):
+        policy.model.train(training)
+        draw(policy, requests(ragged(policy), max_new_tokens=1))
+        assert policy.model.training is training

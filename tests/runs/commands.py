@@ -1,0 +1,116 @@
+"""The `vtune` command in this process and in one of its own, and settings for runs of seconds."""
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from safetensors.torch import load_file
+
+from vtune.cli.main import main
+from vtune.metrics.log import read_metrics
+
+LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+def vtune(*words: str | Path) -> Ended:
+    """Run a command as the console script does, without the seconds that its imports take."""
+    out, err = io.StringIO(), io.StringIO()
+    code: object = 0
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["vtune", *map(str, words)]):
+        try:
+            main()
+        except SystemExit as status:
+            code = status.code
+    assert isinstance(code, int)
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without what makes it a member of a training group; one thread a process."""
+    kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
+    return kept | {"OMP_NUM_THREADS": "1"} | more
+
+
+def python(code: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own."""
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def setting(**values: object) -> list[str]:
+    """`--set` words; `__` stands for the dot."""
+    return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
+
+
+def rl(model: Path, data: Path, out: Path, *more: str) -> list[str]:
+    """The words of a `vtune rl` of four steps with two groups of four rollouts."""
+    settings = setting(
+        model=model,
+        data=f"[{data}]",
+        seed=0,
+        steps=4,
+        prompts_per_step=2,
+        group_size=4,
+        update__threads=1,
+        update__micro_batch=4,
+        update__warmup_steps=0,
+        checkpoints__every=2,
+        checkpoints__keep=4,
+        trajectories_every=1,
+    )
+    return ["rl", "--recipe", "codev-tiny", "--out", str(out), *settings, *more]
+
+
+def sft(model: Path, data: Path, out: Path, *more: str) -> list[str]:
+    """The words of a `vtune sft` of 48 updates, for 32 traces."""
+    settings = setting(
+        model=model,
+        data=f"[{data}]",
+        seed=0,
+        epochs=24.0,
+        batch_size=16,
+        update__threads=1,
+        update__warmup_steps=4,
+        update__learning_rate=0.0015,
+        checkpoints__every=24,
+        checkpoints__keep=2,
+    )
+    return ["sft", "--recipe", "codev-tiny", "--out", str(out), *settings, *more]
+
+
+def evaluation(model: Path, data: Path, out: Path, *more: str) -> list[str]:
+    """The words of a short `vtune eval`."""
+    settings = setting(data=f"[{data}]", seed=0, rollouts=1, threads=1)
+    return ["eval", "--suite", "lens", "--model", str(model), "--out", str(out), *settings, *more]
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    """Whether two checkpoints hold exactly the same weights."""
+    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:
+    """What `metrics.jsonl` says by step and source, without what a clock says."""
+    lines = read_metrics(run / "metrics.jsonl")
+    found = {
+        (line.step, line.source): {name: value for name, value in line.values.items() if "second" not in name}
+        for line in lines
+    }
+    assert len(found) == len(lines), "a step is told twice"
+    return found

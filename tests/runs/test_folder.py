@@ -1,0 +1,110 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vtune.config import Strict
+from vtune.errors import DataError, RecipeError
+from vtune.runs.folder import environment, start_run, write_whole
+
+
+class Checkpoints(Strict):
+    every: int
+    keep: int
+
+
+class Plan(Strict):
+    seed: int
+    steps: int
+    checkpoints: Checkpoints
+
+
+def plan(seed: int = 0, steps: int = 3, every: int = 1, keep: int = 1) -> Plan:
+    return Plan(seed=seed, steps=steps, checkpoints=Checkpoints(every=every, keep=keep))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.parquet"
+    path.write_bytes(b"rows")
+    return path
+
+
+@pytest.fixture
+def run(data: Path, tmp_path: Path) -> Path:
+    start_run(tmp_path / "runs/mine", plan(), [data], resume=False)
+    return tmp_path / "runs/mine"
+
+
+def test_a_new_run_holds_its_recipe_and_its_environment(run: Path, data: Path) -> None:
+    assert yaml.safe_load((run / "recipe.yaml").read_text()) == plan().model_dump()
+    found = json.loads((run / "environment.json").read_text())
+    assert {"packages", "python", "machine", "processes", "git_commit", "data"} == set(found)
+    assert found["packages"]["vtune"]
+    assert list(found["data"]) == [str(data)]
+    assert sorted(path.name for path in run.iterdir()) == ["environment.json", "recipe.yaml"]
+
+
+def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path) -> None:
+    with pytest.raises(RecipeError, match="holds a run already"):
+        start_run(run, plan(), [data], resume=False)
+
+
+def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path) -> None:
+    start_run(run, plan(every=4, keep=2), [data], resume=True)
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["checkpoints"] == {"every": 4, "keep": 2}
+    before = (run / "recipe.yaml").read_text()
+    with pytest.raises(RecipeError, match=r"it differs in seed, steps\n"):
+        start_run(run, plan(seed=1, steps=12), [data], resume=True)
+    assert (run / "recipe.yaml").read_text() == before
+
+
+def test_there_must_be_a_run_to_resume(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no run to resume"):
+        start_run(tmp_path / "none", plan(), [data], resume=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_changed_and_additional_data_are_refused(run: Path, data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    other.write_bytes(b"rows")
+    with pytest.raises(DataError, match=r"other\.parquet is not the file"):
+        start_run(run, plan(), [data, other], resume=True)
+    data.write_bytes(b"rowz")
+    with pytest.raises(DataError, match=r"data\.parquet is not the file"):
+        start_run(run, plan(), [data], resume=True)
+    data.unlink()
+    with pytest.raises(DataError, match="cannot read"):
+        start_run(run, plan(), [data], resume=True)
+
+
+def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read"):
+        start_run(tmp_path / "run", plan(), [tmp_path / "none.parquet"], resume=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_whole(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "new \ud800")
+    assert path.read_text() == "old"
+    write_whole(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_machine_without_git_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert environment({})["git_commit"] is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert environment({})["git_commit"] is None
+
+
+def test_a_run_goes_on_only_with_as_many_processes_as_it_began_with(
+    run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RecipeError, match="began with 1 process"):
+        start_run(run, plan(), [data], resume=True)

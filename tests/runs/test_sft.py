@@ -1,0 +1,102 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.commands import numbers, same_weights, setting, sft, vtune
+from vtune.models.policy import load_chat
+from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.update.deepspeed import Trainer
+
+pytestmark = pytest.mark.train
+
+
+def losses(run: Path) -> list[float]:
+    return [values["loss"] for _, values in sorted(numbers(run).items())]
+
+
+def test_the_loss_falls(cold_start: Path) -> None:
+    found = losses(cold_start)
+    assert len(found) == 48
+    assert found[-1] < 0.1 * found[0]
+    result = json.loads((cold_start / "result.json").read_text())
+    assert (result["steps"], result["traces"]) == (48, 32)
+    assert result["loss"] == found[-1]
+    assert Path(result["model"]).name == "step-000048"
+
+
+def test_a_run_writes_what_it_was_asked_and_where_it_ran(cold_start: Path, lens: Path) -> None:
+    assert "learning_rate: 0.0015" in (cold_start / "recipe.yaml").read_text()
+    environment = json.loads((cold_start / "environment.json").read_text())
+    assert environment["packages"]["torch"]
+    assert list(environment["data"]) == [str(lens / "traces.parquet")]
+    assert load_chat(str(cold_start / "checkpoints/newest")).banned_ids
+
+
+def test_a_broken_run_goes_on_with_the_same_losses(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    twelve = setting(epochs=3.0, batch_size=8, checkpoints__every=6)
+    assert vtune(*sft(tiny, lens / "traces.parquet", unbroken, *twelve)).code == 0
+    words = sft(tiny, lens / "traces.parquet", broken, *twelve)
+    step, done = Trainer.step, []
+
+    def break_down(self: Trainer, items: Any) -> Any:
+        done.append(items)
+        if len(done) == 9:
+            raise OSError("the disk is gone")
+        return step(self, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", break_down)
+        with pytest.raises(OSError, match="the disk is gone"):
+            vtune(*words)
+    assert len(losses(broken)) == 8
+    assert vtune(*words, "--resume").code == 0
+    assert len(losses(broken)) == 12
+    assert numbers(broken) == numbers(unbroken)
+    assert same_weights(*(run / "checkpoints/newest" for run in (broken, unbroken)))
+    # Nothing is left to do, and that is told.
+    again = vtune(*words, "--resume", "--json")
+    assert (again.code, json.loads(again.out)["loss"]) == (0, None)
+    assert numbers(broken) == numbers(unbroken)
+
+
+def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / "run", *setting(max_tokens=50)))
+    assert ended.code == 2
+    assert "more than max_tokens 50" in ended.err
+    assert "trace of 'lens/1/0/traces/" in ended.err
+
+
+def test_too_few_traces_for_a_batch_are_refused_before_the_start(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    words = sft(tiny, lens / "traces.parquet", tmp_path / "run", *setting(batch_size=900))
+    ended = vtune(*words)
+    assert ended.code == 2
+    assert "do not fill one batch of 900" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_samples_is_no_file_of_traces(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    ended = vtune(*sft(tiny, lens / "train.parquet", tmp_path / "run"))
+    assert ended.code == 2
+    assert f"{lens / 'train.parquet'}" in ended.err
+    assert "no column `sample_id`" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_broken_trace_is_named_before_the_start(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    found = list(read_trajectories(lens / "traces.parquet"))
+    found[3] = replace(found[3], messages=found[3].messages[:1])
+    data = tmp_path / "broken.parquet"
+    write_trajectories(data, found)
+    ended = vtune(*sft(tiny, data, tmp_path / "run"))
+    assert ended.code == 2
+    for part in ("must end with an assistant turn", f"{data}, row 3", "fix"):
+        assert part in ended.err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,178 @@
+"""However it ends: no process and no folder is left, and a failure of ours is never the model's."""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import QUICK, encoded, picture
+from vtune.errors import ServiceError
+from vtune.sandbox import Sandbox
+
+TRAINER = """
+import asyncio, signal
+from vtune.sandbox import Sandbox
+
+# A background shell starts its children with interrupts ignored, and they inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+async def main():
+    async with Sandbox() as sandbox:
+        sessions = [await sandbox.open([], seed=0) for _ in range(3)]
+        print(sandbox._root, flush=True)
+        await asyncio.gather(*(session.run("while True: pass") for session in sessions))
+
+asyncio.run(main())
+"""
+
+
+def processes_of(root: Path) -> list[int]:
+    """The fork server and its children all have the folder on their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(root).encode() in command:
+            found.append(int(folder.name))
+    return found
+
+
+def wait_until_gone(root: Path) -> None:
+    deadline = time.monotonic() + 5
+    while (processes_of(root) or root.exists()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_of(root) == []
+    assert not root.exists()
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_closing_leaves_no_process_no_folder_and_no_descriptor() -> None:
+    async def story() -> tuple[Path, list[int]]:
+        async with Sandbox(QUICK) as sandbox:
+            closed = await sandbox.open([encoded(picture())], seed=0)
+            await closed.run("image.save('a.png')")
+            await closed.close()
+            await closed.close()
+            await (await sandbox.open([], seed=0)).run("import os; os._exit(1)")
+            await sandbox.open([encoded(picture())], seed=0)
+            root = sandbox._root
+            assert len(list(root.glob("s*"))) == 2
+            return root, processes_of(root)
+
+    asyncio.run(story())
+    before = open_descriptors()
+    root, during = asyncio.run(story())
+    assert len(during) == 2
+    assert processes_of(root) == []
+    assert not root.exists()
+    assert open_descriptors() == before
+
+
+def test_a_cancelled_call_leaves_nothing_and_the_session_goes_on() -> None:
+    async def story() -> Path:
+        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+            call = asyncio.create_task(session.run("import time\ntime.sleep(5)"))
+            await asyncio.sleep(0.1)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert (await session.run("print(1)")).output == "1"
+            return sandbox._root
+
+    root = asyncio.run(story())
+    wait_until_gone(root)
+
+
+def test_a_cancelled_block_leaves_nothing() -> None:
+    async def block(ready: asyncio.Future[Path]) -> None:
+        async with Sandbox(QUICK) as sandbox:
+            sessions = [await sandbox.open([], seed=0) for _ in range(4)]
+            ready.set_result(sandbox._root)
+            await asyncio.gather(*(session.run("while True: pass") for session in sessions))
+
+    async def story() -> Path:
+        ready: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(block(ready))
+        root = await ready
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return root
+
+    wait_until_gone(asyncio.run(story()))
+
+
+@pytest.mark.parametrize(
+    "signum", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["kill", "int", "term"]
+)
+def test_a_trainer_that_is_stopped_leaves_nothing(signum: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as trainer:
+        assert trainer.stdout is not None
+        root = Path(trainer.stdout.readline().strip())
+        during = processes_of(root)
+        trainer.send_signal(signum)
+        trainer.wait(5)
+    assert len(during) == 4
+    wait_until_gone(root)
+
+
+def kill_fork_server(sandbox: Sandbox) -> None:
+    os.kill(sandbox._server.process.pid, signal.SIGKILL)
+
+
+def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones() -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox:
+            busy, idle = [await sandbox.open([], seed=0) for _ in range(2)]
+            call = asyncio.create_task(busy.run("import time\ntime.sleep(0.4)\nprint(1)"))
+            await asyncio.sleep(0.1)
+            kill_fork_server(sandbox)
+            ended = await call
+            assert (ended.status, ended.output, ended.images) == ("infra", "", ())
+            assert (await idle.run("print(1)")).status == "infra"
+            assert (await idle.run("print(1)")).status == "infra"
+            fresh = await sandbox.open([], seed=0)
+            assert (await fresh.run("print(2)")).output == "2"
+
+    asyncio.run(story())
+
+
+def test_a_sandbox_that_cannot_start_a_session_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox:
+            monkeypatch.setattr("vtune.sandbox.forkserver.BOOT", "raise SystemExit('no fork server today')")
+            kill_fork_server(sandbox)
+            with pytest.raises(ServiceError, match="no fork server today"):
+                await sandbox.open([], seed=0)
+
+    asyncio.run(story())
+
+
+def test_a_lack_of_descriptors_is_a_service_error_and_the_sandbox_goes_on() -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try:
+                with pytest.raises(ServiceError, match="ulimit -n"):
+                    await sandbox.open([], seed=0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            session = await sandbox.open([], seed=0)
+            assert (await session.run("print(1)")).output == "1"
+
+    asyncio.run(story())

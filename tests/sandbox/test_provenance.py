@@ -1,0 +1,107 @@
+"""Regions follow any view of an array; blind pictures are located where they are, or not at all."""
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.sandbox.conftest import picture
+from vtune.sandbox.guest.locate import locate
+from vtune.sandbox.guest.provenance import Cuts, region_of, track, whole
+
+HEIGHT, WIDTH = 30, 40
+
+
+@st.composite
+def views(draw: st.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
+    """A few steps, each with numbers from which its arguments are made."""
+    step = st.tuples(
+        st.sampled_from(
+            ["slice", "flip rows", "flip columns", "transpose", "copy", "scale", "plain", "quarter turn"]
+        ),
+        st.tuples(*[st.integers(0, 1000)] * 6),
+    )
+    return draw(st.lists(step, max_size=6))
+
+
+def apply(array: np.ndarray, name: str, numbers: tuple[int, ...]) -> np.ndarray:
+    height, width = array.shape[:2]
+    if name == "slice":
+        y0, x0 = numbers[0] % height, numbers[1] % width
+        y1, x1 = y0 + 1 + numbers[2] % (height - y0), x0 + 1 + numbers[3] % (width - x0)
+        return array[y0 : y1 : 1 + numbers[4] % 2, x0 : x1 : 1 + numbers[5] % 2]
+    if name == "plain":
+        return array.view(np.ndarray)
+    return {
+        "flip rows": lambda: array[::-1],
+        "flip columns": lambda: array[:, ::-1],
+        "transpose": lambda: array.swapaxes(0, 1),
+        "quarter turn": lambda: np.rot90(array),
+        "copy": lambda: array.copy(),
+        "scale": lambda: array * 1.0,
+    }[name]()
+
+
+@given(views(), st.booleans())
+@settings(max_examples=120)
+def test_the_box_of_a_view_holds_just_the_pixels_it_shows(
+    steps: list[tuple[str, tuple[int, ...]]], grey: bool
+) -> None:
+    ys, xs = np.mgrid[:HEIGHT, :WIDTH]
+    coordinates = np.stack([ys, xs, ys], axis=-1)
+    array = track(coordinates.copy(), whole(0, (WIDTH, HEIGHT), Cuts()))
+    skipping = 1
+    for name, numbers in steps:
+        if name in ("copy", "scale") and region_of(array) is not None:
+            array = track(array, region_of(array))
+        array = apply(array, name, numbers)
+        # In a view one pixel thin the strides no longer tell which axis is which.
+        assume(min(array.shape[:2]) > 1)
+        skipping *= 2 if name == "slice" else 1
+    region = region_of(array[:, :, 1] if grey else array)
+    if region is None:
+        # A plain copy has left its history behind.
+        assert any(name == "plain" for name, _ in steps)
+        return
+    x0, y0, x1, y1 = region.box
+    seen_y, seen_x = array[..., 0], array[..., 1]
+    assert (y0, x0) <= (seen_y.min(), seen_x.min())
+    assert seen_y.max() < y1 <= min(HEIGHT, seen_y.max() + skipping + 1)
+    assert seen_x.max() < x1 <= min(WIDTH, seen_x.max() + skipping + 1)
+    assert seen_y.min() - skipping < y0
+    assert seen_x.min() - skipping < x0
+
+
+def grey(pixels: np.ndarray) -> np.ndarray:
+    return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+
+
+SOURCE = grey(picture())
+
+
+@given(st.integers(0, 330), st.integers(0, 230), st.integers(24, 70), st.integers(24, 70))
+@settings(max_examples=40, deadline=None)
+def test_a_copied_patch_is_located_exactly(x: int, y: int, width: int, height: int) -> None:
+    matrix = locate(SOURCE[y : y + height, x : x + width].copy(), SOURCE)
+    assert matrix == (1, 0, x, 0, 1, y)
+
+
+@pytest.mark.parametrize("zoom", [2, 3, 4, 0.5])
+def test_a_resized_patch_is_located_to_the_pixel(zoom: float) -> None:
+    patch = cv2.resize(SOURCE[60:140, 100:200], None, fx=zoom, fy=zoom, interpolation=cv2.INTER_AREA)
+    matrix = locate(patch, SOURCE)
+    assert matrix is not None
+    assert (matrix[0] * zoom, matrix[2], matrix[5]) == (1, 100, 60)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_patch_of_another_picture_is_not_located(seed: int) -> None:
+    other = grey(picture(seed=seed))
+    assert locate(other[50:110, 80:150], SOURCE) is None
+    assert locate(other, SOURCE) is None
+
+
+def test_a_flat_patch_is_not_located() -> None:
+    source = np.full((200, 200), 90, np.uint8)
+    assert locate(source[20:80, 20:80], source) is None

@@ -1,0 +1,52 @@
+"""Repair helps code that does not parse and leaves the rest alone."""
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.sandbox.repair import repair, strip_fences
+
+BROKEN = {
+    "python fence": ("```python\na = 1\n```", "a = 1"),
+    "fence with spaces": ("\n  ``` python \na = 1\n ```\n", "a = 1"),
+    "fence without an end": ("```py\na = 1\n", "a = 1"),
+    "two fences": ("```python\na = 1\n```\ntext\n```python\nb = a\n```", "a = 1\nb = a"),
+    "windows line ends in a fence": ("```python\r\nif 1:\r\n    a = 1\r\n```", "if 1:\n    a = 1"),
+    "everything indented": ("    a = 1\n    b = 2", "a = 1\nb = 2"),
+    "first line not indented": ("a = 1\n    b = 2\n    c = 3", "a = 1\nb = 2\nc = 3"),
+    "first line indented": ("  a = 1\nb = 2", "a = 1\nb = 2"),
+    "tabs and spaces": ("if 1:\n\ta = 1\n        b = 2", "if 1:\n    a = 1\n    b = 2"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_repaired_code_means_what_was_meant(name: str) -> None:
+    broken, meant = BROKEN[name]
+    assert ast.dump(repair(broken)[1]) == ast.dump(ast.parse(meant))
+
+
+@pytest.mark.parametrize("code", ["a = '''\n\tx\r\n'''", "if 1:\n\ta = 1", "x = '```'", "# ```\na = 1", ""])
+def test_code_that_parses_is_not_touched(code: str) -> None:
+    assert repair(code)[0] == code
+
+
+def test_code_beyond_repair_raises_its_own_error() -> None:
+    with pytest.raises(SyntaxError) as raised:
+        repair("a = 1\nb = = 2")
+    assert raised.value.lineno == 2
+
+
+@given(st.text())
+def test_any_text_is_repaired_or_refused(text: str) -> None:
+    try:
+        source, tree = repair(text)
+    except (SyntaxError, ValueError):
+        return
+    assert ast.dump(ast.parse(source)) == ast.dump(tree)
+
+
+@given(st.text(alphabet="a=1 \n"))
+def test_a_fence_around_code_goes_without_trace(code: str) -> None:
+    assert strip_fences(f"```python\n{code}\n```").strip() == code.strip()

@@ -1,0 +1,81 @@
+"""The static scan: what it reports, and the honest code that it must leave alone."""
+
+import ast
+
+import pytest
+
+from vtune.sandbox.scan import Scanner
+
+DANGEROUS = {
+    "import os\nos.remove('x')": "os.remove",
+    "os.system('ls')": "os.system",
+    "import os as o\no.rename('a', 'b')": "os.rename",
+    "from os import remove as r\nr('x')": "os.remove",
+    "from os import *\nunlink('x')": "os.unlink",
+    "f = os.unlink\nf('x')": "os.unlink",
+    "o = os\no.rmdir('x')": "os.rmdir",
+    "getattr(os, 'remove')('x')": "os.remove",
+    "__import__('os').kill(1, 9)": "os.kill",
+    "import importlib\nimportlib.import_module('os').fork()": "os.fork",
+    "import shutil\nshutil.rmtree('x')": "shutil.rmtree",
+    "import shutil as s\ns.move('a', 'b')": "shutil.move",
+    "from pathlib import Path\nPath('x').unlink()": "pathlib.Path().unlink",
+    "import pathlib\np = pathlib.Path('x')\np.rename('y')": "pathlib.Path().rename",
+    "import subprocess": "subprocess",
+    "import subprocess as sp\nsp.run(['ls'])": "subprocess",
+    "from subprocess import run": "subprocess",
+    "import socket": "socket",
+    "import ctypes": "ctypes",
+    "import multiprocessing as mp\nmp.Process()": "multiprocessing",
+    "import urllib.request": "urllib.request",
+    "import signal\nsignal.alarm(0)": "signal",
+    "def f():\n    import os\n    os.remove('x')": "os.remove",
+    "try:\n    os.chmod('x', 0)\nexcept OSError:\n    pass": "os.chmod",
+    "for call in [os.remove]:\n    call('x')": "os.remove",
+}
+
+HONEST = [
+    "import re\nre.compile('a').sub('b', 'c')",
+    "model.eval()",
+    "import sys\nsys.stdout.flush()",
+    "Image.eval(image, lambda v: 255 - v)",
+    "df = table()\ndf.rename(columns={'a': 'b'}).replace(1, 2)",
+    "names = ['a']\nnames.remove('a')\nd = {}\nd.pop('x', None)",
+    "'a.png'.replace('.png', '.jpg').removesuffix('x')",
+    (
+        "import os\nos.path.join('a', 'b')\nos.makedirs('out', exist_ok=True)\n"
+        "os.listdir('.')\nos.path.exists('x')"
+    ),
+    "from os import path\npath.splitext('a.png')",
+    "import shutil\nshutil.copy('a.png', 'b.png')",
+    (
+        "from pathlib import Path\nPath('out').mkdir(exist_ok=True)\n"
+        "Path('a.png').exists()\nPath('a').with_suffix('.b')"
+    ),
+    "eval('1 + 1')\nexec('a = 1')",
+    "open('notes.txt', 'w').write('x')",
+    "system = 3\nkill = 4\nremove = lambda x: x\nremove(system + kill)",
+    "class Tree:\n    def remove(self): ...\n    def unlink(self): ...\nTree().remove()\nTree().unlink()",
+    "import cv2\ncv2.imwrite('a.png', cv2.imread(image_path)[10:20, 10:20])",
+    "import matplotlib.pyplot as plt\nplt.imshow(image)\nplt.show()",
+    "from collections import Counter\nCounter('abc').most_common()",
+    "import threading, time, uuid, json, itertools, functools, datetime, statistics",
+    "getattr(image, 'size')",
+    "print('os.remove and subprocess are words here')  # os.system('x')",
+    "import torch.multiprocessing_helpers_none as x",
+    "requests = [1]\nrequests.append(2)\nsocket = {}\nsocket.get('a')",
+]
+
+
+@pytest.mark.parametrize(("code", "name"), DANGEROUS.items())
+def test_dangerous_code_is_named(code: str, name: str) -> None:
+    assert Scanner().scan(ast.parse(code)) == [name]
+
+
+@pytest.mark.parametrize("code", HONEST)
+def test_honest_code_passes(code: str) -> None:
+    assert Scanner().scan(ast.parse(code)) == []
+
+
+def test_several_dangers_are_all_named() -> None:
+    assert Scanner().scan(ast.parse("os.remove('a')\nos.rename('a', 'b')")) == ["os.remove", "os.rename"]

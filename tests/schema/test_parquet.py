@@ -1,0 +1,377 @@
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.schema.records import SAMPLE, TRAJECTORY, samples, trajectories
+from vtune.errors import DataError
+from vtune.schema import parquet
+from vtune.schema.box import Box
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Evidence, Sample
+from vtune.schema.sample_row import SAMPLE_COLUMNS
+from vtune.schema.trajectory import Crop, Trajectory
+from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS
+
+MEGABYTE = 2**20
+ROW: dict[str, Any] = {
+    "data_source": "signs",
+    "images": [{"bytes": b"picture", "path": None}],
+    "prompt": [{"role": "user", "content": "<image>\nWhich glyph?"}],
+    "ability": "visual_search",
+    "reward_model": {"ground_truth": "B", "verifier": "choice", "verifier_parm": "{}"},
+    "extra_info": {"id": "signs/0"},
+    "evidence": [{"label": "sign", "image": 0, "bbox_2d": [0.0, 0.0, 9.0, 9.0]}],
+}
+
+
+def written(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = None) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
+
+
+def row(**columns: Any) -> dict[str, Any]:
+    return ROW | columns
+
+
+@settings(max_examples=60)
+@given(st.lists(samples(), max_size=4, unique_by=lambda sample: sample.id))
+def test_samples_survive_the_file(many: list[Sample]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "samples.parquet"
+        assert parquet.write_samples(path, many) == len(many) == parquet.count_rows(path)
+        assert list(parquet.read_samples(path)) == many
+
+
+@settings(max_examples=60)
+@given(st.lists(trajectories(), max_size=4))
+def test_trajectories_survive_the_file(many: list[Any]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trajectories.parquet"
+        assert parquet.write_trajectories(path, many) == len(many)
+        assert list(parquet.read_trajectories(path)) == many
+
+
+def test_the_columns_are_those_of_the_published_layout() -> None:
+    judge = ["answer", "ground_truth", "verifier", "verifier_parm"]
+    ratios = ["accuracy_ratio", "format_ratio", "tool_ratio"]
+    assert SAMPLE_COLUMNS.names[:6] == [
+        "data_source",
+        "images",
+        "prompt",
+        "ability",
+        "reward_model",
+        "extra_info",
+    ]
+    assert SAMPLE_COLUMNS.names[6:] == ["tools", "evidence", "choices"]
+    assert [field.name for field in SAMPLE_COLUMNS.field("reward_model").type] == judge + ratios
+    assert str(SAMPLE_COLUMNS.field("images").type) == "list<item: struct<bytes: binary, path: string>>"
+    assert TRAJECTORY_COLUMNS.names[:5] == ["sample_id", "data_source", "group", "rollout", "policy_version"]
+
+
+def test_a_trace_without_tokens_is_a_trajectory(tmp_path: Path) -> None:
+    trace = replace(
+        TRAJECTORY,
+        token_ids=(),
+        loss_mask=(),
+        logprobs=(),
+        calls=(replace(TRAJECTORY.calls[0], span=(0, 0)),),
+    )
+    parquet.write_trajectories(tmp_path / "traces.parquet", [trace])
+    assert list(parquet.read_trajectories(tmp_path / "traces.parquet")) == [trace]
+
+
+def test_a_ratio_that_was_typed_comes_back_as_typed(tmp_path: Path) -> None:
+    parquet.write_samples(tmp_path / "s.parquet", [SAMPLE])
+    (sample,) = parquet.read_samples(tmp_path / "s.parquet")
+    assert (sample.accuracy_ratio, sample.format_ratio) == (0.9, 0.1)
+
+
+BROKEN = {
+    "no ground truth": (
+        row(reward_model={"ground_truth": None, "verifier": "choice"}),
+        "reward_model.ground_truth",
+    ),
+    "no verifier": (row(reward_model={"ground_truth": "B", "style": "rule"}), "reward_model.verifier"),
+    "parm is no JSON": (
+        row(reward_model={"ground_truth": "B", "verifier": "choice", "verifier_parm": "{"}),
+        "reward_model.verifier_parm",
+    ),
+    "parm is no object": (
+        row(reward_model={"ground_truth": "B", "verifier": "choice", "verifier_parm": "[1]"}),
+        "reward_model.verifier_parm",
+    ),
+    "picture without bytes and path": (row(images=[{"bytes": None, "path": None}]), "images"),
+    "two pictures, one mark": (row(images=[{"bytes": b"a"}, {"bytes": b"b"}]), "sample 'signs/17'"),
+    "unknown role": (row(prompt=[{"role": "tool", "content": "<image>"}]), "prompt.role"),
+    "box with three sides": (
+        row(evidence=[{"label": "", "image": 0, "bbox_2d": [0.0, 1.0, 2.0]}]),
+        "evidence.bbox_2d",
+    ),
+    "box with a gap": (
+        row(evidence=[{"label": "", "image": 0, "bbox_2d": [0.0, None, 1.0, 2.0, 3.0]}]),
+        "evidence.bbox_2d",
+    ),
+    "endless box": (
+        row(evidence=[{"label": "", "image": 0, "bbox_2d": [0.0, 0.0, 1.0, float("inf")]}]),
+        "evidence.bbox_2d",
+    ),
+    "empty box": (
+        row(evidence=[{"label": "", "image": 0, "bbox_2d": [5.0, 5.0, 5.0, 9.0]}]),
+        "sample 'signs/17'",
+    ),
+    "text is a number": (row(data_source=3), "data_source"),
+    "unknown tool": (row(tools=["shell"]), "sample 'signs/17'"),
+    "answer is a list": (
+        row(reward_model={"ground_truth": ["B"], "verifier": "choice"}),
+        "reward_model.ground_truth",
+    ),
+}
+
+
+@pytest.mark.parametrize(("bad", "place"), BROKEN.values(), ids=list(BROKEN))
+def test_a_broken_row_is_named_with_file_row_column_and_remedy(
+    bad: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    bad = bad | {"extra_info": {"id": "signs/17"}}
+    with pytest.raises(DataError) as caught:
+        list(parquet.read_samples(written(tmp_path / "bad.parquet", [bad])))
+    assert f"{tmp_path / 'bad.parquet'}, row 0" in caught.value.where
+    assert place in caught.value.where
+    assert caught.value.fix or "image(s)" in caught.value.what
+
+
+def test_rows_are_counted_from_zero(tmp_path: Path) -> None:
+    rows = [row(extra_info={"id": f"signs/{n}"}) for n in range(40)]
+    rows[17]["prompt"] = [{"role": "user", "content": "no picture"}]
+    path = written(tmp_path / "bad.parquet", rows)
+    with pytest.raises(DataError, match="row 17, sample 'signs/17'"):
+        list(parquet.read_samples(path))
+    scanned = list(parquet.scan_samples(path))
+    assert [n for n, entry in enumerate(scanned) if isinstance(entry, DataError)] == [17]
+
+
+def test_the_same_id_twice_is_refused_when_reading_and_when_writing(tmp_path: Path) -> None:
+    path = written(tmp_path / "twice.parquet", [ROW, ROW])
+    with pytest.raises(DataError, match="comes twice, first in row 0"):
+        list(parquet.read_samples(path))
+    with pytest.raises(DataError, match="comes twice"):
+        parquet.write_samples(tmp_path / "new.parquet", [SAMPLE, SAMPLE])
+
+
+def test_files_of_verl_open_with_a_default_verifier(tmp_path: Path) -> None:
+    verl = row(
+        reward_model={"style": "rule", "ground_truth": "B"},
+        extra_info={"index": 7, "split": "train", "question": None},
+    )
+    path = written(tmp_path / "verl.parquet", [verl])
+    with pytest.raises(DataError, match="default_verifier"):
+        list(parquet.read_samples(path))
+    (sample,) = parquet.read_samples(path, default_verifier="exact")
+    assert (sample.id, sample.verifier, sample.accuracy_ratio) == ("signs/train/7", "exact", 1.0)
+    assert sample.extra == {"index": 7, "split": "train"}
+
+
+def test_files_of_v_triune_open_with_their_parameters_as_a_struct(tmp_path: Path) -> None:
+    judge = {
+        "ground_truth": "B",
+        "verifier": "detection",
+        "verifier_parm": {"det_verifier_normalized": True, "det_reward_ratio": {"map": 0.5, "map50": None}},
+        "format_ratio": 0.1,
+    }
+    path = written(tmp_path / "orsta.parquet", [row(reward_model=judge, extra_info={"id": None})])
+    (sample,) = parquet.read_samples(path)
+    assert sample.verifier_parm == {"det_verifier_normalized": True, "det_reward_ratio": {"map": 0.5}}
+    assert sample.id == "orsta/0"
+
+
+@pytest.mark.parametrize("images", [["a.jpg"], [b"picture"], b"picture"], ids=["paths", "bytes", "single"])
+def test_images_may_be_bare(images: Any, tmp_path: Path) -> None:
+    (sample,) = parquet.read_samples(written(tmp_path / "bare.parquet", [row(images=images)]))
+    assert sample.images in ((Picture(path="a.jpg"),), (Picture(data=b"picture"),))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 no", b"a,b\n1,2\n"], ids=["empty", "cut", "csv"])
+def test_a_file_that_is_not_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "broken.parquet"
+    path.write_bytes(content)
+    for read in (parquet.read_samples, parquet.read_trajectories):
+        with pytest.raises(DataError, match="not a Parquet file"):
+            list(read(path))
+
+
+def test_a_file_that_breaks_off_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    parquet.write_samples(path, [replace(SAMPLE, id=f"signs/{n}") for n in range(50)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="not a Parquet file"):
+        parquet.count_rows(path)
+    path.write_bytes(b"PAR1" + bytes(100) + whole[104:])
+    with pytest.raises(DataError):
+        list(parquet.read_samples(path))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    for read in (parquet.count_rows, parquet.columns, parquet.fingerprint):
+        with pytest.raises(DataError, match="cannot read"):
+            read(tmp_path / "none.parquet")
+
+
+def test_a_trajectory_file_is_not_taken_for_samples(tmp_path: Path) -> None:
+    parquet.write_trajectories(tmp_path / "t.parquet", [TRAJECTORY])
+    with pytest.raises(DataError, match="no column `prompt`"):
+        list(parquet.read_samples(tmp_path / "t.parquet"))
+
+
+def cropped(box: Box) -> Trajectory:
+    return replace(TRAJECTORY, calls=(replace(TRAJECTORY.calls[0], crops=(Crop(0, box),)),))
+
+
+def test_a_sample_with_a_box_without_end_is_refused() -> None:
+    with pytest.raises(DataError, match="not finite"):
+        replace(SAMPLE, evidence=(Evidence("sign", 0, (0.0, 0.0, float("inf"), 9.0)),))
+
+
+def test_what_a_policy_writes_is_kept_even_where_it_writes_a_mark(tmp_path: Path) -> None:
+    said = replace(TRAJECTORY, messages=(Message("assistant", "Here: <image><image>"),))
+    parquet.write_trajectories(tmp_path / "t.parquet", [said])
+    assert list(parquet.read_trajectories(tmp_path / "t.parquet")) == [said]
+
+
+CONTRADICTIONS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a mask too short": (lambda: replace(TRAJECTORY, loss_mask=(True,)), "loss_mask"),
+    "an image that is not there": (
+        lambda: replace(TRAJECTORY, messages=(Message("user", "<image>", (2,)),)),
+        "messages.images",
+    ),
+    "an image without a mark": (
+        lambda: replace(TRAJECTORY, messages=(Message("user", "", (0,)),)),
+        "messages.images",
+    ),
+    "a mark without an image": (
+        lambda: replace(TRAJECTORY, messages=(Message("user", "<image>"),)),
+        "messages.images",
+    ),
+    "more images than marks in a turn of the assistant": (
+        lambda: replace(TRAJECTORY, messages=(Message("assistant", "<image>", (0, 1)),)),
+        "messages.images",
+    ),
+    "a crop turned inside out": (lambda: cropped((3.0, 2.0, 1.0, 4.0)), "calls.crops.bbox_2d"),
+    "a crop without an end": (lambda: cropped((1.0, 2.0, float("inf"), 4.0)), "calls.crops.bbox_2d"),
+    "a crop that is nowhere": (lambda: cropped((1.0, 2.0, float("nan"), 4.0)), "calls.crops.bbox_2d"),
+    "a crop of an image that is not there": (lambda: replace(TRAJECTORY, images=()), "images"),
+    "a span outside the tokens": (
+        lambda: replace(TRAJECTORY, calls=(replace(TRAJECTORY.calls[0], span=(1, 9)),)),
+        "calls.span",
+    ),
+    "more scores than calls": (lambda: replace(TRAJECTORY, tool_scores=(0.5, 0.5)), "tool_scores"),
+}
+
+
+@pytest.mark.parametrize(("make", "column"), CONTRADICTIONS.values(), ids=list(CONTRADICTIONS))
+def test_a_trajectory_that_contradicts_itself_is_not_written(
+    make: Callable[[], Any], column: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as caught:
+        parquet.write_trajectories(tmp_path / "t.parquet", [TRAJECTORY, make()])
+    assert "row 1" in caught.value.where
+    assert column in caught.value.where
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_status_in_a_trajectory_file_is_refused(tmp_path: Path) -> None:
+    parquet.write_trajectories(tmp_path / "t.parquet", [TRAJECTORY])
+    (stored,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    stored["calls"][0]["status"] = "fine"
+    path = written(tmp_path / "bad.parquet", [stored], TRAJECTORY_COLUMNS)
+    with pytest.raises(DataError, match=r"calls\.status"):
+        list(parquet.read_trajectories(path))
+
+
+def test_nothing_is_left_when_the_source_of_rows_fails(tmp_path: Path) -> None:
+    def source() -> Iterator[Sample]:
+        yield SAMPLE
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parquet.write_samples(tmp_path / "s.parquet", source())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_file_stays_whole_when_the_new_one_fails(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    parquet.write_samples(path, [SAMPLE])
+    with pytest.raises(DataError):
+        parquet.write_samples(
+            path, [SAMPLE, replace(SAMPLE, id="signs/2", verifier_parm={"x": float("nan")})]
+        )
+    assert list(parquet.read_samples(path)) == [SAMPLE]
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+
+    def source(count: int) -> Iterator[Sample]:
+        for n in range(count):
+            noise = bytes([n]) * (MEGABYTE - 1) + b"\n"
+            yield replace(SAMPLE, id=f"signs/{n}", images=(Picture(data=noise),))
+
+    def peaks(count: int) -> tuple[int, int, int]:
+        tracemalloc.start()
+        parquet.write_samples(path, source(count))
+        _, writing = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        start, arrow = pa.total_allocated_bytes(), 0
+        for _ in parquet.read_samples(path):
+            arrow = max(arrow, pa.total_allocated_bytes() - start)
+        _, reading = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return writing, reading, arrow
+
+    short, long = peaks(64), peaks(160)
+    assert pq.ParquetFile(path).metadata.num_row_groups == 5
+    for few, many in zip(short, long, strict=True):
+        assert many < few + 8 * MEGABYTE
+        assert many < 100 * MEGABYTE
+
+
+def test_a_foreign_file_of_one_large_row_group_is_read_in_pieces(tmp_path: Path) -> None:
+    rows = [
+        row(extra_info={"id": f"signs/{n}"}, images=[{"bytes": bytes([n]) * MEGABYTE, "path": None}])
+        for n in range(120)
+    ]
+    path = tmp_path / "s.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, compression="none", use_dictionary=False)
+    del rows
+    start, peak = pa.total_allocated_bytes(), 0
+    for _ in parquet.read_samples(path):
+        peak = max(peak, pa.total_allocated_bytes() - start)
+    assert pq.ParquetFile(path).metadata.num_row_groups == 1
+    assert peak < 70 * MEGABYTE
+
+
+def test_a_fingerprint_follows_the_content(tmp_path: Path) -> None:
+    parquet.write_samples(tmp_path / "a.parquet", [SAMPLE])
+    parquet.write_samples(tmp_path / "b.parquet", [SAMPLE])
+    parquet.write_samples(tmp_path / "c.parquet", [replace(SAMPLE, ground_truth="A")])
+    a, b, c = (parquet.fingerprint(tmp_path / f"{name}.parquet") for name in "abc")
+    assert a == b != c
+
+
+def test_a_picture_comes_from_its_bytes_or_from_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"on disk")
+    assert parquet.load_picture(Picture(data=b"here", path="a.jpg"), tmp_path) == b"here"
+    assert parquet.load_picture(Picture(path="a.jpg"), tmp_path) == b"on disk"
+    with pytest.raises(DataError, match="no picture at"):
+        parquet.load_picture(Picture(path="b.jpg"), tmp_path)
+    with pytest.raises(DataError, match="neither bytes nor a path"):
+        parquet.load_picture(Picture(), tmp_path)

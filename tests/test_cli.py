@@ -1,0 +1,272 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from tests.schema.records import SAMPLE
+from vtune.cli.main import app, main
+from vtune.cli.output import show, stdout_for_the_result
+from vtune.cli.training import train
+from vtune.config import Strict
+from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed, ServiceError, VtuneError
+from vtune.report.values import render_values
+from vtune.schema.message import Picture
+from vtune.schema.parquet import write_samples
+from vtune.schema.sample import Sample
+
+HEAVY = {
+    "PIL",
+    "cv2",
+    "datasets",
+    "deepspeed",
+    "numpy",
+    "openai",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "torch",
+    "transformers",
+    "vllm",
+    "yaml",
+}
+
+
+def verbs(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command and group, as the words after `vtune`."""
+    command = command or typer.main.get_command(app)
+    yield path
+    for name, child in getattr(command, "commands", {}).items():
+        yield from verbs(child, (*path, name))
+
+
+VERBS = list(verbs())
+
+
+def picture(width: int, height: int) -> Picture:
+    content = BytesIO()
+    Image.new("RGB", (width, height)).save(content, "PNG")
+    return Picture(data=content.getvalue())
+
+
+def sample(identity: str, **changes: Any) -> Sample:
+    from dataclasses import replace
+
+    return replace(SAMPLE, id=identity, images=(picture(60, 50),), **changes)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.parquet"
+    write_samples(path, [sample("signs/0"), sample("signs/1")])
+    return path
+
+
+def vtune(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vtune.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys; import vtune.cli.main; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert HEAVY & set(loaded.stdout.split()) == set()
+
+
+def test_the_verbs_are_found() -> None:
+    assert len(VERBS) > 15
+    assert {("rl",), ("data", "make", "lens"), ("judge-faithfulness",)} <= set(VERBS)
+
+
+@pytest.mark.parametrize("words", VERBS, ids=lambda words: " ".join(words) or "vtune")
+def test_help_reads_as_reviewed(
+    words: tuple[str, ...], golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(app, [*words, "--help"])
+    assert result.exit_code == 0
+    golden(f"help/{'-'.join(('vtune', *words))}.txt", result.output)
+
+
+def test_both_names_of_the_audit_are_one_verb() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert commands["faithfulness"].callback is not None
+    first, second = (vtune(name, "--help").stdout for name in ("faithfulness", "judge-faithfulness"))
+    assert first == second.replace("judge-faithfulness", "faithfulness")
+
+
+def test_a_known_problem_is_text_on_stderr_and_exit_2(tmp_path: Path) -> None:
+    result = vtune("data", "inspect", str(tmp_path / "none.parquet"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: cannot read")
+    assert "  fix  " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unknown_option_is_exit_2() -> None:
+    assert vtune("report", "--zzz").returncode == 2
+
+
+def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `vtune report x` raise."""
+
+    def run_report(paths: object) -> None:
+        raise error
+
+    monkeypatch.setattr("vtune.runs.report.run_report", run_report)
+    monkeypatch.setattr(sys, "argv", ["vtune", "report", "x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(DataError, 2), (RecipeError, 2), (MissingExtra, 2), (RunFailed, 1), (ServiceError, 1)]
+)
+def test_the_exit_code_says_whose_move_is_next(
+    kind: type[VtuneError], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(kind("it broke", fix="mend it"), monkeypatch)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == code
+    assert capsys.readouterr().err == "error: it broke\n  fix  mend it\n"
+
+
+def test_an_interrupt_is_130_and_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(KeyboardInterrupt(), monkeypatch)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert "sft and rl continue with --resume" in capsys.readouterr().err
+
+
+def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(ZeroDivisionError(), monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_inspect_shows_counts_and_rows(data: Path) -> None:
+    result = CliRunner().invoke(app, ["data", "inspect", str(data), "--rows", "1", "--json"])
+    document = json.loads(result.stdout)
+    assert (document["rows"], document["by_source"], document["with_evidence"]) == (2, {"signs": 2}, 2)
+    (example,) = document["examples"]
+    assert example["images"] == [{"width": 60, "height": 50}]
+    assert example["evidence"][0]["bbox_2d"] == [1.0, 2.0, 30.0, 40.0]
+    text = CliRunner().invoke(app, ["data", "inspect", str(data)]).stdout
+    assert "2 rows, 2 with tools, 2 with evidence" in text
+    assert "60x50" in text
+
+
+def test_validate_is_0_for_good_rows_and_2_for_bad_ones(data: Path, tmp_path: Path) -> None:
+    good = vtune("data", "validate", str(data))
+    assert (good.returncode, good.stdout) == (0, "2 of 2 rows are good: signs 2\n")
+    bad = tmp_path / "bad.parquet"
+    write_samples(bad, [sample("signs/2"), sample("signs/3", ground_truth="Q")])
+    result = CliRunner().invoke(app, ["data", "validate", str(data), str(bad), "--json"])
+    assert result.exit_code == 2
+    document = json.loads(result.stdout)
+    assert [(p["file"], p["row"]) for p in document["problems"]] == [(str(bad), 1)]
+    assert document["rows"] == 4
+
+
+def test_make_coco_writes_samples(coco_mini: Path, tmp_path: Path) -> None:
+    out = tmp_path / "coco.parquet"
+    words = ["--instances", str(coco_mini / "instances.json"), "--images", str(coco_mini / "images")]
+    made = CliRunner().invoke(
+        app, ["data", "make", "coco", *words, "--out", str(out), "--limit", "6", "--json"]
+    )
+    assert json.loads(made.stdout)["by_source"] == {"coco_region": 3, "coco_count": 3}
+    assert CliRunner().invoke(app, ["data", "validate", str(out)]).exit_code == 0
+
+
+def test_make_lens_writes_three_files(tmp_path: Path) -> None:
+    sizes = ["--train", "3", "--eval", "2", "--traces", "2"]
+    made = CliRunner().invoke(app, ["data", "make", "lens", "--out", str(tmp_path), *sizes, "--json"])
+    assert {name: entry["rows"] for name, entry in json.loads(made.stdout).items()} == {
+        "train": 3,
+        "heldout": 2,
+        "traces": 2,
+    }
+    files = [str(tmp_path / f"{name}.parquet") for name in ("train", "heldout")]
+    assert CliRunner().invoke(app, ["data", "validate", *files]).exit_code == 0
+
+
+def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
+    listed = json.loads(CliRunner().invoke(app, ["recipes", "list", "--json"]).stdout)["recipes"]
+    assert listed["rl/codev-tiny"]["about"]
+    assert "rl/codev-tiny" in CliRunner().invoke(app, ["recipes", "list"]).stdout
+    shown = CliRunner().invoke(app, ["recipes", "show", "rl/codev-tiny"]).stdout
+    copied = CliRunner().invoke(app, ["recipes", "copy", "rl/codev-tiny", str(tmp_path)])
+    assert Path(copied.stdout.strip()).read_text(encoding="utf-8") == shown
+
+
+class Plan(Strict):
+    steps: int
+
+
+def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
+    """Train a fake by a recipe; the calls that it got."""
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("steps: 3\n")
+    calls: list[tuple[Plan, Path, bool]] = []
+
+    def run(plan: Plan, out: Path, *, resume: bool) -> dict[str, Any]:
+        calls.append((plan, out, resume))
+        os.write(1, b"noise of a library\n")
+        return {"steps": plan.steps}
+
+    defaults: dict[str, Any] = {"out": None, "resume": False, "dry_run": False, "as_json": True}
+    train(
+        str(recipe),
+        "recipes.rl",
+        Plan,
+        ["steps=4"],
+        check=lambda plan: {"samples": 9},
+        run=run,
+        **(defaults | options),
+    )
+    return calls
+
+
+def test_training_goes_to_a_folder_named_after_the_recipe(tmp_path: Path, capfd: Any) -> None:
+    assert planned(tmp_path) == [(Plan(steps=4), Path("runs/mine"), False)]
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {"steps": 4}
+    assert "noise of a library" in err
+
+
+def test_training_resumes_where_it_is_told_to(tmp_path: Path, capfd: Any) -> None:
+    assert planned(tmp_path, out=tmp_path / "run", resume=True) == [(Plan(steps=4), tmp_path / "run", True)]
+
+
+def test_a_dry_run_shows_the_recipe_as_it_would_run_and_starts_nothing(tmp_path: Path, capfd: Any) -> None:
+    assert planned(tmp_path, dry_run=True) == []
+    assert json.loads(capfd.readouterr().out) == {"recipe": {"steps": 4}, "check": {"samples": 9}}
+    assert planned(tmp_path, dry_run=True, as_json=False) == []
+    assert capfd.readouterr().out == "# samples: 9\nsteps: 4\n"
+
+
+def test_stdout_belongs_to_the_result(capfd: pytest.CaptureFixture[str]) -> None:
+    with stdout_for_the_result():
+        print("from Python")
+        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+    show({"a": 1}, render_values, as_json=True)
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {"a": 1}
+    assert "from Python" in err
+    assert "from a child" in err
+
+
+def test_nan_is_refused_instead_of_written_as_broken_json(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        show({"a": float("nan")}, render_values, as_json=True)
+    assert capfd.readouterr().out == ""

@@ -1,0 +1,131 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe
+from vtune.errors import RecipeError
+
+
+class Rollout(Strict):
+    group_size: int
+    temperature: float
+
+
+class Plan(Strict):
+    steps: int
+    rollout: Rollout
+    data: tuple[str, ...] = ()
+    judge: Rollout | None = None
+
+
+GOOD = "steps: 3\nrollout:\n  group_size: 4\n  temperature: 1.0\ndata: [a, b]\n"
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def problem(path: Path, text: str, *overrides: str) -> str:
+    path.write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path, Plan, overrides)
+    return str(caught.value)
+
+
+def test_a_recipe_is_read_as_it_is_written(good: Path) -> None:
+    plan = load_recipe(good, Plan)
+    assert plan == Plan(steps=3, rollout=Rollout(group_size=4, temperature=1.0), data=("a", "b"))
+
+
+def test_all_problems_are_told_at_once_each_with_its_line(good: Path) -> None:
+    text = problem(good, "steps: many\nrollout:\n  group_sise: 4\n  temperature: 1.0\n")
+    assert text.startswith(f"3 problem(s) in {good}")
+    assert "plan.yaml:1: `steps`: input should be a valid integer" in text
+    assert "plan.yaml:2: `rollout.group_size`: field required" in text
+    assert "plan.yaml:3: unknown key `rollout.group_sise`; did you mean `group_size`?" in text
+
+
+def test_an_unknown_key_in_an_optional_section_gets_the_keys_of_that_section(good: Path) -> None:
+    text = problem(good, f"{GOOD}judge: {{group_size: 1, temperature: 1.0, zzz: 0}}\n")
+    assert "unknown key `judge.zzz`; known here: group_size, temperature" in text
+
+
+def test_a_key_given_twice_is_an_error_with_its_line(good: Path) -> None:
+    text = problem(good, f"{GOOD}steps: 4\n")
+    assert "key `steps` is given twice" in text
+    assert "plan.yaml:6" in text
+
+
+@pytest.mark.parametrize("text", ["", "just words\n", "- a\n- b\n", "steps: [1\n", "a: \x00\n"])
+def test_what_is_no_mapping_is_an_error(text: str, good: Path) -> None:
+    assert problem(good, text)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no recipe at"):
+        load_recipe(tmp_path / "none.yaml", Plan)
+
+
+def test_overrides_are_applied_in_order_and_checked(good: Path) -> None:
+    overrides = ["steps=5", "steps=6", "rollout.temperature=0", "data=[c]"]
+    plan = load_recipe(good, Plan, overrides)
+    assert (plan.steps, plan.rollout.temperature, plan.data) == (6, 0.0, ("c",))
+    assert "--set: `steps`" in problem(good, GOOD, "steps=x")
+    assert "--set: unknown key `rollout.top_p`" in problem(good, GOOD, "rollout.top_p=1")
+    assert "has no `=`" in problem(good, GOOD, "steps")
+    assert "`steps` is not a section" in problem(good, GOOD, "steps.a=1")
+    assert "not YAML" in problem(good, GOOD, "steps=[")
+
+
+def test_a_recipe_cannot_be_changed_after_reading(good: Path) -> None:
+    plan = load_recipe(good, Plan)
+    with pytest.raises(ValueError, match="frozen"):
+        plan.steps = 4
+
+
+@given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.lists(st.text(), max_size=3))
+def test_a_dumped_recipe_reads_back_the_same(steps: int, temperature: float, data: list[str]) -> None:
+    import tempfile
+
+    plan = Plan(steps=steps, rollout=Rollout(group_size=1, temperature=temperature), data=tuple(data))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.yaml"
+        path.write_text(dump_recipe(plan), encoding="utf-8")
+        assert load_recipe(path, Plan) == plan
+
+
+def test_differing_keys_are_named_with_dots() -> None:
+    assert differing_keys({"a": 1, "b": {"c": 1, "d": 2}}, {"a": 1, "b": {"c": 3}, "e": 0}) == [
+        "b.c",
+        "b.d",
+        "e",
+    ]
+    assert differing_keys({"a": [1]}, {"a": [1]}) == []
+
+
+def test_a_path_wins_over_a_shipped_name_and_a_typo_gets_its_neighbour(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find(str(good), "recipes.rl") == good
+    assert find("codev-tiny", "recipes.rl").is_file()
+    monkeypatch.chdir(good.parent)
+    with pytest.raises(RecipeError, match="did you mean `codev-tiny`"):
+        find("codev-tini", "recipes.rl")
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("codev", "recipes.rl"),
+        ("rl/codev", "recipes.rl"),
+        ("sft/codev", "recipes.sft"),
+        ("eval/lens", "eval_suites"),
+    ],
+)
+def test_a_shipped_file_is_found_with_and_without_its_kind(name: str, package: str) -> None:
+    assert find(name, package).stem == name.split("/")[-1]

@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+
+from vtune.config import Strict, dump_recipe, load_recipe
+from vtune.errors import RecipeError
+from vtune.runs.recipes import PACKAGES, Shipped, copy_recipe, find_shipped, shipped_recipes
+
+SHIPPED = shipped_recipes()
+EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kind}/{entry.name}")
+
+
+def kind_of(entry: Shipped) -> type[Strict]:
+    """The class that a file of this kind is read into."""
+    from vtune.runs.eval import EvalSuite
+    from vtune.runs.rl import RLRecipe
+    from vtune.runs.sft import SFTRecipe
+
+    return {"sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}[entry.kind]
+
+
+def test_recipes_are_found_in_every_folder_that_has_any() -> None:
+    assert {"sft/codev-tiny", "rl/codev-tiny"} <= {f"{entry.kind}/{entry.name}" for entry in SHIPPED}
+    assert {entry.kind for entry in SHIPPED} <= set(PACKAGES)
+
+
+@EVERY
+def test_a_shipped_file_is_valid_and_says_what_it_is(entry: Shipped, tmp_path: Path) -> None:
+    recipe = load_recipe(entry.path, kind_of(entry))
+    assert entry.about
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_recipe(recipe), encoding="utf-8")
+    assert load_recipe(again, kind_of(entry)) == recipe
+
+
+def test_a_name_that_two_kinds_share_needs_its_kind() -> None:
+    with pytest.raises(RecipeError, match="say sft/codev-tiny or rl/codev-tiny"):
+        find_shipped("codev-tiny")
+    assert find_shipped("rl/codev-tiny").kind == "rl"
+
+
+def test_a_misspelt_name_gets_its_neighbour() -> None:
+    with pytest.raises(RecipeError, match="did you mean `rl/codev-tiny`"):
+        find_shipped("rl/codev-tin")
+    with pytest.raises(RecipeError, match="vtune recipes list"):
+        find_shipped("qqq")
+
+
+def test_a_copy_goes_into_a_folder_or_a_new_file_and_overwrites_nothing(tmp_path: Path) -> None:
+    source = find_shipped("rl/codev-tiny").path
+    assert copy_recipe("rl/codev-tiny", tmp_path) == tmp_path / "codev-tiny.yaml"
+    new = copy_recipe("rl/codev-tiny", tmp_path / "mine" / "new.yaml")
+    assert new.read_bytes() == source.read_bytes()
+    with pytest.raises(RecipeError, match="exists"):
+        copy_recipe("rl/codev-tiny", tmp_path)

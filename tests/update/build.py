@@ -1,0 +1,82 @@
+"""Recipes and items of update tests."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from tests.models.rows import SHOWN, ragged
+from tests.models.test_batch import batched
+from vtune.models.batch import Row
+from vtune.models.policy import Policy
+from vtune.schema.message import Message
+from vtune.update.batch import Item
+from vtune.update.forward import PolicyForward
+from vtune.update.recipe import PolicyLoss, Update
+
+
+def update(**changes: Any) -> Update:
+    values: dict[str, Any] = {
+        "learning_rate": 1e-3,
+        "schedule": "constant",
+        "warmup_steps": 0,
+        "betas": (0.9, 0.98),
+        "weight_decay": 0.01,
+        "grad_clip": 1.0,
+        "micro_batch": 2,
+        "zero_stage": 1,
+        "dtype": "float32",
+        "freeze": (),
+        "threads": 1,
+    }
+    return Update(**(values | changes))
+
+
+OBJECTIVE = PolicyLoss(clip_low=0.2, clip_high=0.2, kl_weight=0.1)
+
+
+def items(policy: Policy, count: int, *, seed: int = 0) -> list[Item]:
+    """Conversations with pictures, of different lengths, with an advantage on every word of the policy."""
+    rng = random.Random(seed)
+    rows = list(zip(ragged(policy), SHOWN, strict=True))
+    found = []
+    for number in range(count):
+        row, images = rows[number % len(rows)]
+        words = policy.chat.words("".join(rng.choice("0123456789abcdef ") for _ in range(rng.randint(4, 24))))
+        found.append(
+            Item(
+                token_ids=[*row.token_ids, *words],
+                images=images,
+                loss_mask=[False] * len(row.token_ids) + [True] * len(words),
+                advantages=[rng.uniform(-1, 1) for _ in words],
+                old_logprobs=[rng.uniform(-8, -4) for _ in words],
+            )
+        )
+    return found
+
+
+def without_picture(item: Item, policy: Policy) -> Item:
+    """The same words of the policy after a question in text alone."""
+    prompt = policy.chat.prompt([Message("user", "What is 1 + 1?")], [])
+    words = [token for token, counts in zip(item.token_ids, item.loss_mask, strict=True) if counts]
+    mask = [False] * len(prompt) + [True] * len(words)
+    return replace(item, token_ids=[*prompt, *words], images=(), loss_mask=mask)
+
+
+def row_of(item: Item, policy: Policy) -> Row:
+    return Row(item.token_ids, [policy.pictures.read(data) for data in item.images])
+
+
+def weights(policy: Policy) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in policy.model.named_parameters()}
+
+
+@torch.no_grad()
+def logprobs_of(policy: Policy, items: list[Item]) -> list[torch.Tensor]:
+    """Log-probabilities of the counted tokens of each item."""
+    found = []
+    for item in items:
+        batch = batched(policy, [row_of(item, policy)])
+        found.append(PolicyForward(policy.model, policy.chat)(batch, torch.tensor([item.loss_mask])).logprobs)
+    return found

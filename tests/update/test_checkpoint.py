@@ -1,0 +1,88 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vtune.errors import DataError
+from vtune.update.checkpoint import MANIFEST, checkpoint_step, newest_checkpoint, write_checkpoint
+
+
+def note(text: str = "weights") -> Callable[[Path], None]:
+    def fill(folder: Path) -> None:
+        (folder / "weights").write_text(text)
+
+    return fill
+
+
+def write(root: Path, step: int, fill: Callable[[Path], None] | None = None, *, keep: int = 2) -> Path:
+    return write_checkpoint(root, step, fill or note(), first=True, wait=lambda: None, keep=keep)
+
+
+def steps(root: Path) -> list[int]:
+    return [checkpoint_step(folder) for folder in sorted(root.glob("step-*"))]
+
+
+def test_the_newest_ones_stay(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        write(tmp_path, step)
+    assert steps(tmp_path) == [10, 100]
+    newest = newest_checkpoint(tmp_path)
+    assert newest == tmp_path / "step-000100"
+    assert (newest / "weights").read_text() == "weights"
+    assert (tmp_path / "newest").resolve() == newest.resolve()
+
+
+def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+
+    def fail(folder: Path) -> None:
+        (folder / "weights").write_text("half")
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space"):
+        write(tmp_path, 2, fail)
+    assert steps(tmp_path) == [1]
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
+    # What it left does not stand in the way of the next attempt.
+    write(tmp_path, 2, note("whole"))
+    assert (tmp_path / "step-000002" / "weights").read_text() == "whole"
+    assert steps(tmp_path) == [1, 2]
+
+
+def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path) is None
+    write(tmp_path, 3)
+    (tmp_path / "step-000004").mkdir()
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-000003"
+
+
+def test_a_checkpoint_is_written_anew_where_it_stands(tmp_path: Path) -> None:
+    write(tmp_path, 3, note("old"))
+    write(tmp_path, 3, note("new"))
+    assert (tmp_path / "step-000003" / "weights").read_text() == "new"
+
+
+def test_every_process_fills_and_only_the_first_makes_the_folder(tmp_path: Path) -> None:
+    order: list[str] = []
+    root = tmp_path / "checkpoints"
+
+    def fill(folder: Path) -> None:
+        order.append(f"fill {folder.is_dir()}")
+
+    def wait() -> None:
+        order.append("wait")
+        if len(order) == 1:
+            # What the first process has done by now.
+            (root / ".step-000001.part").mkdir(parents=True)
+
+    write_checkpoint(root, 1, fill, first=False, wait=wait, keep=1)
+    assert order == ["wait", "fill True", "wait", "wait"]
+    assert newest_checkpoint(root) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", json.dumps({"step": None})])
+def test_a_manifest_that_cannot_be_read_is_our_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(DataError, match="cannot be read"):
+        checkpoint_step(tmp_path)

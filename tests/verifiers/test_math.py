@@ -1,0 +1,49 @@
+import pytest
+
+from tests.verifiers.cases import sample, wrap
+from vtune.errors import DataError
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.math import LONGEST, verify_math
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "score"),
+    [
+        pytest.param("7", "\\boxed{7}", 1.0, id="boxed truth"),
+        pytest.param("\\boxed{7}", "7", 1.0, id="boxed answer"),
+        pytest.param("$7$.", "7", 1.0, id="dollars and a period"),
+        pytest.param("7.0", "7", 1.0, id="decimals"),
+        pytest.param("0.5", "\\frac{1}{2}", 1.0, id="fraction"),
+        pytest.param("1/2", "0.5", 1.0, id="slash"),
+        pytest.param("x=7", "7", 1.0, id="equation"),
+        pytest.param("1,000", "1000", 1.0, id="thousands"),
+        pytest.param("2\\sqrt{3}", "\\sqrt{12}", 1.0, id="same value, other form"),
+        pytest.param("8", "7", 0.0, id="wrong"),
+        pytest.param("6 or 7", "7", 0.0, id="hedging with or"),
+        pytest.param("\\boxed{6} \\boxed{7}", "7", 0.0, id="two boxes"),
+        pytest.param("\\boxed{7} or 8", "7", 0.0, id="a box beside another value"),
+        pytest.param("7} or {8", "7", 0.0, id="braces that would end the box early"),
+        pytest.param("$\\boxed{7}$", "7", 1.0, id="box in dollars"),
+        pytest.param("\\[ \\boxed{7} \\]", "7", 1.0, id="box in a display"),
+        pytest.param("7 \\text{ or 8}", "7", 0.0, id="hedging in words that math-verify drops"),
+        pytest.param("x = \\boxed{7}", "7", 1.0, id="box in an equation"),
+        pytest.param("\\boxed{7\\text{ cm}}", "7", 1.0, id="unit in a box"),
+        pytest.param("\\boxed{2, 1}", "\\{1, 2\\}", 1.0, id="set in a box"),
+        pytest.param("The answer is 7", "7", 0.0, id="prose is not searched"),
+        pytest.param("not 7", "7", 0.0, id="taken back"),
+        pytest.param("7" * LONGEST, "7", 0.0, id="too long to read"),
+    ],
+)
+def test_verify_math(answer: str, gold: str, score: float) -> None:
+    assert verify_math(wrap(answer), sample("math", gold)).score == score
+
+
+@pytest.mark.parametrize("gold", ["", "seven apples", "\\boxed{}", "}{"])
+def test_a_ground_truth_that_is_no_expression_is_an_error(gold: str) -> None:
+    with pytest.raises(DataError):
+        check_ground_truth(sample("math", gold))
+
+
+@pytest.mark.parametrize("gold", ["7 \\text{ apples}", "\\sin(x)", "3 cm", "\\{1, 2\\}", "x^2+1"])
+def test_units_functions_and_sets_are_expressions(gold: str) -> None:
+    check_ground_truth(sample("math", gold))

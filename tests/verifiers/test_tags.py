@@ -1,0 +1,40 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.verifiers import tags
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        pytest.param("<think>a</think><answer> 7 </answer>\n", "7", id="well formed"),
+        pytest.param("<answer>7</answer>", "7", id="without thoughts"),
+        pytest.param("<answer>two\nlines</answer>", "two\nlines", id="lines"),
+        pytest.param("<answer></answer>", "", id="empty is an answer of no text"),
+        pytest.param("<think>a<code>b</code>\n<answer>7</answer>", "7", id="generation stopped at the code"),
+        pytest.param("<answer>7</answer> or so", None, id="words after it"),
+        pytest.param("<answer>7</answer><answer>7</answer>", None, id="twice"),
+        pytest.param(
+            "<think>maybe <answer>7</answer></think>", None, id="in closed thoughts, not at the end"
+        ),
+        pytest.param("<think>maybe <answer>7</answer>", None, id="in open thoughts"),
+        pytest.param("<think></think><code>print(<answer>7</answer>", None, id="in open code"),
+        pytest.param("<answer>7", None, id="not closed"),
+        pytest.param("<answer>7<answer>8</answer>", None, id="opened twice"),
+        pytest.param("<ANSWER>7</ANSWER>", None, id="other tag"),
+    ],
+)
+def test_answer(reply: str, answer: str | None) -> None:
+    assert tags.answer(reply) == answer
+
+
+PIECES = ["<answer>", "</answer>", "<think>", "</think>", "<code>", "7", " "]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_what_it_returns_was_closed_once_and_last(reply: str) -> None:
+    answer = tags.answer(reply)
+    if answer is not None:
+        assert reply.count("<answer>") == 1
+        assert reply.rstrip().endswith("</answer>")

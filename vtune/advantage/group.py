@@ -1,0 +1,49 @@
+"""Group-relative advantages: how a trajectory did against its siblings."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Literal
+
+Baseline = Literal["group_mean", "group_std"]
+
+EPSILON = 1e-6
+"""Added to the standard deviation, as verl's GRPO does."""
+
+
+def group_advantages(
+    rewards: Sequence[float | None], groups: Sequence[int | str], *, baseline: Baseline
+) -> list[float | None]:
+    """The advantage of each trajectory over the others of its group.
+
+    Args:
+        rewards: Total reward of each trajectory, shape (N,). None means unscored, which says nothing about
+            the trajectory.
+        groups: The group of each trajectory, shape (N,), in any order.
+        baseline: `group_mean`: reward minus the mean of the group (CodeV §4.3, A = R − b). `group_std`: that,
+            divided by the group's unbiased standard deviation + 1e-6 (GRPO).
+
+    Returns:
+        Advantages, shape (N,), in reward units (`group_mean`) or standard deviations (`group_std`). None
+        stays None, is left out of the mean and has to be left out of the loss. A trajectory without a
+        scored sibling gets 0: there is nothing to compare it with.
+
+    Raises:
+        ValueError: If the two sequences differ in length.
+    """
+    scored: dict[int | str, list[float]] = defaultdict(list)
+    for reward, group in zip(rewards, groups, strict=True):
+        if reward is not None:
+            scored[group].append(reward)
+    mean = {group: fmean(values) for group, values in scored.items()}
+    scale = {group: _scale(values, baseline) for group, values in scored.items()}
+    return [
+        None if reward is None else (reward - mean[group]) / scale[group]
+        for reward, group in zip(rewards, groups, strict=True)
+    ]
+
+
+def _scale(values: Sequence[float], baseline: Baseline) -> float:
+    if baseline == "group_mean" or len(values) < 2:
+        return 1.0
+    return stdev(values) + EPSILON

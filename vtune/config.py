@@ -1,0 +1,172 @@
+"""Recipes: one YAML file, read strictly into one frozen object.
+
+An unknown key, a key given twice and a value of the wrong kind are errors; all errors of a file
+are shown at once, each with its line and, where a key is nearly right, the one that was meant.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from vtune.errors import RecipeError
+
+Loc = tuple[str | int, ...]
+
+
+class Strict(BaseModel):
+    """Base of every recipe section: no unknown keys, no change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+R = TypeVar("R", bound=Strict)
+
+
+def shipped(package: str) -> dict[str, Path]:
+    """The YAML files that ship in a folder, by name without ending, e.g. `codev-tiny` in `recipes.rl`."""
+    top, *below = package.split(".")
+    root = Path(str(resources.files(f"vtune.{top}"))).joinpath(*below)
+    return {path.stem: path for path in sorted(root.rglob("*.yaml"))}
+
+
+def find(name: str, package: str) -> Path:
+    """The file that a name or a path means; a path wins where both exist.
+
+    Args:
+        name: A path (`my.yaml`, `dir/my.yaml`) or the name of a shipped file, with or without its kind
+            (`codev`, `rl/codev`).
+        package: `recipes.rl`, `recipes.sft`, `data_recipes` or `eval_suites`.
+
+    Raises:
+        RecipeError: If neither exists, naming the nearest shipped file.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    names = shipped(package)
+    kind = package.split(".")[-1].split("_")[0]
+    plain = name.removeprefix(f"{kind}/")
+    if plain in names:
+        return names[plain]
+    near = get_close_matches(name, names, n=1)
+    fix = f"did you mean `{near[0]}`?" if near else f"shipped in {package}: {', '.join(names) or 'none'}"
+    raise RecipeError(f"no file and no shipped recipe is called {name!r}", fix=fix)
+
+
+def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = ()) -> R:
+    """Read a YAML file, apply `key.path=value` overrides in order, and check the whole.
+
+    Raises:
+        RecipeError: With every problem found, each with its line (or its override).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except FileNotFoundError:
+        raise RecipeError(f"no recipe at {path}", fix="`vtune recipes list` shows what ships") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not YAML: {error}") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
+    lines = dict(_lines(root, path))
+    given: set[Loc] = set()
+    for override in overrides:
+        given.add(_apply(values, override))
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        rows = []
+        for problem in error.errors():
+            loc = problem["loc"]
+            place = "--set" if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
+            rows.append(f"  {place}: {_explain(kind, loc, problem['type'], problem['msg'])}")
+        raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def dump_recipe(recipe: Strict) -> str:
+    """The recipe as YAML, every field in file order: what a run writes beside its output."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def differing_keys(a: Any, b: Any, prefix: str = "") -> list[str]:
+    """Dotted keys in which two dumped recipes differ."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = list(a) + [key for key in b if key not in a]
+        return [k for key in keys for k in differing_keys(a.get(key), b.get(key), f"{prefix}{key}.")]
+    return [] if a == b else [prefix.rstrip(".")]
+
+
+def _lines(node: yaml.Node, path: Path, loc: Loc = ()) -> Iterator[tuple[Loc, int]]:
+    """(location, 1-based line) of every key and item; a key given twice is an error."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise RecipeError(
+                    f"key `{key.value}` is given twice", where=f"{path}:{line}", fix="remove one"
+                )
+            seen.add(key.value)
+            yield (*loc, key.value), line
+            yield from _lines(value, path, (*loc, key.value))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield (*loc, index), item.start_mark.line + 1
+            yield from _lines(item, path, (*loc, index))
+
+
+def _apply(values: dict[str, Any], override: str) -> Loc:
+    """Set one `key.path=value`; the schema judges key and value afterwards."""
+    path, sign, text = override.partition("=")
+    if not sign or not path:
+        raise RecipeError(f"override {override!r} has no `=`", fix="write it as key.path=value")
+    *parents, last = path.split(".")
+    node = values
+    for parent in parents:
+        child = node.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise RecipeError(f"override {override!r}: `{parent}` is not a section")
+        node = child
+    try:
+        node[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"override {override!r}: the value is not YAML: {error}") from None
+    return tuple(path.split("."))
+
+
+def _place(path: Path, lines: dict[Loc, int], loc: Loc) -> str:
+    while loc and loc not in lines:
+        loc = loc[:-1]
+    return f"{path.name}:{lines[loc]}" if loc else path.name
+
+
+def _explain(kind: type[BaseModel], loc: Loc, error: str, message: str) -> str:
+    key = ".".join(map(str, loc))
+    if error == "tuple_type":
+        return f"`{key}`: write a list, e.g. [a, b]"
+    if error != "extra_forbidden":
+        message = message.removeprefix("Value error, ")
+        return f"`{key}`: {message[:1].lower()}{message[1:]}" if key else message
+    known = list(_section(kind, loc[:-1]).model_fields)
+    near = get_close_matches(str(loc[-1]), known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
+    return f"unknown key `{key}`; {hint}"
+
+
+def _section(kind: type[BaseModel], loc: Loc) -> type[BaseModel]:
+    for name in loc:
+        field = kind.model_fields.get(str(name))
+        if field is None:
+            return kind
+        options = (field.annotation, *get_args(field.annotation))
+        inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        if not inner:
+            return kind
+        kind = inner[0]
+    return kind

@@ -1,0 +1,1 @@
+"""Public formats to samples, one file a format; the synthetic lens puzzles."""

@@ -1,0 +1,54 @@
+"""What can go wrong, and whose move is next.
+
+A mistake of the model is a score, never an exception. Exceptions are for what a person has to
+put right: a recipe, a row of data, a package that is missing, a service that is down.
+"""
+
+
+class VtuneError(Exception):
+    """A problem that someone can act on: what happened, where, and the next step.
+
+    The command line prints it as text, without a traceback. It survives pickling, so it may cross
+    worker processes.
+    """
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  at   {self.where}")
+        if self.fix:
+            lines.append(f"  fix  {self.fix}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.where, self.fix)
+
+
+def _rebuild(kind: type[VtuneError], what: str, where: str, fix: str) -> VtuneError:
+    return kind(what, where=where, fix=fix)
+
+
+class RecipeError(VtuneError):
+    """A recipe, or a command line, that cannot be run as written."""
+
+
+class DataError(VtuneError):
+    """A file or a row that breaks the schema, or a ground truth that cannot be read."""
+
+
+class ServiceError(VtuneError):
+    """An engine, judge, sandbox or server that gave no usable answer."""
+
+
+class MissingExtra(VtuneError):
+    """An optional package that this command needs and that is not installed."""
+
+
+class RunFailed(VtuneError):
+    """A run that started well and cannot go on (exit status 1, not 2)."""

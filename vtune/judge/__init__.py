@@ -1,0 +1,1 @@
+"""One client for every model that judges, and its prompts."""

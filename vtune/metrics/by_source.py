@@ -1,0 +1,76 @@
+"""One row of numbers for each data source (V-Triune §3.3), and one for all."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import get_args
+
+from vtune.errors import DataError
+from vtune.schema.trajectory import Status, Trajectory
+
+ALL = "all"
+"""Name of the row over all sources."""
+
+Rows = dict[str, dict[str, float]]
+"""Source -> name of the number -> number. What could not be measured has no key: a gap, never a zero."""
+
+_CUT_SHORT = ("length", "turns", "context")
+
+
+def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> Rows:
+    """The numbers of scored trajectories, by source.
+
+    Each row holds:
+
+    - `trajectories`; `unscored`: share whose total reward is None;
+    - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`: means over those where it was scored;
+    - `accuracy`: share of full marks among the answers that were scored;
+    - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
+    - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose calls were
+      all scored;
+    - `red_flags`: mean number of calls that carry one;
+    - `response_tokens`: mean number of sampled tokens; `truncated`: share cut short by a limit on tokens,
+      turns or context.
+
+    Args:
+        trajectories: As the scorer returned them.
+        evidence_score: The score of a call that clearly shows a target (`reward.evidence.full`).
+
+    Raises:
+        DataError: If a source is called `all`, which is the name of the row over all of them.
+    """
+    groups: dict[str, list[Trajectory]] = defaultdict(list)
+    for trajectory in trajectories:
+        groups[trajectory.source].append(trajectory)
+    if ALL in groups:
+        raise DataError(f"a data_source is called `{ALL}`, as the row over all sources is", fix="rename it")
+    rows = {source: _row(group, evidence_score) for source, group in sorted(groups.items())}
+    return rows | {ALL: _row(trajectories, evidence_score)} if rows else {}
+
+
+def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str, float]:
+    rewards = [trajectory.reward for trajectory in trajectories]
+    accuracies = _known(r.accuracy for r in rewards if r is not None)
+    judged = [scores for t in trajectories if None not in (scores := t.tool_scores)]
+    means: dict[str, Iterable[float]] = {
+        "unscored": [reward is None or reward.total is None for reward in rewards],
+        "reward": _known(reward.total for reward in rewards if reward is not None),
+        "reward_accuracy": accuracies,
+        "reward_format": _known(reward.format for reward in rewards if reward is not None),
+        "reward_tool": _known(reward.tool for reward in rewards if reward is not None),
+        "accuracy": [accuracy >= 1.0 for accuracy in accuracies],
+        "tool_calls": [len(t.calls) for t in trajectories],
+        "no_tool": [not t.calls for t in trajectories],
+        "evidence_rate": [max(_known(scores), default=-1.0) >= evidence_score for scores in judged],
+        "red_flags": [sum(bool(call.flags) for call in t.calls) for t in trajectories],
+        "response_tokens": [sum(t.loss_mask) for t in trajectories],
+        "truncated": [t.stop_reason in _CUT_SHORT for t in trajectories],
+    }
+    statuses = Counter(call.status for t in trajectories for call in t.calls)
+    row: dict[str, float] = {"trajectories": len(trajectories)}
+    row |= {name: fmean(values) for name, values in means.items() if values}
+    return row | {f"calls_{status}": statuses[status] for status in get_args(Status)}
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]

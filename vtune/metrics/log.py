@@ -1,0 +1,98 @@
+"""`metrics.jsonl`: one line for each step and source, appended while a run goes on."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+from vtune.errors import DataError, RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsLine:
+    """The numbers of one source at one step."""
+
+    step: int
+    source: str
+    values: Mapping[str, float]
+
+
+class MetricsLog:
+    """Appends lines to a metrics file; a context manager. Every step is on disk when `write` returns."""
+
+    def __init__(self, path: Path, *, first_step: int) -> None:
+        """Open the file, without the steps that this run will write again.
+
+        Args:
+            path: The file; made if missing.
+            first_step: The first step that will be written. Lines of this step and of later ones, left by a
+                run that was stopped after its last checkpoint, are removed.
+
+        Raises:
+            DataError: If the file holds something else than metrics.
+        """
+        kept = [line for line in read_metrics(path) if line.step < first_step] if path.exists() else []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text("".join(map(_dump, kept)), encoding="utf-8")
+        partial.replace(path)
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, step: int, rows: Mapping[str, Mapping[str, float]]) -> None:
+        """Append one line for each source.
+
+        Raises:
+            RunFailed: If a number is not finite: what cannot be measured is left out, never NaN.
+        """
+        for source, values in rows.items():
+            for name, value in values.items():
+                if not math.isfinite(value):
+                    raise RunFailed(f"`{name}` is {value}", where=f"step {step}, source {source!r}")
+        self._file.write("".join(_dump(MetricsLine(step, source, values)) for source, values in rows.items()))
+        self._file.flush()
+
+
+def read_metrics(path: Path) -> list[MetricsLine]:
+    """All lines of a metrics file, in file order.
+
+    A last line without its line break is left out: it is being written, or was cut by a kill.
+
+    Raises:
+        DataError: If the file cannot be read, or a line is no metrics line, naming it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"metrics cannot be read: {error}", where=str(path)) from None
+    lines = text.split("\n")[:-1]
+    return [_parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+
+
+def _dump(line: MetricsLine) -> str:
+    return json.dumps({"step": line.step, "source": line.source, **line.values}, allow_nan=False) + "\n"
+
+
+def _parse(text: str, where: str) -> MetricsLine:
+    try:
+        row: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"not JSON: {error}", where=where) from None
+    if (
+        not isinstance(row, dict)
+        or not isinstance(row.get("step"), int)
+        or not isinstance(row.get("source"), str)
+    ):
+        raise DataError("a metrics line needs an integer `step` and a `source`", where=where)
+    step, source = row.pop("step"), row.pop("source")
+    for name, value in row.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DataError(f"`{name}` is not a number: {value!r}", where=where)
+    return MetricsLine(step, source, row)

@@ -1,0 +1,1 @@
+"""Load a vision-language model and its processor; build the tiny one."""

@@ -1,0 +1,108 @@
+"""From turns of text and pictures to token ids, by the policy's own chat template.
+
+A conversation is only ever appended to: nothing that the policy sampled is decoded and encoded
+again (token in, token out).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.models.pictures import Pixels
+from vtune.schema.message import IMAGE, Message
+
+_MARK = "\ue000"
+"""Stands for a picture while the template is rendered; a private-use character."""
+
+
+class Chat:
+    """Renders turns for one tokenizer.
+
+    Raises:
+        DataError: If the tokenizer lacks Qwen's vision tokens or a chat template.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        if not tokenizer.chat_template:
+            raise DataError(
+                "the tokenizer has no chat template", fix="add chat_template.jinja to the model folder"
+            )
+        names = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>", "<|vision_pad|>")
+        ids = tokenizer.convert_tokens_to_ids(list(names))
+        if any(i is None or i == tokenizer.unk_token_id for i in ids):
+            raise DataError(
+                f"the tokenizer lacks one of {', '.join(names)}", fix="use a Qwen2.5-VL or Qwen3-VL model"
+            )
+        self.vision_start_id, self.image_id, self.vision_end_id = ids[:3]
+        self.end_id = int(tokenizer.eos_token_id)
+        self.pad_id = int(tokenizer.pad_token_id)
+        turn = tokenizer.convert_tokens_to_ids("<|im_start|>")
+        self.banned_ids: tuple[int, ...] = tuple(sorted({*ids, turn, self.pad_id} - {None, self.end_id}))
+        """Never sampled: a placeholder without a picture, or a forged turn, would break the conversation."""
+        special = sorted(
+            {str(t) for t in tokenizer.all_special_tokens}
+            | {str(t) for t in tokenizer.get_added_vocab() if str(t).startswith("<|")},
+            key=len,
+            reverse=True,
+        )
+        self._special = re.compile("|".join(map(re.escape, special)))
+        probe = [
+            {"role": "user", "content": "1"},
+            {"role": "assistant", "content": "\ue001"},
+            {"role": "user", "content": "\ue002"},
+        ]
+        text = tokenizer.apply_chat_template(probe, add_generation_prompt=True, tokenize=False)
+        _, _, rest = text.partition("\ue001")
+        self._before_user, mark, self._after_user = rest.partition("\ue002")
+        if not mark:
+            raise DataError(
+                "the chat template does not print what it is given", fix="use an instruct model's template"
+            )
+
+    def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
+        """Token ids of the opening turns, up to and with the header of the assistant's turn."""
+        rows = [{"role": m.role, "content": self._clean(m.content).replace(IMAGE, _MARK)} for m in messages]
+        text = self.tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=False)
+        return self._encode(text, pixels)
+
+    def observation(self, text: str, pixels: Sequence[Pixels], *, ended: bool) -> list[int]:
+        """Token ids that close the assistant's turn, give it a tool's output and open its next turn.
+
+        Args:
+            text: The output, one `<image>` a picture.
+            pixels: Its pictures.
+            ended: Whether the policy has already sampled the end of its turn.
+        """
+        before = self._before_user
+        if ended:
+            before = before.removeprefix(str(self.tokenizer.eos_token))
+        return self._encode(before + self._clean(text).replace(IMAGE, _MARK) + self._after_user, pixels)
+
+    def words(self, text: str) -> list[int]:
+        """Token ids of text that an assistant writes (cold-start traces); special tokens are inert."""
+        return list(self.tokenizer(self._clean(text), add_special_tokens=False)["input_ids"])
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """What sampled tokens say, without special tokens."""
+        text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return text
+
+    def _clean(self, text: str) -> str:
+        """Text in which no special token is spelt out: data and tool output cannot forge a turn."""
+        # A mark is replaced, not removed: what stood around it must not grow together to a token.
+        plain = text.replace(_MARK, "\ufffd")
+        return self._special.sub(lambda found: found[0].replace("|", "¦"), plain)
+
+    def _encode(self, text: str, pixels: Sequence[Pixels]) -> list[int]:
+        pieces = text.split(_MARK)
+        if len(pieces) != len(pixels) + 1:
+            raise DataError(f"a turn has {len(pieces) - 1} {IMAGE} mark(s) for {len(pixels)} picture(s)")
+        ids: list[int] = []
+        for index, piece in enumerate(pieces):
+            if piece:
+                ids += self.tokenizer(piece, add_special_tokens=False)["input_ids"]
+            if index < len(pixels):
+                ids += [self.vision_start_id, *[self.image_id] * pixels[index].tokens, self.vision_end_id]
+        return ids

@@ -1,0 +1,93 @@
+"""From encoded pictures to the patches that a Qwen vision tower takes."""
+
+import hashlib
+import io
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from PIL import Image
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import DataError
+from vtune.schema.decode import UNDECODABLE
+
+MAX_ASPECT = 100
+"""A picture whose sides differ more is padded with black: the processor refuses beyond 200."""
+
+
+class PixelBudget(Strict):
+    """How large a picture may be when the policy sees it, in pixels (width x height)."""
+
+    min_pixels: int = Field(gt=0)
+    max_pixels: int = Field(gt=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pixels:
+    """One picture as the vision tower takes it."""
+
+    patches: torch.Tensor
+    """float32, shape (t·h·w, channels·temporal·patch²)."""
+    grid: tuple[int, int, int]
+    """(t, h, w) in patches."""
+    tokens: int
+    """Placeholder tokens that it fills in the prompt."""
+
+
+class PictureReader:
+    """Decodes, resizes and patchifies pictures; a picture seen lately is not processed again.
+
+    A group's rollouts share their input picture, so it is processed once a group. At most `keep_bytes`
+    of patches are remembered.
+    """
+
+    def __init__(self, image_processor: Any, budget: PixelBudget, *, keep_bytes: int = 2 << 30) -> None:
+        if budget.min_pixels > budget.max_pixels:
+            raise DataError(f"min_pixels {budget.min_pixels} exceeds max_pixels {budget.max_pixels}")
+        self.budget = budget
+        self._processor = image_processor
+        self._size = {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}
+        self._room = keep_bytes
+        self._seen: OrderedDict[bytes, Pixels] = OrderedDict()
+
+    def read(self, data: bytes) -> Pixels:
+        """The pixels of an encoded picture; the same object for the same bytes.
+
+        Raises:
+            DataError: If the bytes are not a picture.
+        """
+        key = hashlib.blake2b(data, digest_size=16).digest()
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = self._process(data)
+            self._room -= found.patches.nbytes
+            while self._room < 0 and len(self._seen) > 1:
+                self._room += self._seen.popitem(last=False)[1].patches.nbytes
+        else:
+            self._seen.move_to_end(key)
+        return found
+
+    def _process(self, data: bytes) -> Pixels:
+        try:
+            picture = Image.open(io.BytesIO(data)).convert("RGB")
+        except UNDECODABLE as error:
+            raise DataError(
+                f"a picture cannot be decoded: {error}", fix="re-encode it as PNG or JPEG"
+            ) from None
+        out = self._processor(images=[_padded(picture)], size=self._size, return_tensors="pt")
+        t, h, w = (int(n) for n in out["image_grid_thw"][0])
+        merge = self._processor.merge_size
+        return Pixels(out["pixel_values"].float(), (t, h, w), t * h * w // merge**2)
+
+
+def _padded(picture: Image.Image) -> Image.Image:
+    width, height = picture.size
+    if max(width, height) <= MAX_ASPECT * min(width, height):
+        return picture
+    least = -(-max(width, height) // MAX_ASPECT)
+    canvas = Image.new("RGB", (max(width, least), max(height, least)))
+    canvas.paste(picture, (0, 0))
+    return canvas

@@ -1,0 +1,152 @@
+"""The policy: a vision-language model with everything that turns turns into tokens."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from vtune.errors import DataError
+from vtune.models.chat import Chat
+from vtune.models.pictures import PictureReader, PixelBudget
+
+FAMILIES = ("qwen2_5_vl", "qwen3_vl")
+"""`model_type` of the families whose positions and placeholders `vtune.models` knows."""
+
+Dtype = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A loaded model with its tokenizer and picture reader."""
+
+    model: Any
+    """A transformers `…ForConditionalGeneration`."""
+    chat: Chat
+    pictures: PictureReader
+    merge: int
+    """Patches a side that become one token."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+
+def load_chat(name: str) -> Chat:
+    """The tokenizer of a folder or a hub name.
+
+    Raises:
+        DataError: If it cannot be loaded.
+    """
+    from transformers import AutoTokenizer
+
+    _check_local(name)
+    try:
+        return Chat(AutoTokenizer.from_pretrained(name))
+    except (OSError, ValueError) as error:
+        raise _unloadable(name, error) from error
+
+
+def resolved(name: str) -> str:
+    """The folder that a path means, links followed: a run keeps its starting weights. Else the name."""
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.device) -> Policy:
+    """Load a Qwen2.5-VL or Qwen3-VL model from a folder or by hub name.
+
+    The image processor is loaded by itself, not through `AutoProcessor`, which needs torchvision for
+    videos that nobody here plays.
+
+    Raises:
+        DataError: If the folder is incomplete or the family is not known.
+    """
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    _quiet()
+    _check_local(name)
+    try:
+        config = AutoConfig.from_pretrained(name)
+        if config.model_type not in FAMILIES:
+            raise DataError(
+                f"{name} is a {config.model_type!r} model",
+                fix=f"vtune trains {' and '.join(FAMILIES)} models",
+            )
+        processor = _image_processor(name)
+        model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, dtype))
+    except (OSError, ValueError) as error:
+        raise _unloadable(name, error) from error
+    return Policy(
+        model=model.to(device),
+        chat=load_chat(name),
+        pictures=PictureReader(processor, budget),
+        merge=int(config.vision_config.spatial_merge_size),
+    )
+
+
+def policy_logprobs(logits: torch.Tensor, chat: Chat) -> torch.Tensor:
+    """Log-probabilities (nats, float32) over what the policy may say, same shape as `logits` (..., V).
+
+    Banned tokens, and columns that only pad the matrix, have none of the mass; rollout and training
+    both come through here, so that they mean the same distribution.
+    """
+    logits = logits.float()
+    banned = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    banned[list(chat.banned_ids)] = True
+    banned[len(chat.tokenizer) :] = True
+    return torch.log_softmax(logits.masked_fill(banned, -torch.inf), dim=-1)
+
+
+def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, Any] | None = None) -> None:
+    """Write a plain Hugging Face folder: weights and config, tokenizer and processor from `source`."""
+    from transformers import AutoTokenizer
+    from transformers.utils.hub import cached_file
+
+    _quiet()
+    model.save_pretrained(folder, state_dict=state_dict)
+    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+    _image_processor(source).save_pretrained(folder)
+    # For vLLM and a stock AutoProcessor; the classes that would write them need torchvision.
+    for extra in ("processor_config.json", "video_preprocessor_config.json"):
+        given = cached_file(source, extra, _raise_exceptions_for_missing_entries=False)
+        if given is not None:
+            (folder / extra).write_bytes(Path(given).read_bytes())
+
+
+def _check_local(name: str) -> None:
+    """A mistyped path is said to be one at once, and not looked for on a hub.
+
+    A hub name is `owner/model`; anything else, or a path whose parent folder is here, means a folder.
+    """
+    path = Path(name)
+    hub_like = name.count("/") <= 1 and not name.startswith((".", "/", "~"))
+    if not path.is_dir() and (not hub_like or (path.parent != Path() and path.parent.is_dir())):
+        raise DataError(f"there is no model folder {name}", fix="give a folder that save_pretrained wrote")
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise DataError(
+            f"{name} holds no model: it has no config.json", fix="give the folder of a checkpoint"
+        )
+
+
+def _quiet() -> None:
+    """No progress bars of transformers: they would cut through those of a run."""
+    from transformers.utils import logging
+
+    off: Any = logging.disable_progress_bar
+    off()
+
+
+def _image_processor(name: str) -> Any:
+    from transformers import AutoImageProcessor
+
+    load: Any = AutoImageProcessor.from_pretrained
+    return load(name)
+
+
+def _unloadable(name: str, error: Exception) -> DataError:
+    return DataError(
+        f"cannot load a model from {name!r}: {str(error).strip().splitlines()[0]}",
+        fix="give a folder that save_pretrained wrote, or a hub name that this machine can reach",
+    )

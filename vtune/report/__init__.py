@@ -1,0 +1,1 @@
+"""From numbers and trajectories to tables."""

@@ -1,0 +1,48 @@
+"""The table in which `vtune demo` ends."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from vtune.report.numbers import number, percent
+
+STAGES = {
+    "before_sft": "before SFT",
+    "after_sft": "after SFT",
+    "after_rl": "after RL",
+    "after_rl_crop_black": "after RL, crop black",
+    "accuracy_only": "RL, accuracy only",
+    "evidence": "RL, evidence reward",
+}
+"""Key of a result -> its row."""
+
+
+def render_demo(result: Mapping[str, Any]) -> RenderableType:
+    """One row for each stage that the result holds; what could not be measured is a gap."""
+    title = f"held-out puzzles (seed {result['seed']}, {result['seconds'] / 60:.1f} min, {result['folder']})"
+    table = Table(title=title, title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for column in (
+        "accuracy",
+        "faithful,\nof the correct",
+        "faithful,\nof all",
+        "tool calls",
+        "red flags",
+        "n",
+    ):
+        table.add_column(column, justify="right", vertical="bottom")
+    for key, title in STAGES.items():
+        if key in result:
+            stage = result[key]
+            table.add_row(
+                title,
+                percent(stage["accuracy"]),
+                percent(stage["faithful_of_correct"]),
+                percent(stage["faithful_of_all"]),
+                number(stage["tool_calls"]),
+                number(stage["red_flags"]),
+                number(stage["n"]),
+            )
+    return table

@@ -1,0 +1,44 @@
+"""Numbers as people read them in a terminal."""
+
+from collections.abc import Sequence
+
+GAP = "–"
+"""What could not be measured."""
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def number(value: float | None) -> str:
+    """About four significant digits; whole numbers stay whole.
+
+    >>> number(0.12345), number(1234.5), number(12.0), number(None)
+    ('0.1235', '1234', '12', '–')
+    """
+    if value is None:
+        return GAP
+    if float(value).is_integer() and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] with one decimal.
+
+    >>> percent(0.503)
+    '50.3 %'
+    """
+    return GAP if value is None else f"{100 * value:.1f} %"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """A curve in at most `width` characters; each stands for the mean of its share of the values.
+
+    >>> sparkline([0, 1, 2, 3], 4), sparkline([5, 5], 8)
+    ('▁▃▆█', '▁▁')
+    """
+    count = min(width, len(values))
+    parts = [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
+    means = [sum(part) / len(part) for part in parts]
+    low, high = min(means, default=0.0), max(means, default=0.0)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((mean - low) * scale)] for mean in means)

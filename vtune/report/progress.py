@@ -1,0 +1,89 @@
+"""How far a run is, on stderr: a live bar in a terminal, a line now and then elsewhere."""
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+Numbers = Mapping[str, float | None]
+
+EVERY = 5.0
+"""Seconds between lines where there is no terminal."""
+
+
+class Steps:
+    """Progress over a known number of steps, with the numbers that matter beside it.
+
+    Args:
+        title: What is being done.
+        total: How many steps there are.
+        done: Steps that an earlier run has done.
+        show: False on processes that are not the first: they stay silent.
+    """
+
+    def __init__(self, title: str, total: int, *, done: int = 0, show: bool = True) -> None:
+        self._title = title
+        self._total = total
+        self._done = done
+        self._show = show
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=self._console,
+        )
+        self._task = self._bar.add_task(title, total=total, completed=done, numbers="")
+        self._live = Live(self._bar, console=self._console, refresh_per_second=4)
+        self._last = 0.0
+
+    def __enter__(self) -> "Steps":
+        if self._show and self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def advance(self, numbers: Numbers | None = None, sources: Mapping[str, Numbers] | None = None) -> None:
+        """One more step is done.
+
+        Args:
+            numbers: What to show beside the bar.
+            sources: Numbers by source, shown as a table under the bar where there is a terminal.
+        """
+        self._done += 1
+        shown = "  ".join(
+            f"{name} {value:.3g}" for name, value in (numbers or {}).items() if value is not None
+        )
+        if self._live.is_started:
+            self._bar.update(self._task, completed=self._done, numbers="" if sources else shown)
+            if sources:
+                self._live.update(Group(self._bar, _table(sources)))
+        elif self._show and (time.monotonic() - self._last > EVERY or self._done == self._total):
+            self._last = time.monotonic()
+            print(f"{self._title}: {self._done}/{self._total}  {shown}", file=sys.stderr, flush=True)
+
+
+def _table(sources: Mapping[str, Numbers]) -> Table:
+    """A row a source, a column a number; a number that a source lacks is a gap."""
+    names = list(dict.fromkeys(name for row in sources.values() for name in row))
+    table = Table("source", *names)
+    for source, row in sources.items():
+        cells = [row.get(name) for name in names]
+        table.add_row(source, *("–" if cell is None else f"{cell:.3g}" for cell in cells))
+    return table
+
+
+def say(text: str) -> None:
+    """One line about what happens now, on stderr."""
+    print(text, file=sys.stderr, flush=True)

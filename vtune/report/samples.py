@@ -1,0 +1,81 @@
+"""Sample files in the terminal: what they hold, a few rows, and what is wrong with them."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.numbers import GAP
+
+
+class Problem(TypedDict):
+    """One bad row, or a file that cannot be read."""
+
+    file: str
+    row: int | None
+    """From 0; None where the file itself is the problem."""
+    what: str
+    fix: str
+
+
+def describe_problem(problem: Problem) -> str:
+    """A problem as one line: place, what, remedy."""
+    place = problem["file"] if problem["row"] is None else f"{problem['file']}, row {problem['row']}"
+    what = " ".join(problem["what"].split())
+    return f"{place}: {what}; {problem['fix']}" if problem["fix"] else f"{place}: {what}"
+
+
+def render_validation(result: Mapping[str, Any]) -> RenderableType:
+    """One line for each problem of what `vtune.runs.data.validate` returned, then the counts."""
+    problems = [_line(describe_problem(problem)) for problem in result["problems"]]
+    sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
+    good = sum(result["by_source"].values())
+    return Group(*problems, _line(f"{good} of {result['rows']} rows are good: {sources or GAP}"))
+
+
+def render_inspection(result: Mapping[str, Any]) -> RenderableType:
+    """Tables of what `vtune.runs.data.inspect` returned."""
+    head = (
+        f"{result['file']}: {result['rows']} rows, {result['with_tools']} with tools, "
+        f"{result['with_evidence']} with evidence"
+    )
+    counts = Table()
+    for column in ("by", "value", "rows"):
+        counts.add_column(column, justify="right" if column == "rows" else "left")
+    for key in ("by_source", "by_ability", "by_verifier"):
+        for value, rows in result[key].items():
+            counts.add_row(key.removeprefix("by_"), value or GAP, str(rows))
+    columns = Table("column", "type")
+    for name, kind in result["columns"].items():
+        columns.add_row(name, Text(kind))
+    return Group(_line(head), counts, columns, *map(_example, result["examples"]))
+
+
+def _line(text: str) -> Text:
+    """Text that stays one line however narrow the terminal: other programs read it by lines."""
+    return Text(text, no_wrap=True, overflow="ignore")
+
+
+def _example(example: Mapping[str, Any]) -> Table:
+    table = Table(title=Text(example["id"]), title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    images = ", ".join(f"{image['width']}x{image['height']}" for image in example["images"])
+    evidence = [
+        f"{item['label']}: image {item['image']}, {[round(side, 1) for side in item['bbox_2d']]}"
+        for item in example["evidence"]
+    ]
+    rows = {
+        "source": example["source"],
+        "question": example["question"],
+        "choices": "; ".join(example["choices"]),
+        "ground truth": f"{example['ground_truth']}  (verifier {example['verifier']})",
+        "images": images,
+        "evidence": "\n".join(evidence),
+        "tools": ", ".join(example["tools"]),
+    }
+    for name, value in rows.items():
+        table.add_row(name, Text(value or GAP))
+    return table

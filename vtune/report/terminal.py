@@ -1,0 +1,74 @@
+"""Runs side by side: one table for each source, one row for each number, a curve for each run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.numbers import GAP, number, sparkline
+
+CURVE_WIDTH = 16
+
+ORDER = (
+    "reward",
+    "reward_accuracy",
+    "reward_format",
+    "reward_tool",
+    "accuracy",
+    "tool_calls",
+    "no_tool",
+    "evidence_rate",
+    "red_flags",
+    "unscored",
+    "response_tokens",
+    "truncated",
+    "loss",
+    "entropy",
+    "kl",
+    "clip_share",
+    "grad_norm",
+    "tokens_per_second",
+)
+"""Numbers that come first, in this order; the others follow in the order in which the run wrote them."""
+
+
+def render_report(report: Mapping[str, Any]) -> RenderableType:
+    """Tables of what `vtune.runs.report.run_report` returned."""
+    runs: Sequence[Mapping[str, Any]] = report["runs"]
+    sources = dict.fromkeys(source for run in runs for source in run["sources"])
+    heads = [Text(_head(run)) for run in runs]
+    return Group(*heads, *(_table(source, runs) for source in sources))
+
+
+def _head(run: Mapping[str, Any]) -> str:
+    last = "no step yet" if run["last_step"] is None else f"last step {run['last_step']}"
+    return f"{run['name']}  ({run['path']}, {last})"
+
+
+def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=f"source: {source}", title_justify="left")
+    table.add_column("number", no_wrap=True)
+    for run in runs:
+        prefix = f"{run['name']}\n" if len(runs) > 1 else ""
+        for column in ("first", "last", "best"):
+            table.add_column(f"{prefix}{column}", justify="right", no_wrap=True)
+            prefix = "\n" if len(runs) > 1 else ""
+        table.add_column(f"{prefix}curve", no_wrap=True)
+    curves = [run["sources"].get(source, {}) for run in runs]
+    for name in _in_order(dict.fromkeys(name for of_run in curves for name in of_run)):
+        cells = [cell for of_run in curves for cell in _cells(of_run.get(name))]
+        table.add_row(name, *cells)
+    return table
+
+
+def _cells(curve: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
+    if curve is None:
+        return GAP, GAP, GAP, ""
+    best = "" if curve["best"] is None else number(curve["best"])
+    return number(curve["first"]), number(curve["last"]), best, sparkline(curve["values"], CURVE_WIDTH)
+
+
+def _in_order(names: Mapping[str, None]) -> list[str]:
+    return [name for name in ORDER if name in names] + [name for name in names if name not in ORDER]

@@ -1,0 +1,84 @@
+"""A result of nested values as tables: for verbs whose result is short."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from vtune.report.numbers import GAP, number
+
+
+def render_values(result: Mapping[str, Any]) -> RenderableType:
+    """One table of the plain values, then one for each nested mapping, titled by its key.
+
+    An estimate, `{value, low, high}`, is one cell: the value and its interval. A mapping whose values are
+    all mappings, or a list of mappings, is one table with a row each.
+    """
+    return Group(*_tables("", result))
+
+
+def _tables(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
+    plain = {key: value for key, value in values.items() if not _nested(value)}
+    if plain:
+        table = Table(title=title or None, title_justify="left", show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for key, value in plain.items():
+            table.add_row(key, _cell(value))
+        yield table
+    for key, value in values.items():
+        if not _nested(value):
+            continue
+        name = f"{title}.{key}" if title else key
+        rows = _rows(value)
+        if rows is None:
+            yield from _tables(name, value)
+        else:
+            yield _grid(name, rows)
+
+
+def _rows(value: Any) -> dict[str, Mapping[str, Any]] | None:
+    """Row name -> cells, where every row is a mapping of plain values; else None."""
+    rows = value if isinstance(value, Mapping) else {str(index): row for index, row in enumerate(value)}
+    flat = all(_is_row(row) for row in rows.values())
+    return dict(rows) if flat else None
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Mapping) and not _estimate(value) and not any(map(_nested, value.values()))
+
+
+def _grid(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    columns = dict.fromkeys(key for row in rows.values() for key in row)
+    table = Table(title=title, title_justify="left")
+    table.add_column()
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *(_cell(row.get(column)) for column in columns))
+    return table
+
+
+def _nested(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value) and not _estimate(value)
+    return isinstance(value, list | tuple) and bool(value) and all(_is_row(row) for row in value)
+
+
+def _estimate(value: Mapping[str, Any]) -> bool:
+    return set(value) == {"value", "low", "high"}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return GAP
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, Mapping) and _estimate(value):
+        return f"{number(value['value'])} [{number(value['low'])}, {number(value['high'])}]"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value)) or GAP
+    return str(value) if value else GAP

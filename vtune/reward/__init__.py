@@ -1,0 +1,1 @@
+"""From verdicts and evidence to one reward a trajectory."""

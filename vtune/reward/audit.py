@@ -1,0 +1,119 @@
+"""Did the looks behind the answers show what was asked about? (CodeV, algorithm 1, lines 4-12)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vtune.errors import DataError, RunFailed, VtuneError
+from vtune.reward.evidence import Judges, needs_look
+from vtune.reward.recipe import RIGHT
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """What the audit found out about one trajectory."""
+
+    sample_id: str
+    source: str
+    correct: bool | None
+    """Whether the answer is right (accuracy >= `RIGHT`); None where it is unscored."""
+    calls: int
+    any_faithful: bool | None
+    """Whether a call shows a target; False without calls, None where the judge could not tell."""
+    flagged: int
+    """Calls with a red flag."""
+    why: str = ""
+    """Why something is None."""
+
+
+async def audit(
+    samples: Iterable[Sample], trajectories: Sequence[Trajectory], judges: Judges, *, at_once: int = 64
+) -> list[AuditRow]:
+    """One row for each trajectory whose question needs a look, in order.
+
+    Questions that need none are left out: no crop could show what they ask about.
+
+    Args:
+        samples: At least those that the trajectories answer.
+        trajectories: Scored ones: correctness and red flags are read from what `Scorer.score` filled in.
+        judges: The judges of the reward (`Scorer.judges`).
+        at_once: Trajectories that are audited at the same time.
+
+    Raises:
+        DataError: If a trajectory answers none of the samples.
+    """
+    by_id = {sample.id: sample for sample in samples}
+    if strangers := {t.sample_id for t in trajectories} - set(by_id):
+        raise DataError(
+            f"no sample has the id {min(strangers)!r}", fix="audit with the data that was rolled out"
+        )
+    room = asyncio.Semaphore(at_once)
+
+    async def audit_in_turn(trajectory: Trajectory) -> AuditRow:
+        async with room:
+            return await _audit(by_id[trajectory.sample_id], trajectory, judges)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(audit_in_turn(trajectory))
+            for trajectory in trajectories
+            if needs_look(by_id[trajectory.sample_id], judges.levels)
+        ]
+    return [task.result() for task in tasks]
+
+
+def unscored_reasons(rows: Iterable[AuditRow]) -> list[tuple[str, int]]:
+    """Why rows are unscored, in the answer or in the looks: reason and number of rows, commonest first."""
+    why = (row.why for row in rows if row.correct is None or row.any_faithful is None)
+    return Counter(why).most_common()
+
+
+def check_audited(rows: Sequence[AuditRow], max_unscored: float) -> None:
+    """Refuse an audit that left too many trajectories out: its shares would speak for the rest only.
+
+    Args:
+        rows: What `audit` returned.
+        max_unscored: `max_unscored` of the reward recipe, a share in [0, 1].
+
+    Raises:
+        RunFailed: If a larger share of the rows is unscored, with the commonest reason.
+    """
+    reasons = unscored_reasons(rows)
+    unscored = sum(times for _, times in reasons)
+    if unscored > max_unscored * len(rows):
+        why, times = reasons[0]
+        raise RunFailed(
+            f"{unscored / len(rows):.1%} of the audited trajectories are unscored, the limit is "
+            f"{max_unscored:.1%}",
+            where=f"{times} of {len(rows)}: {why}",
+            fix="mend the judge, the sandbox or the data, then audit again",
+        )
+
+
+async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> AuditRow:
+    faithful: bool | None = False
+    why = ""
+    for k, call in enumerate(trajectory.calls):
+        try:
+            shows = await judges.of(sample).shows_target(sample, trajectory, k)
+        except VtuneError as error:
+            faithful, why = None, error.what
+            continue
+        if shows:
+            faithful, why = True, ""
+            break
+        if call.status == "infra":
+            faithful, why = None, f"the sandbox failed: {call.error or 'no reason given'}"
+    accuracy = trajectory.reward.accuracy if trajectory.reward is not None else None
+    return AuditRow(
+        sample_id=trajectory.sample_id,
+        source=trajectory.source,
+        correct=None if accuracy is None else accuracy >= RIGHT,
+        calls=len(trajectory.calls),
+        any_faithful=faithful,
+        flagged=sum(bool(call.flags) for call in trajectory.calls),
+        why=why or ("the answer is unscored" if accuracy is None else ""),
+    )

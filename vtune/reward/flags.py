@@ -1,0 +1,117 @@
+"""Red flags: looks that are none, seen in what the calls did, never in thoughts or code (CodeV §4.3).
+
+Operations on a whole picture (turning, contrast, a drawn box, a filter) are honest ones: template 13.1 asks
+for them. So a region counts as a mere crop only where the returned picture shows it unchanged, at any size.
+"""
+
+from collections.abc import Sequence
+
+from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
+from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.box import Box, area, iou
+from vtune.schema.trajectory import Crop, Trajectory
+
+
+def call_flags(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> tuple[str, ...]:
+    """The red flags of call number `k`, in a fixed order.
+
+    `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again.
+    `repeated_crop`: it shows a mere crop that an earlier call showed. `scratchpad`: it gives back another
+    picture that was there before. `sandbox_error`: its code failed, was refused, ran too long or left. A call
+    that returned nothing is not flagged for it, and one that our sandbox failed never is.
+
+    Raises:
+        DataError: If a picture of the trajectory cannot be read.
+    """
+    call = trajectory.calls[k]
+    if call.status == "infra":
+        return ()
+    whole, repeated = whole_images(trajectory, k, levels), _repeated(trajectory, k, levels)
+    flags = []
+    if whole:
+        flags.append("whole_image")
+    if repeated:
+        flags.append("repeated_crop")
+    others = [index for index in call.images if index not in whole | repeated]
+    if _copies(trajectory, k, others, levels):
+        flags.append("scratchpad")
+    if call.status != "ok":
+        flags.append("sandbox_error")
+    return tuple(flags)
+
+
+def whole_images(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:
+    """Pictures of call `k`, as indices into the trajectory's, that show a (near) whole picture unchanged."""
+    found = set()
+    for shown, crop in _shown(trajectory, k).items():
+        width, height = picture_size(trajectory.images[crop.image])
+        if area(crop.bbox) >= levels.whole_image_share * width * height and _unchanged(
+            trajectory, crop, shown
+        ):
+            found.add(shown)
+    return frozenset(found)
+
+
+def no_looks(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:
+    """Pictures of call `k`, as indices, that are a whole picture unchanged, or were there before."""
+    whole = whole_images(trajectory, k, levels)
+    others = [index for index in trajectory.calls[k].images if index not in whole]
+    return whole | _copies(trajectory, k, others, levels)
+
+
+def _copies(
+    trajectory: Trajectory, k: int, pictures_of_k: Sequence[int], levels: EvidenceLevels
+) -> frozenset[int]:
+    """Those of some pictures of call `k` that look like an input or like what an earlier call returned.
+
+    Regions that are known must agree too: two places of a clear sky look the same, and are two looks.
+    """
+    pictures = trajectory.images
+    before: dict[int, tuple[int, Box] | None] = {}
+    for index, picture in enumerate(pictures):
+        if picture.origin == "input":
+            width, height = picture_size(picture)
+            before[index] = (index, (0.0, 0.0, float(width), float(height)))
+    for j, earlier in enumerate(trajectory.calls[:k]):
+        places = {shown: (crop.image, crop.bbox) for shown, crop in _shown(trajectory, j).items()}
+        before |= {index: places.get(index) for index in earlier.images}
+    own = {shown: (crop.image, crop.bbox) for shown, crop in _shown(trajectory, k).items()}
+    return frozenset(
+        index
+        for index in pictures_of_k
+        if any(
+            index != old
+            and _may_agree(own.get(index), place, levels.repeated_iou)
+            and same_picture(pictures[index], pictures[old])
+            for old, place in before.items()
+        )
+    )
+
+
+def _may_agree(a: tuple[int, Box] | None, b: tuple[int, Box] | None, least: float) -> bool:
+    """Whether two regions are one and the same, as far as they are known."""
+    return a is None or b is None or (a[0] == b[0] and iou(a[1], b[1]) >= least)
+
+
+def _repeated(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:
+    """Pictures of call `k` that show a region unchanged, as a picture of an earlier call did."""
+    earlier = [(crop, shown) for j in range(k) for shown, crop in _shown(trajectory, j).items()]
+    return frozenset(
+        shown
+        for shown, crop in _shown(trajectory, k).items()
+        if any(
+            _may_agree((crop.image, crop.bbox), (old.image, old.bbox), levels.repeated_iou)
+            and _unchanged(trajectory, crop, shown)
+            and _unchanged(trajectory, old, before)
+            for old, before in earlier
+        )
+    )
+
+
+def _unchanged(trajectory: Trajectory, crop: Crop, shown: int) -> bool:
+    return shows_unchanged(trajectory.images[shown], trajectory.images[crop.image], crop.bbox)
+
+
+def _shown(trajectory: Trajectory, k: int) -> dict[int, Crop]:
+    """The crop behind each picture of call `k` that has one, by the picture's index."""
+    return {crop.shown: crop for crop in trajectory.calls[k].crops if crop.shown is not None}

@@ -1,0 +1,54 @@
+"""Are the tags well formed, and in order?"""
+
+import re
+from collections.abc import Sequence
+
+from vtune.schema.message import Message
+from vtune.schema.verdict import Verdict
+
+_TAG = re.compile(r"<(/?(?:think|code|answer|sandbox_output))>")
+
+_CALL = ("think", "code", "/code")
+_CLOSED_CALL = (*_CALL, "/think")
+_LAST = ("think", "/think", "answer", "/answer")
+
+
+def format_reward(messages: Sequence[Message]) -> Verdict:
+    """Score 1 where every turn of the policy has the form that the prompt asks for, else 0 and the reason.
+
+    Every turn but the last is `<think>…<code>…</code>`, with or without `</think>` behind it (generation
+    stops at `</code>`). The last is `<think>…</think><answer>…</answer>`. Neither has text outside its tags,
+    a tag more or less, an empty code or an empty answer.
+
+    Args:
+        messages: The conversation; only the assistant's turns are read.
+
+    Source: CodeV, template 13.1 and §14 (a part of its own, with weight 0.3). Its published code counts tags
+    and accepts text without any; the order is ours.
+    """
+    turns = [message.content for message in messages if message.role == "assistant"]
+    if not turns:
+        return Verdict(0.0, "no turn of the policy")
+    for number, turn in enumerate(turns, start=1):
+        problem = _problem(turn, last=number == len(turns))
+        if problem:
+            return Verdict(0.0, f"turn {number}: {problem}")
+    return Verdict(1.0, "well formed")
+
+
+def _problem(turn: str, *, last: bool) -> str:
+    """What is wrong with a turn, or an empty string."""
+    parts = _TAG.split(turn)  # text, tag, text, tag, … text
+    texts, tags = parts[::2], tuple(parts[1::2])
+    shapes = (_LAST,) if last else (_CALL, _CLOSED_CALL)
+    if tags not in shapes:
+        return f"{_written(tags) or 'no tag'} instead of {_written(shapes[0])}"
+    before, _, *rest = texts
+    filled = rest.pop(1 if last else 0)
+    if before.strip() or any(text.strip() for text in rest):
+        return "text outside the tags"
+    return "" if filled.strip() else f"an empty {'<answer>' if last else '<code>'}"
+
+
+def _written(tags: tuple[str, ...]) -> str:
+    return " ".join(f"<{tag}>" for tag in tags)

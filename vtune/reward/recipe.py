@@ -1,0 +1,82 @@
+"""The `reward` section of a recipe. No field has a default: what a run pays for stands in its recipe."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.judge.client import JudgeEndpoint
+
+RIGHT = 0.5
+"""Accuracy from which on an answer counts as right (ours: verifiers so far give 0 or 1)."""
+
+
+class EvidenceLevels(Strict):
+    """What a tool call earns for what it shows, and from where on it shows it.
+
+    The levels are CodeV's (template 13.2: 1, 0.5, 0.25; §4.3: red flags are negative). The thresholds of the
+    box judge are ours, for CodeV gives none. In them, *share* is how much of the target's box a crop shows
+    (shared area / area of the box) and *size* is how large the target is in the crop (shared area / area of
+    the crop), both in [0, 1].
+    """
+
+    full: float = Field(ge=0, le=1)
+    """Clearly shows one target: share >= `full_share` and size >= `full_size`."""
+    partial: float = Field(ge=0, le=1)
+    """Shows part of one, or shows it small: share >= `partial_share` and size >= `partial_size`."""
+    miss: float = Field(ge=0, le=1)
+    """Its pictures show no target. CodeV pays 0.25; 0 is possible. A call that returned no picture earns 0
+    and not this: template 13.2 speaks of pictures that do not match."""
+    red_flag: float = Field(ge=-1, lt=0)
+    """Any red flag, whatever else the call shows."""
+    full_share: float = Field(gt=0, le=1)
+    """0.75 suits: boxes are rarely exact to a quarter of their area, and the rest still identifies it."""
+    full_size: float = Field(gt=0, le=1)
+    """0.25 suits: a target half as wide and half as high as its crop is the main content of it."""
+    partial_share: float = Field(gt=0, le=1)
+    """0.25 suits: less is a corner that nobody would recognise."""
+    partial_size: float = Field(gt=0, le=1)
+    """0.04 suits: a fifth of the crop in width and height; smaller is a target in a cluttered crop (§4.3)."""
+    target_share: float = Field(gt=0, le=1)
+    """For faithfulness only, where the label is 1 or 0: a crop shows a target if share >= `target_share` and
+    size >= `partial_size`. 0.5 suits: the crop holds more of the target than it cuts off."""
+    whole_image_share: float = Field(gt=0, le=1)
+    """A crop that covers this much of its picture, and is returned unchanged, is a whole-image crop (red
+    flag). 0.9 suits, ours."""
+    repeated_iou: float = Field(gt=0, le=1)
+    """A crop that overlaps one of an earlier call so much repeats it (red flag). 0.95 suits, ours: rounding
+    moves a box of 40 pixels no further."""
+    search_abilities: tuple[str, ...]
+    """Abilities of samples whose questions need a look although they carry no evidence boxes."""
+    search_sources: tuple[str, ...]
+    """Sources (`data_source`) of such samples: CodeV's code judges the calls of vstar, chart and high_res."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.miss <= self.partial <= self.full:
+            raise ValueError("the levels must rise: miss <= partial <= full")
+        if self.partial_share > self.full_share or self.partial_size > self.full_size:
+            raise ValueError("the thresholds of `partial` must not exceed those of `full`")
+        return self
+
+
+class RewardRecipe(Strict):
+    """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5)."""
+
+    accuracy: float = Field(ge=0, le=1)
+    """Weight of the answer."""
+    format: float = Field(ge=0, le=1)
+    """Weight of well-formed tags."""
+    tool: float = Field(ge=0, le=1)
+    """Weight of the evidence reward. CodeV keeps it below `accuracy`, so that the answer stays dominant."""
+    tool_gated: bool
+    """Whether a positive tool part is paid only where the answer is right (accuracy >= 0.5). A negative one,
+    from red flags, always counts: a wrong answer is no licence for them."""
+    weighting: Literal["recipe", "sample"]
+    """`recipe`: the three weights above hold for all samples. `sample`: each sample's own accuracy_ratio,
+    format_ratio and tool_ratio do (V-Triune §3.1: not divided by their sum), and those above do nothing."""
+    max_unscored: float = Field(ge=0, le=1)
+    """The run stops when a larger share of a step's trajectories is unscored."""
+    evidence: EvidenceLevels
+    judge: JudgeEndpoint | None
+    """Judges what calls show where a sample has no evidence boxes; null where all have."""

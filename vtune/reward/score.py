@@ -1,0 +1,273 @@
+"""From trajectories to rewards: the answer, the form, and what the tool calls showed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from vtune.errors import DataError, RecipeError, RunFailed, ServiceError, VtuneError
+from vtune.judge.client import JudgeClient
+from vtune.reward.evidence import Judges, needs_look, score_call
+from vtune.reward.flags import call_flags
+from vtune.reward.format import format_reward
+from vtune.reward.recipe import RIGHT, EvidenceLevels, RewardRecipe
+from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.verifying import Verifying
+
+AT_ONCE = 64
+"""Trajectories that are scored at the same time, ours: enough to keep a judge busy, few enough that their
+decoded pictures fit in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """λ of each part, in [0, 1]."""
+
+    accuracy: float
+    format: float
+    tool: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """A part that nobody could score, and why."""
+
+    why: str
+
+
+class Scorer:
+    """Scores trajectories; an async context manager that owns the verifiers' workers and the judge client."""
+
+    def __init__(self, recipe: RewardRecipe, *, judge_cache: Path | None = None) -> None:
+        """Prepare, without starting or connecting anything.
+
+        Args:
+            recipe: Weights, levels and judge.
+            judge_cache: Where the judge's replies are kept between runs, as JSONL; one file a process.
+        """
+        self._recipe = recipe
+        self._client = JudgeClient(recipe.judge, cache=judge_cache) if recipe.judge is not None else None
+        self._verifying = Verifying()
+        self._open = AsyncExitStack()
+        self.judges = Judges(recipe.evidence, self._client)
+        """Who judges calls: for `vtune.reward.audit`, so that metric and reward share one judge."""
+
+    async def __aenter__(self) -> Self:
+        await self._open.enter_async_context(self._verifying)
+        if self._client is not None:
+            await self._open.enter_async_context(self._client)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
+
+    async def score(self, samples: Iterable[Sample], trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+        """The trajectories, in order, with `reward`, `tool_scores` and the flags of their calls filled in.
+
+        What cannot be scored (a judge, worker or sandbox failed) is None, with the reason in `reward.why`.
+
+        Args:
+            samples: At least those that the trajectories answer, in any order.
+            trajectories: To score; scores that they carry are replaced.
+
+        Raises:
+            DataError: If a trajectory answers none of the samples.
+        """
+        by_id = {sample.id: sample for sample in samples}
+        if strangers := {t.sample_id for t in trajectories} - set(by_id):
+            raise DataError(
+                f"no sample has the id {min(strangers)!r}", fix="score with the data that was rolled out"
+            )
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def score_in_turn(trajectory: Trajectory) -> Trajectory:
+            async with room:
+                return await self._score(by_id[trajectory.sample_id], trajectory)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(score_in_turn(trajectory)) for trajectory in trajectories]
+        return [task.result() for task in tasks]
+
+    async def _score(self, sample: Sample, trajectory: Trajectory) -> Trajectory:
+        if trajectory.stop_reason == "error":
+            nothing = Reward(total=None, accuracy=None, format=None, tool=None, why="the rollout failed")
+            return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))
+        weights = weights_of(sample, self._recipe)
+        accuracy: Verdict | Unscored
+        try:
+            accuracy = await self._verifying.verify(trajectory.reply, sample)
+        except VtuneError as error:
+            accuracy = Unscored(error.what)
+        calls: list[Verdict | Unscored]
+        try:
+            trajectory = await asyncio.to_thread(with_flags, trajectory, self._recipe.evidence)
+            calls = [
+                await self._score_call(sample, trajectory, k, weights) for k in range(len(trajectory.calls))
+            ]
+        except DataError as error:
+            calls = [Unscored(error.what)] * len(trajectory.calls)
+        return replace(
+            trajectory,
+            reward=combine(
+                accuracy, format_reward(trajectory.messages), tool_part(calls), weights, self._recipe
+            ),
+            tool_scores=tuple(call.score if isinstance(call, Verdict) else None for call in calls),
+        )
+
+    async def _score_call(
+        self, sample: Sample, trajectory: Trajectory, k: int, weights: Weights
+    ) -> Verdict | Unscored:
+        asks_model = needs_look(sample, self._recipe.evidence) and not sample.evidence
+        if asks_model and weights.tool == 0 and not trajectory.calls[k].flags:
+            return Unscored("not asked: the tool part has no weight")
+        try:
+            return await score_call(sample, trajectory, k, self.judges)
+        except ServiceError as error:
+            return Unscored(error.what)
+
+
+def with_flags(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
+    """The trajectory with the red flags of every call filled in.
+
+    Raises:
+        DataError: If one of its pictures cannot be read.
+    """
+    flags = [call_flags(trajectory, k, levels) for k in range(len(trajectory.calls))]
+    calls = tuple(replace(call, flags=found) for call, found in zip(trajectory.calls, flags, strict=True))
+    return replace(trajectory, calls=calls)
+
+
+def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
+    """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says."""
+    if recipe.weighting == "sample":
+        return Weights(sample.accuracy_ratio, sample.format_ratio, sample.tool_ratio)
+    return Weights(recipe.accuracy, recipe.format, recipe.tool)
+
+
+def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
+    """The mean over the calls (CodeV eq. 6); 0 without a call, unscored where one call is."""
+    if not calls:
+        return Verdict(0.0, "no tool call")
+    scores = []
+    for k, call in enumerate(calls):
+        if isinstance(call, Unscored):
+            return Unscored(f"call {k}: {call.why}")
+        scores.append(call.score)
+    return Verdict(sum(scores) / len(scores), "; ".join(call.why for call in calls))
+
+
+def combine(
+    accuracy: Verdict | Unscored,
+    form: Verdict | Unscored,
+    tool: Verdict | Unscored,
+    weights: Weights,
+    recipe: RewardRecipe,
+) -> Reward:
+    """One reward from its parts; the total is None where a part that has weight is unscored.
+
+    The parts in the reward are what was scored; only the total knows weights and gate. The reason names all
+    parts or, where the total is None, those that keep it so.
+
+    Source: CodeV eq. 5, with the format part of its figure 9.
+    """
+    parts = {"accuracy": accuracy, "format": form, "tool": tool}
+    scores = {name: part.score if isinstance(part, Verdict) else None for name, part in parts.items()}
+    paid = dict(scores)
+    if recipe.tool_gated and scores["accuracy"] is not None and scores["tool"] is not None:
+        paid["tool"] = scores["tool"] if scores["accuracy"] >= RIGHT else min(scores["tool"], 0.0)
+    weight: dict[str, float] = {name: getattr(weights, name) for name in parts}
+    missing = [name for name in parts if weight[name] and scores[name] is None]
+    total = (
+        None if missing else sum(weight[name] * score for name, score in paid.items() if score is not None)
+    )
+    why = " | ".join(f"{name}: {parts[name].why}" for name in missing or parts)
+    return Reward(total=total, **scores, why=why)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSamples:
+    """How many samples the tool part of the reward is about."""
+
+    paid: int
+    """Samples that offer a tool and give weight to what its calls show."""
+    looks: int
+    """Those of them whose questions need a look; calls of the others earn 0, or a red flag."""
+
+
+def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
+    """See, before a run, that every sample can be scored. Main thread only (see `check_ground_truth`).
+
+    Returns:
+        What `check_evidence` asks for, counted on the way.
+
+    Raises:
+        DataError: If a sample names no verifier, or one that rejects its ground truth.
+        RecipeError: If calls of a sample would need a judge, and the recipe has none.
+    """
+    paid = looks = 0
+    for sample in samples:
+        check_ground_truth(sample)
+        if not sample.tools or not weights_of(sample, recipe).tool:
+            continue
+        paid += 1
+        if not needs_look(sample, recipe.evidence):
+            continue
+        looks += 1
+        if recipe.judge is None and not sample.evidence:
+            raise RecipeError(
+                f"sample {sample.id!r} has no evidence boxes, and the recipe has no judge",
+                where=f"source {sample.source!r}, ability {sample.ability!r}",
+                fix="set reward.judge, or take it out of search_abilities and search_sources in "
+                "reward.evidence",
+            )
+    return ToolSamples(paid, looks)
+
+
+def check_evidence(samples: ToolSamples) -> None:
+    """See, before training, that some call can earn something. An evaluation may do without.
+
+    Raises:
+        RecipeError: If the tool part has weight and tools are offered, but no question needs a look: then
+            calls could only lose, by red flags.
+    """
+    if samples.paid and not samples.looks:
+        raise RecipeError(
+            "the tool part of the reward has weight, but no tool call can earn anything",
+            where=f"none of {samples.paid} samples with tools has evidence boxes or is named as a search",
+            fix="name abilities or sources of the data in reward.evidence.search_abilities or "
+            "reward.evidence.search_sources, or set reward.tool to 0 (or the samples' tool_ratio)",
+        )
+
+
+def unscored_share(trajectories: Sequence[Trajectory]) -> float:
+    """Share of the trajectories whose total is None, in [0, 1]; 0 where there are none."""
+    return len(_unscored(trajectories)) / len(trajectories) if trajectories else 0.0
+
+
+def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> None:
+    """Stop the run where too many trajectories of a step are unscored.
+
+    Raises:
+        RunFailed: If their share exceeds `max_unscored`, with the commonest reason.
+    """
+    share = unscored_share(trajectories)
+    if share > max_unscored:
+        (why, times), *_ = Counter(_unscored(trajectories)).most_common(1)
+        raise RunFailed(
+            f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
+            where=f"{times} of {len(trajectories)}: {why}",
+            fix="mend the judge, the sandbox or the data, then continue with --resume",
+        )
+
+
+def _unscored(trajectories: Sequence[Trajectory]) -> list[str]:
+    """The reason of each unscored trajectory."""
+    rewards = (trajectory.reward for trajectory in trajectories)
+    return ["never scored" if r is None else r.why for r in rewards if r is None or r.total is None]

@@ -1,0 +1,232 @@
+"""The loop of CodeV §2.2 and §4.2: think, write code, look at what came back, again, answer."""
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from PIL import Image
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import DataError, ServiceError
+from vtune.models.chat import Chat
+from vtune.models.pictures import PictureReader
+from vtune.rollout.engine import Engine, Request, Sampling
+from vtune.rollout.prompts import STYLES, Style
+from vtune.rollout.transcript import Transcript
+from vtune.sandbox import Sandbox, Session
+from vtune.schema.decode import UNDECODABLE
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
+from vtune.tools.observation import Observation, sandbox_output
+from vtune.tools.python import run_python
+from vtune.verifiers.tags import answer
+
+CODE = re.compile(r"<code>(.*?)</code>", re.DOTALL)
+
+
+class Rollout(Strict):
+    """How conversations are drawn."""
+
+    prompt: Style
+    temperature: float = Field(ge=0)
+    max_turns: int = Field(gt=0)
+    """Turns of the policy, the answer included."""
+    max_new_tokens: int = Field(gt=0)
+    """In one turn."""
+    max_tokens: int = Field(gt=0)
+    """In the whole conversation, pictures included."""
+    max_batch: int = Field(gt=0)
+    """Turns that are drawn at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One rollout to be made."""
+
+    sample: Sample
+    images: tuple[bytes, ...]
+    """The sample's encoded pictures."""
+    group: int
+    rollout: int
+    policy_version: int
+    key: tuple[int, ...]
+    """Seeds the draw and the sandbox; unique in a run."""
+
+
+class Agent:
+    """Runs conversations between an engine and a sandbox.
+
+    Args:
+        engine: Draws the turns.
+        sandbox: Runs the code.
+        chat: The policy's turns as tokens.
+        pictures: The policy's eyes.
+        recipe: How conversations are drawn.
+        look: What the policy is shown of a tool's picture; evaluation passes a function that
+            blackens it, to prove that the picture is used.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        sandbox: Sandbox,
+        chat: Chat,
+        pictures: PictureReader,
+        recipe: Rollout,
+        look: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._sandbox = sandbox
+        self._chat = chat
+        self._pictures = pictures
+        self._recipe = recipe
+        self._look = look
+
+    async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
+        """All conversations, in the order of the jobs; `done` is called after each.
+
+        They run in portions of one batch, so the number of sandbox processes does not grow with the step.
+        A sandbox that fails ends its trajectory with `stop_reason` "error"; it is never scored.
+        """
+        found: list[Trajectory] = []
+        for start in range(0, len(jobs), self._recipe.max_batch):
+            found += await self._portion(jobs[start : start + self._recipe.max_batch], done)
+        return found
+
+    async def _portion(self, jobs: Sequence[Job], done: Callable[[], None]) -> list[Trajectory]:
+        for _ in jobs:
+            self._engine.join()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._one(job, done)) for job in jobs]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        return [task.result() for task in running]
+
+    async def _one(self, job: Job, done: Callable[[], None]) -> Trajectory:
+        session: Session | None = None
+        book = Transcript(self._chat, self._pictures)
+        try:
+            if job.sample.tools:
+                session = await self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32)
+            stop = await self._converse(job, book, session)
+        except ServiceError as error:
+            stop = "error"
+            self._note_failure(book, str(error))
+        finally:
+            self._engine.leave()
+            if session is not None:
+                await session.close()
+            done()
+        return _record(job, book, stop)
+
+    async def _converse(self, job: Job, book: Transcript, session: Session | None) -> StopReason:
+        recipe = self._recipe
+        names = session.image_names if session else tuple(f"image_{i}" for i in range(len(job.images)))
+        sizes = [_size(data) for data in job.images]
+        try:
+            book.open(STYLES[recipe.prompt](job.sample, names, sizes), job.images)
+        except DataError as error:
+            raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
+        for turn in range(recipe.max_turns):
+            room = recipe.max_tokens - len(book.token_ids)
+            if room <= 0:
+                return "context"
+            sampling = Sampling(
+                temperature=recipe.temperature,
+                max_new_tokens=min(recipe.max_new_tokens, room),
+                stop=("</code>",) if session else (),
+            )
+            request = Request(
+                token_ids=tuple(book.token_ids),
+                pixels=tuple(book.pixels),
+                sampling=sampling,
+                key=(*job.key, turn),
+            )
+            completion = await self._engine.generate(request)
+            text = book.wrote(completion)
+            if completion.finish == "length":
+                return "context" if room <= recipe.max_new_tokens else "length"
+            code = CODE.search(text)
+            if code is None or session is None or completion.finish == "end":
+                return "answer"
+            if turn == recipe.max_turns - 1:
+                return "turns"
+            seen = self._readable(await run_python(session, code[1]))
+            if seen.status == "infra":
+                raise ServiceError(f"the sandbox failed: {seen.error}")
+            images = [self._look(data) if self._look else data for data in seen.images]
+            call = _call(code[1], seen, book)
+            if len(book.token_ids) + book.observation_length(seen.text, images) >= recipe.max_tokens:
+                book.ran(replace(call, crops=()))
+                return "context"
+            book.returned(seen.text, images, call)
+        return "turns"
+
+    def _readable(self, seen: Observation) -> Observation:
+        """The observation, or an error in its place where code forged a picture that nobody can decode."""
+        try:
+            for data in seen.images:
+                self._pictures.read(data)
+        except DataError as error:
+            text = sandbox_output(error.what)
+            return replace(seen, status="error", error=error.what, text=text, images=(), crops=())
+        return seen
+
+    def _note_failure(self, book: Transcript, why: str) -> None:
+        start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
+        book.calls.append(Call(tool="python", arguments="{}", status="infra", error=why, span=start))
+
+
+def _call(code: str, seen: Observation, book: Transcript) -> Call:
+    first = len(book.images)
+    return Call(
+        tool="python",
+        arguments=json.dumps({"code": code}),
+        status=seen.status,
+        error=seen.error,
+        output=seen.output,
+        crops=tuple(
+            Crop(image=crop.image, bbox=crop.bbox, shown=None if crop.shown is None else first + crop.shown)
+            for crop in seen.crops
+        ),
+        seconds=seen.seconds,
+        span=book.last_turn,
+    )
+
+
+def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:
+    record = Trajectory(
+        sample_id=job.sample.id,
+        source=job.sample.source,
+        group=job.group,
+        rollout=job.rollout,
+        policy_version=job.policy_version,
+        messages=tuple(book.messages),
+        images=tuple(book.images) or tuple(Picture(data=data) for data in job.images),
+        calls=tuple(book.calls),
+        token_ids=tuple(book.token_ids),
+        loss_mask=tuple(book.loss_mask),
+        logprobs=tuple(book.logprobs),
+        stop_reason=stop,
+    )
+    return replace(record, answer=answer(record.reply))
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    try:
+        return Image.open(io.BytesIO(data)).size
+    except UNDECODABLE as error:
+        raise DataError(f"a picture cannot be decoded: {error}", fix="re-encode it as PNG or JPEG") from None
+
+
+def black(data: bytes) -> bytes:
+    """A black picture of the same size: what a policy sees when its crops are taken away."""
+    out = io.BytesIO()
+    Image.new("RGB", _size(data)).save(out, "PNG")
+    return out.getvalue()

@@ -1,0 +1,70 @@
+"""How a sample is put to the policy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from vtune.schema.message import Message
+from vtune.schema.sample import Sample
+
+Style = Literal["codev", "plain"]
+
+CODEV_SYSTEM = """You are a helpful assistant.
+
+**Goal**:
+- Answer the user's question based on the provided image and question.
+- You can optionally generate and execute Python code to help analyze or process the image before answering.
+
+**Python execution rules**:
+- The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
+<sandbox_output>…</sandbox_output>.
+- Use sandbox output to decide whether to answer the question or run another round of Python code.
+- For image operations, load the image and then process it (crop, resize, rotate, adjust contrast).
+- Save any processed images and print the saved filename.
+- For calculation, define all variables and print output.
+- Python code must be wrapped in the following block:
+<code>
+```python
+# your python code here
+```
+</code>"""
+"""CodeV, template 13.1, word for word."""
+
+CODEV_USER = """
+### User Image Path:** "{path}"
+### User Image Size:** "{width}×{height}"
+### **Output Format (strict adherence required):**
+<think>Your detailed reasoning process, including any <code> </code>, should go here.</think>
+<answer>Answer to the user's question.</answer>"""
+"""CodeV, template 13.1: the end of the user turn."""
+
+
+def codev(sample: Sample, names: Sequence[str], sizes: Sequence[tuple[int, int]]) -> tuple[Message, ...]:
+    """Template 13.1 of CodeV. A sample without tools, or with a system turn of its own, keeps its system turn.
+
+    Args:
+        sample: What is asked.
+        names: File name of each picture in the sandbox.
+        sizes: (width, height) of each stored picture, in pixels.
+    """
+    messages = list(sample.prompt)
+    if sample.tools and messages[0].role != "system":
+        messages.insert(0, Message("system", CODEV_SYSTEM))
+    last = max(index for index, message in enumerate(messages) if message.role == "user")
+    tail = "".join(
+        CODEV_USER.format(path=name, width=width, height=height)
+        for name, (width, height) in list(zip(names, sizes, strict=True))[:1]
+    )
+    messages[last] = Message("user", messages[last].content + tail)
+    return tuple(messages)
+
+
+def plain(sample: Sample, names: Sequence[str], sizes: Sequence[tuple[int, int]]) -> tuple[Message, ...]:
+    """The sample's own turns, nothing added: for policies that learnt the protocol from traces."""
+    return sample.prompt
+
+
+STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[tuple[int, int]]], tuple[Message, ...]]] = {
+    "codev": codev,
+    "plain": plain,
+}
+"""Name in the recipe -> how a sample becomes turns."""

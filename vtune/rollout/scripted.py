@@ -1,0 +1,35 @@
+"""An engine that reads its turns from a list: for tests and dry runs."""
+
+from collections.abc import Sequence
+from itertools import cycle
+
+from vtune.models.chat import Chat
+from vtune.rollout.engine import Completion, Finish, Request
+
+
+class ScriptedEngine:
+    """Gives the turns of its script one after the other, starting over at the end.
+
+    A turn that holds one of the stop texts is cut after it, as a sampling engine would.
+    """
+
+    def __init__(self, chat: Chat, script: Sequence[str]) -> None:
+        self._chat = chat
+        self._turns = cycle(script)
+
+    def join(self) -> None:
+        """Nothing to wait for."""
+
+    def leave(self) -> None:
+        """Nothing to wait for."""
+
+    async def generate(self, request: Request) -> Completion:
+        """The next turn of the script, as if each token had been certain."""
+        text = next(self._turns)
+        stops = [text.find(stop) + len(stop) for stop in request.sampling.stop if stop in text]
+        ids = self._chat.words(text[: min(stops)] if stops else text)
+        if not stops:
+            ids.append(self._chat.end_id)
+        cut = ids[: request.sampling.max_new_tokens]
+        finish: Finish = "length" if len(cut) < len(ids) else "stop" if stops else "end"
+        return Completion(tuple(cut), (0.0,) * len(cut), finish)

@@ -1,0 +1,156 @@
+"""The book of one conversation: what was said, by whom, and which tokens the policy sampled."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vtune.errors import DataError
+from vtune.models.batch import Row
+from vtune.models.chat import Chat
+from vtune.models.pictures import PictureReader, Pixels
+from vtune.rollout.engine import Completion
+from vtune.schema.message import Message, Picture
+from vtune.schema.trajectory import Call, Trajectory
+
+
+class Transcript:
+    """Grows turn by turn; nothing in it is ever encoded again.
+
+    The same book is kept for rollouts and for cold-start traces, so both have the same tokens and
+    the same loss mask: only what the policy wrote counts, tool output and glue do not.
+    """
+
+    def __init__(self, chat: Chat, reader: PictureReader) -> None:
+        self._chat = chat
+        self._reader = reader
+        self.token_ids: list[int] = []
+        self.loss_mask: list[bool] = []
+        self.logprobs: list[float | None] = []
+        self.messages: list[Message] = []
+        self.images: list[Picture] = []
+        self.pixels: list[Pixels] = []
+        self.calls: list[Call] = []
+
+    def open(self, messages: Sequence[Message], images: Sequence[bytes]) -> None:
+        """The turns before the first word of the policy; pictures in the order of their marks."""
+        pixels = [self._reader.read(data) for data in images]
+        self._append(self._chat.prompt(messages, pixels))
+        first = 0
+        for message in messages:
+            count = message.content.count("<image>")
+            self.messages.append(replace(message, images=tuple(range(first, first + count))))
+            first += count
+        self.images += [Picture(data=data) for data in images]
+        self.pixels += pixels
+
+    def wrote(self, completion: Completion) -> str:
+        """A turn of the policy, as it was sampled; returns its text."""
+        start = len(self.token_ids)
+        self.token_ids += completion.token_ids
+        self.loss_mask += [True] * len(completion.token_ids)
+        self.logprobs += completion.logprobs
+        text = self._chat.decode(completion.token_ids)
+        self.messages.append(Message("assistant", text))
+        self._turn = (start, len(self.token_ids))
+        return text
+
+    @property
+    def last_turn(self) -> tuple[int, int]:
+        """First and last+1 token of the policy's latest turn."""
+        return self._turn
+
+    def observation_length(self, text: str, images: Sequence[bytes]) -> int:
+        """Tokens that a tool's output would take."""
+        return len(self._observation(text, [self._reader.read(data) for data in images]))
+
+    def returned(self, text: str, images: Sequence[bytes], call: Call) -> None:
+        """What a tool gave back, and the call that it answers (its `images` are filled in here)."""
+        pixels = [self._reader.read(data) for data in images]
+        self._append(self._observation(text, pixels))
+        numbers = tuple(range(len(self.images), len(self.images) + len(images)))
+        self.messages.append(Message("user", text, numbers))
+        origin = f"call:{len(self.calls)}"
+        self.images += [Picture(data=data, origin=origin) for data in images]
+        self.pixels += pixels
+        self.calls.append(replace(call, images=numbers))
+
+    def ran(self, call: Call) -> None:
+        """A call whose output had no room: it counts, though the policy never saw what came of it."""
+        self.calls.append(call)
+
+    def row(self) -> Row:
+        """The conversation as a row of a batch."""
+        return Row(tuple(self.token_ids), tuple(self.pixels))
+
+    def _observation(self, text: str, pixels: Sequence[Pixels]) -> list[int]:
+        ended = bool(self.token_ids) and self.token_ids[-1] == self._chat.end_id
+        return self._chat.observation(text, pixels, ended=ended)
+
+    def _append(self, token_ids: Sequence[int]) -> None:
+        self.token_ids += token_ids
+        self.loss_mask += [False] * len(token_ids)
+        self.logprobs += [None] * len(token_ids)
+
+
+def check_trace(trace: Trajectory, *, where: str) -> None:
+    """See that a trace can be learnt from, without a model.
+
+    Raises:
+        DataError: If it does not end with the assistant, has other than one call for each observation,
+            or holds a picture without bytes.
+    """
+    roles = [message.role for message in trace.messages]
+    if "assistant" not in roles or roles[-1] != "assistant":
+        raise DataError(
+            "a trace must end with an assistant turn", where=where, fix="drop the row or complete it"
+        )
+    observations = roles[roles.index("assistant") :].count("user")
+    if observations != len(trace.calls):
+        raise DataError(
+            f"a trace has {observations} observations for {len(trace.calls)} calls",
+            where=where,
+            fix="drop the row",
+        )
+    if any(picture.data is None for picture in trace.images):
+        raise DataError("a picture of a trace has no bytes", where=where, fix="store pictures as bytes")
+
+
+def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
+    """The book of a trace that was written elsewhere: its messages become tokens.
+
+    Raises:
+        DataError: If the trace does not end with the assistant, or holds no picture data.
+    """
+    book = Transcript(chat, reader)
+    first = next((i for i, message in enumerate(trace.messages) if message.role == "assistant"), None)
+    if first is None or trace.messages[-1].role != "assistant":
+        raise DataError("a trace must end with an assistant turn", where=f"trace of {trace.sample_id!r}")
+    opening = trace.messages[:first]
+    book.open(opening, _data(trace, opening))
+    calls = iter(trace.calls)
+    for index, message in enumerate(trace.messages[first:], start=first):
+        if message.role == "assistant":
+            ids = chat.words(message.content)
+            # Generation stops at the end of a call, so only an answer is taught to end the turn.
+            last = index == len(trace.messages) - 1
+            book.wrote(
+                Completion((*ids, chat.end_id) if last else tuple(ids), (0.0,) * (len(ids) + last), "end")
+            )
+        else:
+            call = next(calls, None)
+            if call is None:
+                raise DataError(
+                    "a trace has more observations than calls", where=f"trace of {trace.sample_id!r}"
+                )
+            book.returned(message.content, _data(trace, [message]), call)
+    return book
+
+
+def _data(trace: Trajectory, messages: Sequence[Message]) -> list[bytes]:
+    found = []
+    for message in messages:
+        for number in message.images:
+            data = trace.images[number].data
+            if data is None:
+                raise DataError(f"picture {number} has no bytes", where=f"trace of {trace.sample_id!r}")
+            found.append(data)
+    return found

@@ -1,0 +1,1 @@
+"""Each verb told from top to bottom."""

@@ -1,0 +1,152 @@
+"""Evaluation: a rollout without an update. A suite is data with everything pinned that moves a score."""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+
+from vtune.config import Strict, dump_recipe
+from vtune.errors import DataError, RecipeError
+from vtune.metrics.by_source import by_source
+from vtune.metrics.faithfulness import faithfulness
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Dtype, load_chat, load_policy
+from vtune.report.progress import Steps
+from vtune.reward.audit import audit, check_audited
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer, check_samples, check_unscored
+from vtune.rollout.agent import Agent, Job, Rollout, black
+from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.data import check_data
+from vtune.runs.folder import check_folder, environment, write_whole
+from vtune.runs.rl import SandboxRecipe
+from vtune.sandbox.broker import Sandbox
+from vtune.sandbox.types import Limits
+from vtune.schema.parquet import fingerprint, load_picture, read_samples, write_trajectories
+from vtune.schema.sample import Sample
+
+
+class EvalSuite(Strict):
+    """A benchmark: its data, and every setting that its score depends on."""
+
+    data: tuple[str, ...] = Field(min_length=1)
+    seed: int
+    rollouts: int = Field(gt=0)
+    """Of each sample; a score is the mean over all."""
+    images: PixelBudget
+    call_images: Literal["shown", "black"]
+    """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
+    rollout: Rollout
+    sandbox: SandboxRecipe
+    reward: RewardRecipe
+    dtype: Dtype
+    threads: int = Field(gt=0)
+
+
+def check_eval(suite: EvalSuite, model: str) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
+    load_chat(model)
+    paths = [Path(name) for name in suite.data]
+    check_data(paths)
+    count = 0
+    for path in paths:
+        samples = list(read_samples(path))
+        check_samples(samples, suite.reward)
+        count += len(samples)
+    return {"samples": count, "rollouts": count * suite.rollouts}
+
+
+def run_eval(suite: EvalSuite, model: str, out: Path, *, limit: int | None) -> dict[str, Any]:
+    """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
+
+    Args:
+        suite: What to measure and how.
+        model: Folder or hub name.
+        out: Folder for the results; must not hold any.
+        limit: Use only the first samples; the result says so.
+
+    Returns:
+        What `results.json` holds: accuracy and faithfulness over all, numbers by source, the suite.
+    """
+    check_folder(out)
+    check_eval(suite, model)
+    if (out / "results.json").exists():
+        raise RecipeError(f"{out} holds results already", fix="choose another --out")
+    return asyncio.run(_evaluate(suite, model, out, limit))
+
+
+async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None) -> dict[str, Any]:
+    torch.set_num_threads(suite.threads)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    policy = load_policy(model, budget=suite.images, dtype=suite.dtype, device=device)
+    began = time.monotonic()
+    samples = _samples(suite, limit)
+    limits = Limits(seconds=suite.sandbox.seconds, memory_mb=suite.sandbox.memory_mb)
+    engine = TransformersEngine(policy, max_batch=suite.rollout.max_batch)
+    look = black if suite.call_images == "black" else None
+    jobs = _jobs(suite, samples)
+    async with Sandbox(limits) as sandbox, Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer:
+        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look)
+        with Steps("eval", len(jobs)) as progress:
+            drawn = await agent.run(jobs, progress.advance)
+        records = [sample for sample, _ in samples]
+        scored = await scorer.score(records, drawn)
+        check_unscored(scored, suite.reward.max_unscored)
+        rows = await audit(records, scored, scorer.judges)
+        check_audited(rows, suite.reward.max_unscored)
+    write_trajectories(out / "trajectories.parquet", scored)
+    write_whole(out / "suite.yaml", dump_recipe(suite))
+    honest = asdict(faithfulness(rows, seed=suite.seed))
+    sources = by_source(scored, evidence_score=suite.reward.evidence.full)
+    result = {
+        "model": model,
+        "samples": len(samples),
+        "limit": limit,
+        "rollouts": len(scored),
+        "sources": sources,
+        "faithfulness": honest,
+        "suite": suite.model_dump(mode="json"),
+        "environment": environment({name: fingerprint(Path(name)) for name in suite.data}),
+        "seconds": time.monotonic() - began,
+    }
+    write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _samples(suite: EvalSuite, limit: int | None) -> list[tuple[Sample, tuple[bytes, ...]]]:
+    found: list[tuple[Sample, tuple[bytes, ...]]] = []
+    for name in suite.data:
+        for sample in read_samples(Path(name)):
+            if limit is not None and len(found) >= limit:
+                return found
+            found.append(
+                (sample, tuple(load_picture(picture, Path(name).parent) for picture in sample.images))
+            )
+    if not found:
+        raise DataError("the suite has no sample", where=", ".join(suite.data))
+    return found
+
+
+def _jobs(suite: EvalSuite, samples: Sequence[tuple[Sample, tuple[bytes, ...]]]) -> list[Job]:
+    return [
+        Job(
+            sample=sample,
+            images=images,
+            group=number,
+            rollout=rollout,
+            policy_version=0,
+            key=(suite.seed, 0, number, rollout),
+        )
+        for number, (sample, images) in enumerate(samples)
+        for rollout in range(suite.rollouts)
+    ]

@@ -1,0 +1,131 @@
+"""The run folder: what a run was asked, where it ran, and what it is allowed to continue."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vtune.config import Strict, differing_keys, dump_recipe
+from vtune.errors import DataError, RecipeError
+from vtune.schema.parquet import fingerprint
+from vtune.update.ranks import Ranks
+
+PACKAGES = (
+    "vtune",
+    "torch",
+    "transformers",
+    "deepspeed",
+    "pyarrow",
+    "numpy",
+    "pillow",
+    "opencv-python-headless",
+)
+
+MAY_CHANGE = (
+    "checkpoints.every",
+    "checkpoints.keep",
+    "trajectories_every",
+    "reward.judge.base_url",
+    "reward.judge.concurrency",
+    "reward.judge.retries",
+    "reward.judge.timeout_s",
+)
+"""Keys that a resumed run may change: they do not touch what is learnt."""
+
+
+def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) -> None:
+    """Make the folder of a new run, or prove that it is the same run that goes on.
+
+    Raises:
+        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way
+            round, or the recipe differs (the keys are named).
+        DataError: If a data file is not the one that the run began with.
+    """
+    check_folder(out)
+    written = out / "recipe.yaml"
+    prints = {str(path): fingerprint(path) for path in data}
+    if not resume:
+        if written.exists():
+            raise RecipeError(
+                f"{out} holds a run already",
+                fix="continue it with --resume, choose another --out, or remove it",
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
+        write_whole(written, dump_recipe(recipe))
+        return
+    if not written.exists():
+        raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
+    before = yaml.safe_load(written.read_text(encoding="utf-8"))
+    now = yaml.safe_load(dump_recipe(recipe))
+    changed = [key for key in differing_keys(before, now) if key not in MAY_CHANGE]
+    if changed:
+        raise RecipeError(
+            f"the recipe is not the one that {out} began with; it differs in {', '.join(changed)}",
+            fix=f"use {written}, or start a new run with another --out",
+        )
+    began = json.loads((out / "environment.json").read_text(encoding="utf-8"))
+    if began["processes"] != Ranks.of_this_process().world:
+        raise RecipeError(
+            f"{out} began with {began['processes']} process(es)",
+            fix="resume with as many: the optimiser's state is split among them",
+        )
+    known = began["data"]
+    for name, value in prints.items():
+        if known.get(name) != value:
+            raise DataError(
+                f"{name} is not the file that {out} began with",
+                fix="put the old file back, or start a new run in another --out",
+            )
+    write_whole(written, dump_recipe(recipe))
+
+
+def check_folder(out: Path) -> None:
+    """See that `out` is, or can become, a folder.
+
+    Raises:
+        RecipeError: If it is a file.
+    """
+    if out.exists() and not out.is_dir():
+        raise RecipeError(f"{out} is a file", fix="choose another --out")
+
+
+def environment(data: Mapping[str, str]) -> dict[str, Any]:
+    """Versions, machine and data fingerprints, written beside every result."""
+    return {
+        "packages": {name: _version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",
+        "processes": Ranks.of_this_process().world,
+        "git_commit": _commit(),
+        "data": dict(data),
+    }
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that it is there completely or not at all."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def _commit() -> str | None:
+    """The commit of the working folder, None outside of a repository or without git."""
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return found.stdout.strip() or None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

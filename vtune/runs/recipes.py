@@ -1,0 +1,75 @@
+"""`vtune recipes`: what ships, by name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from vtune.config import shipped
+from vtune.errors import RecipeError
+
+PACKAGES = {
+    "sft": "recipes.sft",
+    "rl": "recipes.rl",
+    "data": "data_recipes",
+    "eval": "eval_suites",
+}
+"""Kind -> the package in `vtune` that its files ship in: the folder says which kind a file is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A file that ships with vtune."""
+
+    kind: str
+    name: str
+    path: Path
+    about: str
+    """First line of its header comment."""
+
+
+def shipped_recipes() -> list[Shipped]:
+    """Every recipe, data recipe and eval suite that ships, by kind and name."""
+    return list(_all())
+
+
+def find_shipped(name: str) -> Shipped:
+    """The file called `name`, or `kind/name` where two kinds share a name.
+
+    Raises:
+        RecipeError: If there is none, or more than one.
+    """
+    everything = shipped_recipes()
+    found = [entry for entry in everything if name in (entry.name, f"{entry.kind}/{entry.name}")]
+    if len(found) == 1:
+        return found[0]
+    full = [f"{entry.kind}/{entry.name}" for entry in found or everything]
+    if found:
+        raise RecipeError(f"{name!r} is the name of {len(found)} files", fix=f"say {' or '.join(full)}")
+    near = get_close_matches(name, [*full, *(entry.name for entry in everything)], n=1)
+    fix = f"did you mean `{near[0]}`?" if near else "`vtune recipes list` shows what ships"
+    raise RecipeError(f"nothing that ships is called {name!r}", fix=fix)
+
+
+def copy_recipe(name: str, target: Path) -> Path:
+    """Copy a shipped file to a file or into a folder; return where it went.
+
+    Raises:
+        RecipeError: If nothing of that name ships, or the target exists.
+    """
+    source = find_shipped(name).path
+    if target.is_dir():
+        target = target / source.name
+    if target.exists():
+        raise RecipeError(f"{target} exists", fix="give another name, or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(source.read_bytes())
+    return target
+
+
+def _all() -> Iterator[Shipped]:
+    for kind, package in PACKAGES.items():
+        for name, path in shipped(package).items():
+            with path.open(encoding="utf-8") as lines:
+                first = lines.readline()
+            yield Shipped(kind, name, path, first.lstrip("#").strip() if first.startswith("#") else "")

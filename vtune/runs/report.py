@@ -1,0 +1,98 @@
+"""`vtune report`: what run folders say about themselves, as one document."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from vtune.errors import DataError
+from vtune.metrics.log import MetricsLine, read_metrics
+
+Series = dict[str, list[float]]
+
+_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second"}
+_FALLING = {"red_flags", "unscored", "truncated", "loss"}
+
+
+def run_report(paths: Sequence[Path]) -> dict[str, object]:
+    """Read run folders.
+
+    Args:
+        paths: Folders with `recipe.yaml` and `metrics.jsonl`; `environment.json` where there is one.
+
+    Returns:
+        `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
+        `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
+        better), and the curve as `steps` and `values`. A step at which a number could not be measured is
+        missing from its curve.
+
+    Raises:
+        DataError: If a folder is not that of a run, or a file in it is broken.
+    """
+    return {"runs": [_run(path) for path in paths]}
+
+
+def _run(path: Path) -> dict[str, object]:
+    for name in ("recipe.yaml", "metrics.jsonl"):
+        if not (path / name).is_file():
+            raise DataError(
+                f"{path} is not the folder of a run: it has no {name}",
+                fix="give a folder that `vtune sft`, `vtune rl` or `vtune demo` wrote, e.g. runs/codev-tiny",
+            )
+    lines = read_metrics(path / "metrics.jsonl")
+    sources: dict[str, list[MetricsLine]] = {}
+    for line in lines:
+        sources.setdefault(line.source, []).append(line)
+    return {
+        "name": path.resolve().name,
+        "path": str(path),
+        "recipe": _recipe(path / "recipe.yaml"),
+        "environment": _environment(path / "environment.json"),
+        "last_step": max((line.step for line in lines), default=None),
+        "sources": {source: _curves(group) for source, group in sources.items()},
+    }
+
+
+def _curves(lines: Sequence[MetricsLine]) -> dict[str, dict[str, object]]:
+    names = dict.fromkeys(name for line in lines for name in line.values)
+    return {name: _curve(name, [line for line in lines if name in line.values]) for name in names}
+
+
+def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
+    values = [line.values[name] for line in lines]
+    return {
+        "first": values[0],
+        "last": values[-1],
+        "best": _best(name, values),
+        "steps": [line.step for line in lines],
+        "values": values,
+    }
+
+
+def _best(name: str, values: Sequence[float]) -> float | None:
+    if name in _RISING or name.startswith("reward_"):
+        return max(values)
+    if name in _FALLING or name.startswith("seconds"):
+        return min(values)
+    return None
+
+
+def _recipe(path: Path) -> object:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"not YAML: {error}", where=str(path), fix="the run wrote it whole; restore it"
+        ) from None
+
+
+def _environment(path: Path) -> object:
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(
+            f"not JSON: {error}", where=str(path), fix="the run wrote it whole; restore it"
+        ) from None

@@ -1,0 +1,290 @@
+"""Reinforcement training, told in the order in which the data flows (CodeV §4.3, stage 2)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from vtune.advantage.group import Baseline, group_advantages
+from vtune.config import Strict
+from vtune.errors import RecipeError
+from vtune.metrics.by_source import ALL, by_source
+from vtune.metrics.log import MetricsLog
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import load_chat, load_policy, resolved
+from vtune.report.progress import Steps, say
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer, check_evidence, check_samples, check_unscored
+from vtune.rollout.agent import Agent, Job, Rollout
+from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.data import check_data
+from vtune.runs.folder import start_run
+from vtune.runs.sft import save
+from vtune.sandbox.broker import Sandbox
+from vtune.sandbox.types import Limits
+from vtune.schema.parquet import load_picture, read_samples, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.store import Store, sample_store
+from vtune.schema.trajectory import Trajectory
+from vtune.update.batch import Item
+from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
+from vtune.update.deepspeed import StepStats, Trainer, start
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Checkpoints, PolicyLoss, Update
+
+
+class SandboxRecipe(Strict):
+    """Limits of one trajectory's process."""
+
+    seconds: float = Field(gt=0)
+    """Wall clock of one call."""
+    memory_mb: int = Field(gt=0)
+
+
+class Advantage(Strict):
+    """How rewards become advantages."""
+
+    baseline: Baseline
+
+
+class RLRecipe(Strict):
+    """Everything that `vtune rl` needs; nothing is guessed."""
+
+    model: str
+    """Folder or hub name; with a KL, also the reference."""
+    data: tuple[str, ...] = Field(min_length=1)
+    """Parquet files of samples."""
+    seed: int
+    steps: int = Field(gt=0)
+    prompts_per_step: int = Field(gt=0)
+    """Over all processes."""
+    group_size: int = Field(gt=1)
+    """Rollouts of one prompt."""
+    images: PixelBudget
+    rollout: Rollout
+    sandbox: SandboxRecipe
+    reward: RewardRecipe
+    advantage: Advantage
+    loss: PolicyLoss
+    updates_per_step: int = Field(gt=0)
+    """Updates from one step's rollouts; 1 is strictly on-policy."""
+    update: Update
+    checkpoints: Checkpoints
+    trajectories_every: int = Field(gt=0)
+    """Steps between those whose trajectories are kept, pictures included; the last step always is."""
+
+
+def check_rl(recipe: RLRecipe) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded.
+
+    Raises:
+        VtuneError: With the problems found: rows, ground truths, judges, sizes.
+    """
+    world = Ranks.of_this_process().world
+    if recipe.prompts_per_step % world:
+        raise RecipeError(
+            f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
+            fix="make it a multiple of the processes",
+        )
+    rollouts = recipe.prompts_per_step * recipe.group_size
+    if rollouts // world % recipe.updates_per_step:
+        raise RecipeError(
+            f"{rollouts // world} rollouts a process do not split into {recipe.updates_per_step} updates",
+            fix="let it divide prompts_per_step x group_size / processes",
+        )
+    if recipe.rollout.temperature != 1.0:
+        raise RecipeError(
+            f"rollout.temperature is {recipe.rollout.temperature}",
+            fix="train at 1.0: log-probabilities are those of the policy itself, not of a tempered one",
+        )
+    load_chat(recipe.model)
+    paths = [Path(name) for name in recipe.data]
+    check_data(paths)
+    check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
+    return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
+
+
+def run_rl(recipe: RLRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
+    """Train; weights, metrics, trajectories and checkpoints go to `out`.
+
+    Returns:
+        `model` (folder of the trained weights), `steps`, `seconds`, and the last step's row over all sources.
+    """
+    ranks = Ranks.of_this_process()
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
+    if ranks.first:
+        check_rl(recipe)
+        start_run(out, recipe, [Path(name) for name in recipe.data], resume=resume)
+    return asyncio.run(_train(recipe, out, ranks, resume=resume))
+
+
+async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> dict[str, Any]:
+    torch.set_num_threads(recipe.update.threads)
+    start(ranks)
+    ranks.wait()
+    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
+    updates = recipe.steps * recipe.updates_per_step
+    trainer = Trainer(
+        policy, recipe.update, ranks, steps=updates, objective=recipe.loss, reference=recipe.model
+    )
+    checkpoints = out / "checkpoints"
+    if ranks.first:
+        say(f"trainable parameters: {trainer.trainable}")
+    found = newest_checkpoint(checkpoints) if resume else None
+    done = checkpoint_step(found) if found else 0
+    if found:
+        trainer.load(found / "deepspeed")
+    prompts = sample_store([Path(name) for name in recipe.data])
+    limits = Limits(seconds=recipe.sandbox.seconds, memory_mb=recipe.sandbox.memory_mb)
+    engine = TransformersEngine(policy, max_batch=recipe.rollout.max_batch)
+    began = time.monotonic()
+    rows: dict[str, dict[str, float]] = {}
+    cache = out / f"judge-{ranks.rank}.jsonl"
+    async with Sandbox(limits) as sandbox, Scorer(recipe.reward, judge_cache=cache) as scorer:
+        agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout)
+        log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
+        with Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
+            for step in range(done, recipe.steps):
+                clock = _Clock()
+                samples = _prompts(prompts, recipe, step, ranks)
+                drawn = await agent.run(_jobs(samples, recipe, step, ranks))
+                clock.lap("rollout")
+                scored = await scorer.score([sample for sample, _ in samples], drawn)
+                clock.lap("reward")
+                everyone = [
+                    t for share in ranks.gather([_without_pictures(t) for t in scored]) for t in share
+                ]
+                check_unscored(everyone, recipe.reward.max_unscored)
+                learnt = with_advantages(scored, recipe.advantage.baseline)
+                updates_done = [trainer.step(items) for items in _updates(learnt, recipe)]
+                stats = [one for one in updates_done if one is not None]
+                clock.lap("update")
+                if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
+                    write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
+                rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
+                rows[ALL] |= _update_row(stats) | clock.row(stats)
+                if log:
+                    log.write(step, rows)
+                shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
+                progress.advance(shown[ALL], shown)
+                if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == recipe.steps:
+                    keep = recipe.checkpoints.keep
+                    save(trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep)
+    return {
+        "model": str(newest_checkpoint(checkpoints)),
+        "steps": recipe.steps,
+        "seconds": time.monotonic() - began,
+        "last": rows.get(ALL, {}),
+    }
+
+
+_SHOWN = (
+    "reward",
+    "accuracy",
+    "evidence_rate",
+    "red_flags",
+    "tool_calls",
+    "unscored",
+    "entropy",
+    "grad_norm",
+    "seconds",
+)
+
+
+def _prompts(
+    store: Store[tuple[Sample, Path]], recipe: RLRecipe, step: int, ranks: Ranks
+) -> list[tuple[Sample, tuple[bytes, ...]]]:
+    """This process's prompts of a step, with their pictures."""
+    first = step * recipe.prompts_per_step
+    found = []
+    for position in range(first + ranks.rank, first + recipe.prompts_per_step, ranks.world):
+        sample, base = store.shuffled(position, seed=recipe.seed)
+        found.append((sample, tuple(load_picture(picture, base) for picture in sample.images)))
+    return found
+
+
+def _jobs(
+    samples: Sequence[tuple[Sample, tuple[bytes, ...]]], recipe: RLRecipe, step: int, ranks: Ranks
+) -> list[Job]:
+    jobs = []
+    for number, (sample, images) in enumerate(samples):
+        group = step * recipe.prompts_per_step + number * ranks.world + ranks.rank
+        for rollout in range(recipe.group_size):
+            key = (recipe.seed, step, group, rollout)
+            jobs.append(
+                Job(sample=sample, images=images, group=group, rollout=rollout, policy_version=step, key=key)
+            )
+    return jobs
+
+
+def with_advantages(scored: Sequence[Trajectory], baseline: Baseline) -> list[Trajectory]:
+    """The trajectories with their group advantages; None where the reward is."""
+    totals = [t.reward.total if t.reward else None for t in scored]
+    advantages = group_advantages(totals, [t.group for t in scored], baseline=baseline)
+    return [replace(t, advantage=advantage) for t, advantage in zip(scored, advantages, strict=True)]
+
+
+def _updates(learnt: Sequence[Trajectory], recipe: RLRecipe) -> list[list[Item]]:
+    """The items of each update; what is unscored teaches nothing."""
+    size = len(learnt) // recipe.updates_per_step
+    parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
+    return [
+        [_item(t, t.advantage) for t in part if t.advantage is not None and any(t.loss_mask)]
+        for part in parts
+    ]
+
+
+def _item(trajectory: Trajectory, advantage: float) -> Item:
+    """A trajectory as something to learn from: its advantage on every token that the policy sampled."""
+    old = tuple(value for value in trajectory.logprobs if value is not None)
+    return Item(
+        token_ids=trajectory.token_ids,
+        images=tuple(picture.data for picture in trajectory.images if picture.data is not None),
+        loss_mask=trajectory.loss_mask,
+        advantages=(advantage,) * len(old),
+        old_logprobs=old,
+    )
+
+
+def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
+    """The numbers of a step's updates, averaged; what was not measured is left out."""
+    names = ("loss", "grad_norm", "learning_rate", "entropy", "kl", "clip_share", "mismatch")
+    row: dict[str, float] = {}
+    for name in names:
+        values = [value for one in stats if (value := getattr(one, name)) is not None]
+        if values:
+            row[name] = sum(values) / len(values)
+    return row
+
+
+class _Clock:
+    """Seconds of each phase of a step."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, phase: str) -> None:
+        now = time.monotonic()
+        self._laps[phase] = now - self._last
+        self._last = now
+
+    def row(self, stats: Sequence[StepStats]) -> dict[str, float]:
+        seconds = time.monotonic() - self._began
+        tokens = sum(one.tokens for one in stats)
+        phases = {f"seconds_{phase}": value for phase, value in self._laps.items()}
+        return {"seconds": seconds, **phases, "tokens_per_second": tokens / seconds}
+
+
+def _without_pictures(trajectory: Trajectory) -> Trajectory:
+    """What other processes need of a trajectory: its numbers."""
+    return replace(trajectory, images=(), messages=())
+
+
+def _file_name(step: int, ranks: Ranks) -> str:
+    return f"step-{step:06d}.parquet" if ranks.world == 1 else f"step-{step:06d}-rank-{ranks.rank}.parquet"

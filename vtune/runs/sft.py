@@ -1,0 +1,172 @@
+"""Supervised training on traces: the cold start of CodeV §4.3, stage 1."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.metrics.log import MetricsLog
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Policy, load_chat, load_policy, resolved, save_policy
+from vtune.report.progress import Steps, say
+from vtune.rollout.transcript import check_trace, replay
+from vtune.runs.folder import start_run
+from vtune.schema.parquet import read_trajectories
+from vtune.schema.store import trajectory_store
+from vtune.schema.trajectory import Trajectory
+from vtune.update.batch import Item
+from vtune.update.checkpoint import checkpoint_step, newest_checkpoint, write_checkpoint
+from vtune.update.deepspeed import Trainer, start
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Checkpoints, Update
+
+
+class SFTRecipe(Strict):
+    """Everything that `vtune sft` needs; nothing is guessed."""
+
+    model: str
+    """Folder or hub name."""
+    data: tuple[str, ...] = Field(min_length=1)
+    """Parquet files of trajectories."""
+    seed: int
+    epochs: float = Field(gt=0)
+    batch_size: int = Field(gt=0)
+    """Traces in one update, over all processes."""
+    max_tokens: int = Field(gt=0)
+    """A longer trace is an error, not a cut."""
+    images: PixelBudget
+    update: Update
+    checkpoints: Checkpoints
+
+
+def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded.
+
+    Raises:
+        VtuneError: With the first problem found.
+    """
+    load_chat(recipe.model)
+    paths = [Path(name) for name in recipe.data]
+    for path in paths:
+        for number, trace in enumerate(read_trajectories(path)):
+            check_trace(trace, where=f"{path}, row {number}")
+    traces = trajectory_store(paths)
+    steps = int(len(traces) * recipe.epochs) // recipe.batch_size
+    if steps == 0:
+        raise RecipeError(
+            f"{len(traces)} traces x {recipe.epochs} epochs do not fill one batch of {recipe.batch_size}",
+            fix="lower batch_size or give more data",
+        )
+    return {"traces": len(traces), "steps": steps}
+
+
+def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
+    """Train on the traces; weights, metrics and checkpoints go to `out`.
+
+    Returns:
+        `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None where
+        nothing was left to do), `seconds`.
+    """
+    plan = check_sft(recipe)
+    ranks = Ranks.of_this_process()
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
+    torch.set_num_threads(recipe.update.threads)
+    if ranks.first:
+        start_run(out, recipe, [Path(name) for name in recipe.data], resume=resume)
+    start(ranks)
+    ranks.wait()
+    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
+    steps: int = plan["steps"]
+    trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
+    checkpoints = out / "checkpoints"
+    found = newest_checkpoint(checkpoints) if resume else None
+    done = checkpoint_step(found) if found else 0
+    if found:
+        trainer.load(found / "deepspeed")
+    log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
+    if ranks.first:
+        say(f"trainable parameters: {trainer.trainable}")
+    stream = _Stream(recipe, policy, ranks)
+    began = time.monotonic()
+    loss: float | None = None
+    with Steps("sft", steps, done=done, show=ranks.first) as progress:
+        for step in range(done, steps):
+            started = time.monotonic()
+            stats = trainer.step(stream.batch(step))
+            if stats is None:
+                raise RunFailed(
+                    f"the traces of update {step} have no assistant token", fix="look at the data"
+                )
+            loss = stats.loss
+            if log:
+                seconds = time.monotonic() - started
+                log.write(
+                    step,
+                    {
+                        "all": {
+                            "loss": stats.loss,
+                            "grad_norm": stats.grad_norm,
+                            "learning_rate": stats.learning_rate,
+                            "entropy": stats.entropy,
+                            "seconds": seconds,
+                            "tokens_per_second": stats.tokens / seconds,
+                        }
+                    },
+                )
+            progress.advance({"loss": stats.loss, "grad": stats.grad_norm})
+            if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == steps:
+                save(
+                    trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=recipe.checkpoints.keep
+                )
+    final = newest_checkpoint(checkpoints)
+    return {
+        "model": str(final),
+        "steps": steps,
+        "traces": plan["traces"],
+        "loss": loss,
+        "seconds": time.monotonic() - began,
+    }
+
+
+def save(
+    trainer: Trainer, policy: Policy, source: str, root: Path, step: int, ranks: Ranks, *, keep: int
+) -> Path:
+    """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them."""
+
+    def fill(folder: Path) -> None:
+        if ranks.first:
+            save_policy(policy.model, source, folder)
+        trainer.save(folder / "deepspeed", {"step": step})
+
+    return write_checkpoint(root, step, fill, first=ranks.first, wait=ranks.wait, keep=keep)
+
+
+class _Stream:
+    """The traces of each update, shuffled anew every epoch; a function of the step alone."""
+
+    def __init__(self, recipe: SFTRecipe, policy: Policy, ranks: Ranks) -> None:
+        self._recipe = recipe
+        self._policy = policy
+        self._ranks = ranks
+        self._traces = trajectory_store([Path(name) for name in recipe.data])
+
+    def batch(self, step: int) -> list[Item]:
+        """This process's share of the traces of an update."""
+        size = self._recipe.batch_size
+        numbers = range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
+        return [self._item(self._traces.shuffled(number, seed=self._recipe.seed)) for number in numbers]
+
+    def _item(self, trace: Trajectory) -> Item:
+        book = replay(trace, self._policy.chat, self._policy.pictures)
+        if len(book.token_ids) > self._recipe.max_tokens:
+            raise DataError(
+                f"a trace has {len(book.token_ids)} tokens, more than max_tokens {self._recipe.max_tokens}",
+                where=f"trace of {trace.sample_id!r}",
+                fix="raise max_tokens, lower images.max_pixels, or drop the trace",
+            )
+        images = tuple(picture.data for picture in book.images if picture.data is not None)
+        return Item(tuple(book.token_ids), images, tuple(book.loss_mask))

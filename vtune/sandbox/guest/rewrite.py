@@ -1,0 +1,78 @@
+"""Small changes to the parsed code before it runs: invented paths, and slices that would wrap around.
+
+They work on the syntax tree, so line numbers and the text in error messages stay the model's own.
+"""
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from . import paths
+
+TAKE = "_take"
+"""Name under which `take` is reachable from rewritten code."""
+
+
+def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> ast.Module:
+    """Point paths into the workspace and let array slices stop at the picture's edge.
+
+    Args:
+        tree: The model's code; it is changed.
+        inputs: File names of the input images.
+    """
+    _Rewriter(inputs).visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+def take(value: Any, index: tuple[Any, ...]) -> Any:
+    """`value[index]`, where a picture slice from -10 to 50 starts at 0.
+
+    Only slices that numpy would find empty change, so `array[-10:-1]` means what it always did.
+    """
+    if isinstance(value, np.ndarray) and value.ndim >= 2:
+        index = (*map(_inside, index[:2], value.shape), *index[2:])
+    return value[index]
+
+
+def _inside(part: slice, length: int) -> slice:
+    start, stop = part.start, part.stop
+    if not isinstance(start, (int, np.integer)) or not isinstance(stop, (int, np.integer)):
+        return part
+    wraps = start < 0 < stop <= length + start
+    return slice(0, stop, part.step) if wraps and part.step in (None, 1) else part
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, inputs: tuple[str, ...]) -> None:
+        self.inputs = inputs
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if not isinstance(node.value, str):
+            return node
+        return ast.copy_location(ast.Constant(paths.into_workspace(node.value, self.inputs)), node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        first = node.values[0] if node.values else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            first.value = paths.prefix_into_workspace(first.value)
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                self.visit(part.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        index = node.slice
+        if not isinstance(node.ctx, ast.Load) or not isinstance(index, ast.Tuple) or len(index.elts) < 2:
+            return node
+        if not all(isinstance(part, ast.Slice) for part in index.elts[:2]):
+            return node
+        parts = [_as_call(part) if isinstance(part, ast.Slice) else part for part in index.elts]
+        call = ast.Call(ast.Name(TAKE, ast.Load()), [node.value, ast.Tuple(parts, ast.Load())], [])
+        return ast.copy_location(call, node)
+
+
+def _as_call(part: ast.Slice) -> ast.expr:
+    bounds = [bound or ast.Constant(None) for bound in (part.lower, part.upper, part.step)]
+    return ast.copy_location(ast.Call(ast.Name("slice", ast.Load()), bounds, []), part)

@@ -1,0 +1,186 @@
+"""One session: run a model's code again and again in the same namespace."""
+
+import ast
+import builtins
+import io
+import linecache
+import math
+import os
+import random
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import Any
+
+import cv2
+import numpy as np
+import PIL.Image
+
+from . import rewrite, wire
+from .artifacts import Artifact, Collector
+from .hooks import Tracker
+
+CODE = "<code>"
+"""File name of the model's code in its error messages."""
+FRAMES = 6
+"""Frames of the model's code shown in an error message."""
+
+# The model may rebind names in these modules; the loop keeps its own.
+_setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
+
+
+class _OutOfTime(BaseException):
+    """The soft limit of a call has passed. Not an Exception, so that `except Exception` lets it through."""
+
+
+class _Output(io.TextIOBase):
+    """Standard output and error: goes straight to the shared file, so it survives a kill; cut at a cap."""
+
+    encoding = "utf-8"
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self.left = cap
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def write(self, text: str) -> int:
+        kept = text[: self.left]
+        self.left -= len(kept)
+        os.write(1, kept.encode("utf-8", "replace"))
+        if len(kept) < len(text):
+            raise RuntimeError(f"more than {self.cap} characters were printed")
+        return len(text)
+
+
+class Runner:
+    """Holds the namespace of one session and serves its calls."""
+
+    def __init__(self, request: dict[str, Any], tracker: Tracker) -> None:
+        """Load the inputs and predefine what the model may count on.
+
+        Args:
+            request: The trainer's spawn request.
+            tracker: The one that the fork server's hooks report to.
+        """
+        self.folder: str = request["folder"]
+        self.request = request
+        self.tracker = tracker
+        tracker.root = self.folder
+        self.collector = Collector(
+            self.folder,
+            tracker,
+            max_images=request["images_per_call"],
+            max_pixels=request["max_pixels"],
+            max_bytes=request["file_bytes"],
+        )
+        self.names: dict[str, Any] = {
+            "__name__": "__main__",
+            "__builtins__": {**vars(builtins), rewrite.TAKE: rewrite.take},
+            "cv2": cv2,
+            "Image": PIL.Image,
+            "math": math,
+            "np": np,
+            "os": os,
+            "random": random,
+            **self._inputs(request["inputs"]),
+        }
+        self.armed = False
+
+    def serve(self, channel: int) -> None:
+        """Answer calls until the trainer closes the channel.
+
+        Raises:
+            EOFError: When it did.
+        """
+        sys.stdin = open(os.devnull)  # noqa: SIM115 - for the life of the process
+        signal.signal(signal.SIGALRM, self._alarm)
+        while True:
+            message = wire.receive(channel)
+            reply, artifacts = self._call(message["code"])
+            wire.send(channel, reply, [artifact.content for artifact in artifacts])
+
+    def _inputs(self, names: list[str]) -> dict[str, Any]:
+        pictures = []
+        for name in names:
+            picture = PIL.Image.open(name)
+            # Without EXIF in its head, a PNG would be decoded in search of it.
+            orientation = picture.getexif().get(0x0112, 1) if "exif" in picture.info else 1
+            region = self.tracker.add_input(name, picture.size, orientation)
+            picture.region = region  # type: ignore[attr-defined]
+            # An RGB picture stays undecoded until the model touches it.
+            pictures.append(picture if picture.mode == "RGB" else picture.convert("RGB"))
+        if not names:
+            return {}
+        return {"image": pictures[0], "image_path": names[0], "images": pictures, "image_paths": list(names)}
+
+    def _call(self, source: str) -> tuple[dict[str, Any], list[Artifact]]:
+        sys.stdout = sys.stderr = _Output(self.request["output_chars"])
+        _chdir(self.folder)
+        self.tracker.start_call()
+        self.collector.start_call()
+        status, error = self._execute(source)
+        _chdir(self.folder)
+        artifacts, notes = self.collector.collect()
+        reply = {
+            "status": status,
+            "error": error[-self.request["error_chars"] :],
+            "notes": notes,
+            "names": [artifact.name for artifact in artifacts],
+            "crops": self._crops(artifacts),
+        }
+        return reply, artifacts
+
+    def _execute(self, source: str) -> tuple[str, str]:
+        """Run the code; returns the status and the message for the model."""
+        seconds = self.request["seconds"]
+        linecache.cache[CODE] = (len(source), None, source.splitlines(keepends=True), CODE)
+        try:
+            try:
+                tree = rewrite.rewrite(ast.parse(source, CODE), self.tracker.inputs)
+                program = _compile(tree, CODE, "exec")
+                self.armed = True
+                _setitimer(signal.ITIMER_REAL, seconds)
+                _exec(program, self.names)
+            finally:
+                self.armed = False
+                _setitimer(signal.ITIMER_REAL, 0)
+        except _OutOfTime:
+            return "timeout", f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
+        except SystemExit:
+            return "ok", ""
+        except MemoryError:
+            return "error", "MemoryError: the session's memory limit was reached"
+        except BaseException as error:  # noqa: BLE001 - whatever the model's code raised is its result
+            return "error", _explain(error)
+        return "ok", ""
+
+    def _alarm(self, signum: int, frame: FrameType | None) -> None:
+        if self.armed:
+            self.armed = False
+            raise _OutOfTime
+
+    def _crops(self, artifacts: list[Artifact]) -> list[dict[str, Any]]:
+        crops: list[dict[str, Any]] = []
+        for number, artifact in enumerate(artifacts):
+            if artifact.region is not None:
+                crops.append({"image": artifact.region.image, "bbox": artifact.region.box, "shown": number})
+        shown = {(crop["image"], crop["bbox"]) for crop in crops}
+        for image, box in self.tracker.cuts.seen:
+            if (image, box) not in shown:
+                crops.append({"image": image, "bbox": box, "shown": None})
+        return crops
+
+
+def _explain(error: BaseException) -> str:
+    """A traceback with the frames of the model's own code."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == CODE]
+    lines = traceback.format_exception_only(error)
+    if frames:
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames[-FRAMES:]), *lines]
+    return "".join(lines).strip()

@@ -1,0 +1,177 @@
+"""Reading the values of a row with a check of each; an error names the full column and the remedy."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from vtune.errors import DataError
+from vtune.schema.box import Box
+from vtune.schema.message import Picture
+
+Row = dict[str, Any]
+"""Column -> value, as Arrow gives and takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A struct from disk. Every reader raises DataError on a value of another type.
+
+    Lists that are null read as empty; a scalar that is null or absent reads as its default.
+    """
+
+    values: Mapping[str, Any]
+    path: str = ""
+    """Prefix of the column's name, e.g. `reward_model.`."""
+
+    def name(self, key: str) -> str:
+        """The full name of a member, e.g. `reward_model.verifier`."""
+        return f"{self.path}{key}"
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text; without a default it must be there."""
+        value = self.values.get(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            raise mistyped(self.name(key), value, "text")
+        return value
+
+    def one_of(self, key: str, options: Any) -> Any:
+        """A text that is one of the values of a `Literal` type."""
+        value = self.text(key)
+        if value not in get_args(options):
+            known = ", ".join(get_args(options))
+            raise wrong(self.name(key), f"unknown value {value!r}", f"write one of {known}")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A number."""
+        value = self.number_or_null(key)
+        return default if value is None else value
+
+    def number_or_null(self, key: str) -> float | None:
+        """A number, None where there is none."""
+        return _number_or_null(self.name(key), self.values.get(key))
+
+    def integer(self, key: str, default: int) -> int:
+        """A whole number."""
+        value = self.integer_or_null(key)
+        return default if value is None else value
+
+    def integer_or_null(self, key: str) -> int | None:
+        """A whole number, None where there is none."""
+        value = self.values.get(key)
+        return None if value is None else _integer(self.name(key), value)
+
+    def items(self, key: str) -> list[Any]:
+        """A list of anything."""
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise mistyped(self.name(key), value, "a list")
+        return value
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        name = self.name(key)
+        return tuple(_integer(name, value) for value in self.items(key))
+
+    def numbers_or_null(self, key: str) -> tuple[float | None, ...]:
+        """A list of numbers with gaps."""
+        name = self.name(key)
+        return tuple(_number_or_null(name, value) for value in self.items(key))
+
+    def flags(self, key: str) -> tuple[bool, ...]:
+        """A list of true and false."""
+        for value in self.items(key):
+            if not isinstance(value, bool):
+                raise mistyped(self.name(key), value, "true or false")
+        return tuple(self.items(key))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        for value in self.items(key):
+            if not isinstance(value, str):
+                raise mistyped(self.name(key), value, "text")
+        return tuple(self.items(key))
+
+    def struct(self, key: str) -> "Fields":
+        """A struct inside this one."""
+        return _struct(self.name(key), self.values.get(key))
+
+    def structs(self, key: str) -> list["Fields"]:
+        """A list of structs."""
+        return [_struct(self.name(key), value) for value in self.items(key)]
+
+    def box(self, key: str) -> Box:
+        """Four finite numbers: xyxy in pixels."""
+        entries = self.numbers_or_null(key)
+        sides = [side for side in entries if side is not None and math.isfinite(side)]
+        if len(entries) != 4 or len(sides) != 4:
+            raise mistyped(self.name(key), self.values.get(key), "a box [x0, y0, x1, y1] of finite numbers")
+        return sides[0], sides[1], sides[2], sides[3]
+
+
+def wrong(column: str, what: str, fix: str) -> DataError:
+    """An error about one column; the file and the row are added where they are known."""
+    return DataError(what, where=f"column `{column}`", fix=fix)
+
+
+def mistyped(column: str, value: Any, wanted: str) -> DataError:
+    """The error for a value of the wrong type."""
+    held = "nothing (null)" if value is None else f"{type(value).__name__} {value!r:.60}"
+    return wrong(column, f"found {held} where {wanted} is needed", f"write {wanted} into `{column}`")
+
+
+def picture_to_row(picture: Picture) -> Row:
+    """The struct of a picture, without its origin."""
+    if picture.data is None and picture.path is None:
+        raise _hollow()
+    return {"bytes": picture.data, "path": picture.path}
+
+
+def pictures_from_row(value: Any) -> tuple[Picture, ...]:
+    """Pictures from list<struct<bytes, path, origin>>, or (foreign) from paths, bytes or a single one."""
+    if value is None:
+        return ()
+    return tuple(_picture(item) for item in (value if isinstance(value, list) else [value]))
+
+
+def _picture(item: Any) -> Picture:
+    if isinstance(item, str):
+        return Picture(path=item)
+    if isinstance(item, bytes):
+        return Picture(data=item)
+    fields = _struct("images", item)
+    data, path = item.get("bytes"), item.get("path")
+    if data is None and path is None:
+        raise _hollow()
+    if data is not None and not isinstance(data, bytes):
+        raise mistyped("images.bytes", data, "an encoded image")
+    return Picture(data, None if path is None else fields.text("path"), fields.text("origin", "input"))
+
+
+def _hollow() -> DataError:
+    return wrong("images", "a picture has neither bytes nor a path", "give one of them")
+
+
+def _struct(name: str, value: Any) -> Fields:
+    if not isinstance(value, dict):
+        raise mistyped(name, value, "a struct")
+    return Fields(value, f"{name}.")
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise mistyped(name, value, "a whole number")
+    return value
+
+
+def _number_or_null(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise mistyped(name, value, "a number")
+    return float(value)

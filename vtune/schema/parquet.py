@@ -1,0 +1,290 @@
+"""The one way in and out of sample and trajectory files.
+
+Files are read and written in small pieces, so memory does not grow with a file; of what was read, only
+the ids are kept, to find those that come twice. A file appears under its name when it is complete.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vtune.errors import DataError
+from vtune.schema.fields import Row
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import SAMPLE_COLUMNS, SAMPLE_NEEDS, sample_from_row, sample_to_row
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, trajectory_from_row, trajectory_to_row
+
+GROUP_ROWS = 512
+"""A row group holds at most so many rows (ours) …"""
+GROUP_BYTES = 32 * 2**20
+"""… and is closed once its pictures and tokens reach this size (ours)."""
+_READ_ROWS = 16
+_TOKEN_BYTES = 9
+"""On disk: an int32, a float32 and a mask bit a token."""
+
+
+def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample]:
+    """The samples of a file, in file order.
+
+    Args:
+        path: A Parquet file in the layout of architecture.md, or of verl, DeepEyes, CodeV or V-Triune.
+        default_verifier: Judges the rows that name no verifier.
+
+    Raises:
+        DataError: At the first row that is no valid sample, naming file, row (from 0) and column; if
+            the file is missing or is not Parquet; if an id comes twice.
+    """
+    for sample in scan_samples(path, default_verifier=default_verifier):
+        if isinstance(sample, DataError):
+            raise sample
+        yield sample
+
+
+def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample | DataError]:
+    """One entry a row: the sample, or the error that `read_samples` would raise there.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+    """
+    first_rows: dict[str, int] = {}
+    for number, row in _rows(path, SAMPLE_NEEDS):
+        try:
+            sample = sample_from_row(row, place=f"{path.stem}/{number}", default_verifier=default_verifier)
+        except DataError as error:
+            yield _at(path, number, error)
+            continue
+        first = first_rows.setdefault(sample.id, number)
+        yield sample if first == number else _at(path, number, _twice(sample.id, first))
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> int:
+    """Write a sample file and return how many rows it holds.
+
+    Raises:
+        DataError: If a sample cannot be stored, or an id comes twice. Then there is no new file.
+    """
+    return _write(path, SAMPLE_COLUMNS, _sample_rows(path, samples))
+
+
+def read_trajectories(path: Path) -> Iterator[Trajectory]:
+    """The trajectories of a file, in file order.
+
+    Raises:
+        DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
+            the file is missing or is not Parquet.
+    """
+    for number, row in _rows(path, TRAJECTORY_COLUMNS.names):
+        try:
+            yield trajectory_from_row(row)
+        except DataError as error:
+            raise _at(path, number, error) from None
+
+
+def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
+    """Write a trajectory file and return how many rows it holds.
+
+    Raises:
+        DataError: If a trajectory contradicts itself. Then there is no new file.
+    """
+    return _write(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
+
+
+def group_sizes(path: Path) -> list[int]:
+    """Rows of each row group, from the file's footer.
+
+    Raises:
+        DataError: If the file is missing or is not Parquet.
+    """
+    with _opened(path) as file:
+        return [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+
+
+def read_group(path: Path, index: int) -> list[Row]:
+    """The rows of one row group, as they are on disk; `vtune.schema.store` turns them into records.
+
+    Raises:
+        DataError: If the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        try:
+            return [dict(row) for row in file.read_row_group(index).to_pylist()]
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"row group {index} is damaged: {error}", where=str(path), fix="make or download it again"
+            ) from None
+
+
+def count_rows(path: Path) -> int:
+    """Rows of a file, from its footer.
+
+    Raises:
+        DataError: If the file is missing or is not Parquet.
+    """
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def columns(path: Path) -> dict[str, str]:
+    """Column -> Arrow type, as the file has them.
+
+    Raises:
+        DataError: If the file is missing or is not Parquet.
+    """
+    with _opened(path) as file:
+        return {field.name: str(field.type) for field in file.schema_arrow}
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of the file's bytes, in hexadecimal: two files with one fingerprint hold the same rows.
+
+    Raises:
+        DataError: If there is no such file.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def load_picture(picture: Picture, base: Path) -> bytes:
+    """The encoded bytes of a picture.
+
+    Args:
+        picture: Bytes, or a path; where it has both, the bytes count.
+        base: The folder of the Parquet file: relative paths start there.
+
+    Raises:
+        DataError: If the picture's file cannot be read.
+    """
+    if picture.data is not None:
+        return picture.data
+    if picture.path is None:
+        raise DataError("a picture has neither bytes nor a path", fix="give one of them")
+    path = base / picture.path
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"no picture at {path}: {error.strerror}",
+            fix="paths are relative to the folder of the Parquet file",
+        ) from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        # Mapped and not buffered ahead: else a whole column of a row group is read at once, and
+        # published files have row groups of gigabytes.
+        file = pq.ParquetFile(str(path), memory_map=True, pre_buffer=False)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except pa.ArrowException as error:
+        raise DataError(
+            f"not a Parquet file, or not a whole one: {error}",
+            where=str(path),
+            fix="make or download it again; `vtune data validate` checks a file",
+        ) from None
+    with file:
+        yield file
+
+
+def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
+    """(row number from 0, row) of a file that has the columns in `needs`."""
+    with _opened(path) as file:
+        names = file.schema_arrow.names
+        for name in needs:
+            if name not in names:
+                raise DataError(
+                    f"the file has no column `{name}`",
+                    where=str(path),
+                    fix=f"its columns are {', '.join(names)}; is it the right kind of file?",
+                )
+        number = 0
+        try:
+            for batch in file.iter_batches(batch_size=_READ_ROWS):
+                for row in batch.to_pylist():
+                    yield number, row
+                    number += 1
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"the file breaks off or is damaged: {error}",
+                where=f"{path}, row {number} or soon after",
+                fix="make or download it again",
+            ) from None
+
+
+def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
+    first_rows: dict[str, int] = {}
+    for number, sample in enumerate(samples):
+        first = first_rows.setdefault(sample.id, number)
+        if first != number:
+            raise _at(path, number, _twice(sample.id, first))
+        try:
+            yield sample_to_row(sample)
+        except DataError as error:
+            raise _at(path, number, error) from None
+
+
+def _trajectory_rows(path: Path, trajectories: Iterable[Trajectory]) -> Iterator[Row]:
+    for number, trajectory in enumerate(trajectories):
+        try:
+            yield trajectory_to_row(trajectory)
+        except DataError as error:
+            raise _at(path, number, error) from None
+
+
+def _write(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    written = 0
+    try:
+        with pq.ParquetWriter(str(partial), schema, compression="zstd") as writer:
+            for group in _groups(rows):
+                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+                written += len(group)
+                del group  # before the next one grows
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return written
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows in the portions that become row groups."""
+    group: list[Row] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += sum(len(image["bytes"] or b"") for image in row["images"])
+        size += _TOKEN_BYTES * len(row.get("token_ids", ()))
+        if len(group) == GROUP_ROWS or size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _at(path: Path, number: int, error: DataError) -> DataError:
+    place = f"{path}, row {number}"
+    return DataError(error.what, where=f"{place}, {error.where}" if error.where else place, fix=error.fix)
+
+
+def _twice(identity: str, first: int) -> DataError:
+    return DataError(
+        f"id {identity!r} comes twice, first in row {first}",
+        where="column `extra_info.id`",
+        fix="ids are unique in all data: drop one row or rename it",
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    reason = error.strerror or str(error)
+    return DataError(f"cannot read {path}: {reason}", fix="check the path; `vtune data make` makes data")

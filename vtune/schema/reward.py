@@ -1,0 +1,18 @@
+"""What a trajectory earned, or why nobody can say."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """The weighted total and its parts; a part is None when it could not be scored.
+
+    None is not zero: zero says that the trajectory was worthless, None says nothing about it.
+    An unscored part that counts (its weight is not zero) leaves the total unscored.
+    """
+
+    total: float | None
+    accuracy: float | None
+    format: float | None
+    tool: float | None
+    why: str

@@ -1,0 +1,86 @@
+"""What the policy did with one sample: every token, every call, every picture."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vtune.schema.box import Box
+from vtune.schema.message import Message, Picture
+from vtune.schema.reward import Reward
+
+Status = Literal["ok", "error", "blocked", "timeout", "killed", "infra"]
+"""How a tool call ended. `infra` is our failure, the others are the model's doing.
+
+ok: ran to its end. error: raised. blocked: the static scan refused it. timeout: ran too long, state
+kept. killed: the process had to be stopped or left by itself, state lost. infra: the sandbox failed.
+"""
+
+StopReason = Literal["answer", "length", "turns", "context", "error"]
+"""answer: the model ended its turn by itself. length: a turn reached its token limit. turns: no turn
+was left. context: no room was left. error: our failure, the trajectory is never scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A region that a call showed."""
+
+    image: int
+    """Index into the trajectory's images: the picture that the region was taken from."""
+    bbox: Box
+    """xyxy in pixels of that picture."""
+    shown: int | None = None
+    """Index into the trajectory's images: the returned picture that shows the region, None if none does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One tool call and what came back."""
+
+    tool: str
+    arguments: str
+    """As JSON; for `python`, {"code": …}."""
+    status: Status
+    error: str = ""
+    output: str = ""
+    images: tuple[int, ...] = ()
+    """Pictures that it returned: indices into the trajectory's images."""
+    crops: tuple[Crop, ...] = ()
+    seconds: float = 0.0
+    span: tuple[int, int] = (0, 0)
+    """First and last+1 token of the call in `token_ids`."""
+    flags: tuple[str, ...] = ()
+    """Red flags that scoring found (CodeV §4.3), e.g. `whole_image`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One rollout. Token lists have one entry for each token of the whole conversation, shape (T,)."""
+
+    sample_id: str
+    source: str
+    group: int = 0
+    """Rollouts of one prompt in one step share it."""
+    rollout: int = 0
+    """Number of the rollout in its group."""
+    policy_version: int = 0
+    messages: tuple[Message, ...] = ()
+    images: tuple[Picture, ...] = ()
+    """The sample's images first, then what calls returned."""
+    calls: tuple[Call, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    loss_mask: tuple[bool, ...] = ()
+    """True only on tokens that the policy sampled."""
+    logprobs: tuple[float | None, ...] = ()
+    """Log-probability (nats) of each sampled token under the policy that drew it; None elsewhere."""
+    answer: str | None = None
+    """Content of the reply's only `<answer>`, None where there is not exactly one."""
+    stop_reason: StopReason = "answer"
+    reward: Reward | None = None
+    tool_scores: tuple[float | None, ...] = ()
+    """One a call; None = unscored."""
+    advantage: float | None = None
+    call_advantages: tuple[float | None, ...] = field(default=())
+
+    @property
+    def reply(self) -> str:
+        """Everything that the policy wrote, turns joined by a newline."""
+        return "\n".join(message.content for message in self.messages if message.role == "assistant")

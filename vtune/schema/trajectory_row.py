@@ -1,0 +1,260 @@
+"""A trajectory as a row of Parquet, and back."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from vtune.schema.box import proper
+from vtune.schema.fields import Fields, Row, mistyped, picture_to_row, pictures_from_row, wrong
+from vtune.schema.message import IMAGE, Message, Role
+from vtune.schema.reward import Reward
+from vtune.schema.trajectory import Call, Crop, Status, StopReason, Trajectory
+
+_BOX = pa.list_(pa.float64())
+_INDICES = pa.list_(pa.int32())
+
+TRAJECTORY_COLUMNS = pa.schema(
+    [
+        ("sample_id", pa.string()),
+        ("data_source", pa.string()),
+        ("group", pa.int64()),
+        ("rollout", pa.int32()),
+        ("policy_version", pa.int64()),
+        (
+            "messages",
+            pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()), ("images", _INDICES)])),
+        ),
+        (
+            "images",
+            pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string()), ("origin", pa.string())])),
+        ),
+        (
+            "calls",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("tool", pa.string()),
+                        ("arguments", pa.string()),
+                        ("status", pa.string()),
+                        ("error", pa.string()),
+                        ("output", pa.string()),
+                        ("images", _INDICES),
+                        (
+                            "crops",
+                            pa.list_(
+                                pa.struct([("image", pa.int32()), ("bbox_2d", _BOX), ("shown", pa.int32())])
+                            ),
+                        ),
+                        ("seconds", pa.float64()),
+                        ("span", _INDICES),
+                        ("flags", pa.list_(pa.string())),
+                    ]
+                )
+            ),
+        ),
+        ("token_ids", pa.list_(pa.int32())),
+        ("loss_mask", pa.list_(pa.bool_())),
+        ("logprobs", pa.list_(pa.float32())),
+        ("answer", pa.string()),
+        ("stop_reason", pa.string()),
+        (
+            "reward",
+            pa.struct(
+                [
+                    ("total", pa.float32()),
+                    ("accuracy", pa.float32()),
+                    ("format", pa.float32()),
+                    ("tool", pa.float32()),
+                    ("why", pa.string()),
+                ]
+            ),
+        ),
+        ("tool_scores", pa.list_(pa.float32())),
+        ("advantage", pa.float32()),
+        ("call_advantages", pa.list_(pa.float32())),
+    ]
+)
+"""One row a rollout."""
+
+
+def trajectory_to_row(trajectory: Trajectory) -> Row:
+    """The row of a trajectory.
+
+    Raises:
+        DataError: If the trajectory contradicts itself (see `trajectory_from_row`).
+    """
+    _check(trajectory)
+    reward = trajectory.reward
+    return {
+        "sample_id": trajectory.sample_id,
+        "data_source": trajectory.source,
+        "group": trajectory.group,
+        "rollout": trajectory.rollout,
+        "policy_version": trajectory.policy_version,
+        "messages": [
+            {"role": message.role, "content": message.content, "images": list(message.images)}
+            for message in trajectory.messages
+        ],
+        "images": [picture_to_row(picture) | {"origin": picture.origin} for picture in trajectory.images],
+        "calls": [_call_to_row(call) for call in trajectory.calls],
+        "token_ids": list(trajectory.token_ids),
+        "loss_mask": list(trajectory.loss_mask),
+        "logprobs": list(trajectory.logprobs),
+        "answer": trajectory.answer,
+        "stop_reason": trajectory.stop_reason,
+        "reward": None
+        if reward is None
+        else {
+            "total": reward.total,
+            "accuracy": reward.accuracy,
+            "format": reward.format,
+            "tool": reward.tool,
+            "why": reward.why,
+        },
+        "tool_scores": list(trajectory.tool_scores),
+        "advantage": trajectory.advantage,
+        "call_advantages": list(trajectory.call_advantages),
+    }
+
+
+def trajectory_from_row(row: Row) -> Trajectory:
+    """The trajectory of a row; float columns come back with the precision of float32.
+
+    Raises:
+        DataError: Naming the column: a value of the wrong type, token lists of different lengths, a
+            number that points to no image, marks and images of a turn that differ in number, a crop's box
+            that is empty or not finite, a span outside the tokens, scores that are not one a call.
+    """
+    fields = Fields(row)
+    trajectory = Trajectory(
+        sample_id=fields.text("sample_id"),
+        source=fields.text("data_source"),
+        group=fields.integer("group", 0),
+        rollout=fields.integer("rollout", 0),
+        policy_version=fields.integer("policy_version", 0),
+        messages=tuple(
+            Message(item.one_of("role", Role), item.text("content"), item.integers("images"))
+            for item in fields.structs("messages")
+        ),
+        images=pictures_from_row(row["images"]),
+        calls=tuple(_call(item) for item in fields.structs("calls")),
+        token_ids=fields.integers("token_ids"),
+        loss_mask=fields.flags("loss_mask"),
+        logprobs=fields.numbers_or_null("logprobs"),
+        answer=None if row["answer"] is None else fields.text("answer"),
+        stop_reason=fields.one_of("stop_reason", StopReason),
+        reward=_reward(fields.struct("reward")) if row["reward"] is not None else None,
+        tool_scores=fields.numbers_or_null("tool_scores"),
+        advantage=fields.number_or_null("advantage"),
+        call_advantages=fields.numbers_or_null("call_advantages"),
+    )
+    _check(trajectory)
+    return trajectory
+
+
+def _call_to_row(call: Call) -> Row:
+    return {
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "status": call.status,
+        "error": call.error,
+        "output": call.output,
+        "images": list(call.images),
+        "crops": [
+            {"image": crop.image, "bbox_2d": list(crop.bbox), "shown": crop.shown} for crop in call.crops
+        ],
+        "seconds": call.seconds,
+        "span": list(call.span),
+        "flags": list(call.flags),
+    }
+
+
+def _call(fields: Fields) -> Call:
+    span = fields.integers("span")
+    if len(span) != 2:
+        raise mistyped("calls.span", list(span), "a pair [first, last+1]")
+    return Call(
+        tool=fields.text("tool"),
+        arguments=fields.text("arguments"),
+        status=fields.one_of("status", Status),
+        error=fields.text("error", ""),
+        output=fields.text("output", ""),
+        images=fields.integers("images"),
+        crops=tuple(
+            Crop(
+                item.integer("image", 0),
+                item.box("bbox_2d"),
+                item.integer_or_null("shown"),
+            )
+            for item in fields.structs("crops")
+        ),
+        seconds=fields.number("seconds", 0.0),
+        span=(span[0], span[1]),
+        flags=fields.texts("flags"),
+    )
+
+
+def _reward(fields: Fields) -> Reward:
+    return Reward(
+        total=fields.number_or_null("total"),
+        accuracy=fields.number_or_null("accuracy"),
+        format=fields.number_or_null("format"),
+        tool=fields.number_or_null("tool"),
+        why=fields.text("why", ""),
+    )
+
+
+def _check(trajectory: Trajectory) -> None:
+    """Hold the parts of a trajectory against each other."""
+    tokens = len(trajectory.token_ids)
+    for name, values in (("loss_mask", trajectory.loss_mask), ("logprobs", trajectory.logprobs)):
+        if len(values) != tokens:
+            raise wrong(
+                name,
+                f"{len(values)} entries for {tokens} tokens",
+                f"one entry of `{name}` for each of `token_ids`",
+            )
+    for message in trajectory.messages:
+        _check_images("messages.images", message.images, trajectory)
+        marks = message.content.count(IMAGE)
+        # A policy may write `<image>` as often as it likes; nothing is shown for it.
+        mere_text = message.role == "assistant" and not message.images
+        if marks != len(message.images) and not mere_text:
+            raise wrong(
+                "messages.images",
+                f"a turn has {marks} {IMAGE} mark(s) for {len(message.images)} image(s)",
+                f"put one {IMAGE} where each image of the turn goes",
+            )
+    for call in trajectory.calls:
+        _check_images("calls.images", call.images, trajectory)
+        for crop in call.crops:
+            _check_images(
+                "calls.crops", [crop.image, *([] if crop.shown is None else [crop.shown])], trajectory
+            )
+            if not proper(crop.bbox):
+                raise wrong(
+                    "calls.crops.bbox_2d",
+                    f"the box {list(crop.bbox)} is empty or not finite",
+                    "write [x0, y0, x1, y1]",
+                )
+        if not 0 <= call.span[0] <= call.span[1] <= tokens:
+            raise wrong(
+                "calls.span", f"{list(call.span)} lies outside the {tokens} tokens", "write [first, last+1]"
+            )
+    calls = len(trajectory.calls)
+    for name, scores in (
+        ("tool_scores", trajectory.tool_scores),
+        ("call_advantages", trajectory.call_advantages),
+    ):
+        if len(scores) not in (0, calls):
+            raise wrong(name, f"{len(scores)} entries for {calls} calls", "one a call, or none at all")
+
+
+def _check_images(column: str, indices: Sequence[int], trajectory: Trajectory) -> None:
+    for index in indices:
+        if not 0 <= index < len(trajectory.images):
+            raise wrong(
+                column,
+                f"points to image {index} of {len(trajectory.images)}",
+                "count the pictures of `images` from 0",
+            )

@@ -1,0 +1,18 @@
+"""What a verifier, or a judge of evidence, says."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A score and its reason, short enough to read in a report.
+
+    A verifier's score lies in [0, 1]; a judge of tool calls may go down to -1 (red flags).
+    """
+
+    score: float
+    why: str
+
+    def __post_init__(self) -> None:
+        if not -1.0 <= self.score <= 1.0:  # also catches NaN
+            raise ValueError(f"a score lies in [-1, 1], got {self.score}")

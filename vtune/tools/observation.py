@@ -1,0 +1,42 @@
+"""What a model sees of a tool call, and what is kept of it."""
+
+import re
+from dataclasses import dataclass
+
+from vtune.sandbox import ShownCrop
+from vtune.schema.trajectory import Status
+
+IMAGE_MARK = "<image>"
+"""Stands where a picture goes, as in the user's turn."""
+
+_SPECIAL = re.compile(r"<(?=/?(?:image|sandbox_output|code|think|answer)>|\|)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The result of one tool call."""
+
+    text: str
+    """What the model reads, with one `<image>` for each picture; empty for `infra`."""
+    images: tuple[bytes, ...] = ()
+    """Encoded pictures, in the order of their marks."""
+    status: Status
+    error: str = ""
+    output: str = ""
+    """What was printed, as it was."""
+    crops: tuple[ShownCrop, ...] = ()
+    seconds: float = 0.0
+
+
+def sandbox_output(text: str) -> str:
+    """The frame around all that a sandbox says (CodeV, template 13.1)."""
+    return f"<sandbox_output>\n{text}\n</sandbox_output>"
+
+
+def inert(text: str) -> str:
+    """Text without marks of the protocol.
+
+    What code prints is the model's own writing: a printed `<image>` must not count as a picture, nor a
+    printed `</sandbox_output>` end the output.
+    """
+    return _SPECIAL.sub("< ", text)

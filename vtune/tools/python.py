@@ -1,0 +1,45 @@
+"""The python tool: run a model's code in its session and show what came of it."""
+
+from vtune.sandbox import Execution, Session
+from vtune.tools.observation import IMAGE_MARK, Observation, inert, sandbox_output
+
+NOTHING = "(no output: print a value or save a picture to see it)"
+
+
+async def run_python(session: Session, code: str) -> Observation:
+    """Run code and turn what happened into what the model sees.
+
+    Args:
+        session: The trajectory's own.
+        code: What stood between `<code>` and `</code>`.
+
+    Returns:
+        With the status `infra` and an empty text when the sandbox itself failed: nothing is made up then, and
+        the trajectory must not be scored.
+    """
+    execution = await session.run(code)
+    return Observation(
+        text="" if execution.status == "infra" else sandbox_output(_text(execution)),
+        images=execution.images,
+        status=execution.status,
+        error=execution.error,
+        output=execution.output,
+        crops=execution.crops,
+        seconds=execution.seconds,
+    )
+
+
+def _text(execution: Execution) -> str:
+    """What was printed, then the pictures, then the error."""
+    lines = [line for line in execution.output.split("\n") if not _only_names(line, execution.names)]
+    parts = [
+        inert("\n".join(lines)).strip("\n"),
+        *[IMAGE_MARK] * len(execution.images),
+        inert(execution.error),
+    ]
+    return "\n".join(part for part in parts if part) or NOTHING
+
+
+def _only_names(line: str, names: tuple[str, ...]) -> bool:
+    """Whether a line is no more than the file name of a returned picture, which is shown anyway."""
+    return line.strip().removeprefix("./").removeprefix("/workspace/") in names

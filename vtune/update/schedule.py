@@ -1,0 +1,24 @@
+"""The learning rate at each update."""
+
+import math
+
+from vtune.update.recipe import Update
+
+FLOOR = 0.1
+"""Where the cosine ends, as a share of the full rate."""
+
+
+def learning_rate_at(step: int, recipe: Update, *, steps: int) -> float:
+    """Linear warm-up, then constant or a cosine down to a tenth.
+
+    Args:
+        step: Updates done so far.
+        recipe: Names rate, warm-up and shape.
+        steps: Updates in the whole run.
+    """
+    if step < recipe.warmup_steps:
+        return recipe.learning_rate * (step + 1) / recipe.warmup_steps
+    if recipe.schedule == "constant":
+        return recipe.learning_rate
+    progress = (step - recipe.warmup_steps) / max(steps - recipe.warmup_steps, 1)
+    return recipe.learning_rate * (FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))

@@ -1,0 +1,123 @@
+"""Mathematical answers: is it the same value? (math-verify decides)."""
+
+import re
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import tags
+from vtune.verifiers.verifier import options, quote, where
+
+LONGEST = 1000
+"""Characters of an answer that is still read (DeepEyes refuses from 1000 on, too)."""
+
+SECONDS = 5
+"""How long math-verify may parse, and again compare, before it gives up (its own default)."""
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
+_WHOLE_BOX = re.compile(r"\$*\\(?:boxed|fbox)\s*\{(.*)\}\$*", re.DOTALL)
+_DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
+_NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+_PROSE = re.compile(r"[A-Za-z]{3,}")
+_NOT_PROSE = re.compile(
+    r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|inf)\b"
+)
+
+
+def verify_math(reply: str, sample: Sample) -> Verdict:
+    r"""Score 1 where the answer has the value of the ground truth, else 0.
+
+    The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
+    prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read within the time
+    limit of math-verify scores 0.
+
+    Call it in the main thread of a process: math-verify arms SIGALRM. `Verifying` does so in workers.
+
+    Raises:
+        DataError: As `check_math` does, except that prose in the ground truth is not looked for again.
+    """
+    from math_verify import verify
+
+    truth = _truth(sample)
+    given = tags.answer(reply)
+    if given is None:
+        return Verdict(0.0, "no single <answer> at the end")
+    if len(given) >= LONGEST:
+        return Verdict(0.0, f"the answer has {len(given)} characters")
+    parsed = _parse(given)
+    if not parsed:
+        return Verdict(0.0, f"{quote(given)} is no expression")
+    same = bool(verify(truth, parsed, timeout_seconds=SECONDS))
+    return Verdict(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
+
+
+def check_math(sample: Sample) -> None:
+    """See that the ground truth is an expression that equals itself. Main thread only, as `verify_math`.
+
+    Raises:
+        DataError: If it is empty, prose (which would be read as a product of letters) or unreadable, or
+            if `verifier_parm` is not empty.
+    """
+    from math_verify import verify
+
+    truth = _truth(sample)
+    words = _PROSE.search(_NOT_PROSE.sub(" ", sample.ground_truth))
+    if words is not None or not verify(truth, truth, timeout_seconds=SECONDS):
+        raise DataError(
+            f"the ground truth {sample.ground_truth!r} is not an expression",
+            where=where(sample),
+            fix="write only the value, or let verifier `exact` judge words",
+        )
+
+
+def _truth(sample: Sample) -> list[Any]:
+    options(sample, ())
+    parsed = _parse(sample.ground_truth)
+    if not parsed:
+        raise DataError(
+            f"math-verify cannot read the ground truth {sample.ground_truth!r}",
+            where=where(sample),
+            fix=r"write a number or a LaTeX expression, e.g. \frac{1}{2}",
+        )
+    return parsed
+
+
+def _parse(text: str) -> list[Any]:
+    """The expression that a text is as a whole, in a list; an empty list where it is none."""
+    from math_verify import LatexExtractionConfig, parse
+
+    whole = _unboxed(text.strip().removesuffix("."))
+    if not _closes(whole) or _NUMBER_IN_WORDS.search(whole):  # words are dropped, and `\text{or 8}` with them
+        return []
+    boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
+    found: list[Any] = parse(
+        f"\\boxed{{{whole}}}",
+        extraction_config=[boxed_only],
+        fallback_mode="no_fallback",
+        parsing_timeout=SECONDS,
+    )
+    return found
+
+
+def _unboxed(text: str) -> str:
+    r"""The text without `\[ \]` and boxes: math-verify reads `\boxed{7} or 8` as its inner box, 7."""
+    display = _DISPLAY.fullmatch(text)
+    if display is not None:
+        text = display[1].strip()
+    whole = _WHOLE_BOX.fullmatch(text)
+    if whole is not None and _closes(whole[1]):
+        text = whole[1]
+    return _BOX.sub("", text)
+
+
+def _closes(text: str) -> bool:
+    """Whether every brace that opens closes, in order: a stray one would end the box around the text."""
+    depth = 0
+    for brace in _BRACE.findall(text):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        if depth < 0:
+            return False
+    return depth == 0
