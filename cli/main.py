@@ -7,8 +7,9 @@ import typer
 
 from vtune.errors import RunFailed, ServiceError, VtuneError
 
-from . import data, recipes
+from . import data, recipes, sandbox
 from .demo import demo
+from .doctor import doctor
 from .eval import evaluate
 from .faithfulness import faithfulness
 from .report import report
@@ -32,6 +33,8 @@ app.command("eval")(evaluate)
 app.command("faithfulness")(faithfulness)
 app.command("judge-faithfulness", hidden=True)(faithfulness)
 app.command("report")(report)
+app.command("doctor")(doctor)
+app.add_typer(sandbox.app, name="sandbox", help="Try code in the sandbox, and attack it.")
 app.add_typer(recipes.app, name="recipes", help="List, show and copy what ships.")
 
 INTERRUPTED = 130

@@ -46,6 +46,10 @@ class ServiceError(VtuneError):
     """An engine, judge, sandbox or server that gave no usable answer."""
 
 
+class SandboxUnavailable(ServiceError):
+    """This machine offers no protection that is good enough to run model-written code."""
+
+
 class MissingExtra(VtuneError):
     """An optional package that this command needs and that is not installed."""
 

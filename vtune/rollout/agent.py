@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -58,6 +59,30 @@ class Job:
     """Seeds the draw and the sandbox; unique in a run."""
 
 
+class Stopwatch:
+    """Seconds during which at least one `with` block over it was open; blocks may overlap."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._began = 0.0
+        self._seconds = 0.0
+
+    def __enter__(self) -> None:
+        if not self._open:
+            self._began = time.monotonic()
+        self._open += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._open -= 1
+        if not self._open:
+            self._seconds += time.monotonic() - self._began
+
+    def take(self) -> float:
+        """The seconds since the last call of this method."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+
 class Agent:
     """Runs conversations between an engine and a sandbox.
 
@@ -86,6 +111,8 @@ class Agent:
         self._pictures = pictures
         self._recipe = recipe
         self._look = look
+        self.sandbox_time = Stopwatch()
+        """Wall clock during which at least one conversation waited for the sandbox."""
 
     async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each.
@@ -94,8 +121,10 @@ class Agent:
         A sandbox that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         """
         found: list[Trajectory] = []
-        for start in range(0, len(jobs), self._recipe.max_batch):
-            found += await self._portion(jobs[start : start + self._recipe.max_batch], done)
+        # A session that had to wait for another to end would keep the whole batch from being drawn.
+        size = min(self._recipe.max_batch, self._sandbox.capacity)
+        for start in range(0, len(jobs), size):
+            found += await self._portion(jobs[start : start + size], done)
         return found
 
     async def _portion(self, jobs: Sequence[Job], done: Callable[[], None]) -> list[Trajectory]:
@@ -113,7 +142,8 @@ class Agent:
         book = Transcript(self._chat, self._pictures)
         try:
             if job.sample.tools:
-                session = await self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32)
+                with self.sandbox_time:
+                    session = await self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32)
             stop = await self._converse(job, book, session)
         except ServiceError as error:
             stop = "error"
@@ -123,7 +153,7 @@ class Agent:
             if session is not None:
                 await session.close()
             done()
-        return _record(job, book, stop)
+        return replace(_record(job, book, stop), sandbox=self._sandbox.tier if job.sample.tools else "")
 
     async def _converse(self, job: Job, book: Transcript, session: Session | None) -> StopReason:
         recipe = self._recipe
@@ -157,7 +187,9 @@ class Agent:
                 return "answer"
             if turn == recipe.max_turns - 1:
                 return "turns"
-            seen = self._readable(await run_python(session, code[1]))
+            with self.sandbox_time:
+                seen = await run_python(session, code[1])
+            seen = self._readable(seen)
             if seen.status == "infra":
                 raise ServiceError(f"the sandbox failed: {seen.error}")
             images = [self._look(data) if self._look else data for data in seen.images]

@@ -25,9 +25,7 @@ from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.data import check_data
 from vtune.runs.folder import check_folder, environment, write_whole
-from vtune.runs.rl import SandboxRecipe
-from vtune.sandbox.broker import Sandbox
-from vtune.sandbox.types import Limits
+from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.schema.parquet import fingerprint, load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 
@@ -91,11 +89,14 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None) 
     policy = load_policy(model, budget=suite.images, dtype=suite.dtype, device=device)
     began = time.monotonic()
     samples = _samples(suite, limit)
-    limits = Limits(seconds=suite.sandbox.seconds, memory_mb=suite.sandbox.memory_mb)
     engine = TransformersEngine(policy, max_batch=suite.rollout.max_batch)
     look = black if suite.call_images == "black" else None
     jobs = _jobs(suite, samples)
-    async with Sandbox(limits) as sandbox, Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer:
+    async with (
+        sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
+        Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer,
+    ):
+        say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look)
         with Steps("eval", len(jobs)) as progress:
             drawn = await agent.run(jobs, progress.advance)

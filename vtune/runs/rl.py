@@ -24,9 +24,8 @@ from vtune.rollout.agent import Agent, Job, Rollout
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.data import check_data
 from vtune.runs.folder import start_run
+from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
-from vtune.sandbox.broker import Sandbox
-from vtune.sandbox.types import Limits
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
@@ -36,14 +35,6 @@ from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.deepspeed import StepStats, Trainer, start
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, PolicyLoss, Update
-
-
-class SandboxRecipe(Strict):
-    """Limits of one trajectory's process."""
-
-    seconds: float = Field(gt=0)
-    """Wall clock of one call."""
-    memory_mb: int = Field(gt=0)
 
 
 class Advantage(Strict):
@@ -140,12 +131,16 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
     if found:
         trainer.load(found / "deepspeed")
     prompts = sample_store([Path(name) for name in recipe.data])
-    limits = Limits(seconds=recipe.sandbox.seconds, memory_mb=recipe.sandbox.memory_mb)
     engine = TransformersEngine(policy, max_batch=recipe.rollout.max_batch)
     began = time.monotonic()
     rows: dict[str, dict[str, float]] = {}
     cache = out / f"judge-{ranks.rank}.jsonl"
-    async with Sandbox(limits) as sandbox, Scorer(recipe.reward, judge_cache=cache) as scorer:
+    async with (
+        sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
+        Scorer(recipe.reward, judge_cache=cache) as scorer,
+    ):
+        if ranks.first:
+            say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
         with Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
@@ -168,6 +163,7 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
                     write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
+                rows[ALL]["seconds_sandbox"] = agent.sandbox_time.take()
                 if log:
                     log.write(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}

@@ -6,6 +6,6 @@ the fence is in `guest/`, which imports nothing of vtune.
 
 from vtune.sandbox.broker import Sandbox
 from vtune.sandbox.session import Session
-from vtune.sandbox.types import Execution, Limits, ShownCrop
+from vtune.sandbox.types import Decode, Execution, Isolation, Layer, Limits, ShownCrop
 
-__all__ = ["Execution", "Limits", "Sandbox", "Session", "ShownCrop"]
+__all__ = ["Decode", "Execution", "Isolation", "Layer", "Limits", "Sandbox", "Session", "ShownCrop"]

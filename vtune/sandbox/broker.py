@@ -2,50 +2,90 @@
 
 import asyncio
 import io
-import itertools
-import shutil
+import os
+import resource
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import PIL.Image
 
-from vtune.errors import DataError, ServiceError
-from vtune.sandbox.forkserver import ForkServer
+from vtune.errors import DataError, SandboxUnavailable, ServiceError
+from vtune.sandbox.decoding import ConfinedDecoder, decode_here
+from vtune.sandbox.forkserver import ForkServer, Place
+from vtune.sandbox.guest import folders
+from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.process import Process, ProtocolError
 from vtune.sandbox.session import Session
-from vtune.sandbox.types import Limits
+from vtune.sandbox.types import Decode, Isolation, Layer, Limits
 from vtune.schema.decode import UNDECODABLE
 
 READY_SECONDS = 20.0
 ENDINGS = {"JPEG": "jpg"}
 """Where the ending of a file is not its format's name."""
+SESSION_BYTES = 40 << 20
+"""Memory to expect of a session: 4 MB idle, 38 MB with a decoded 4K picture (measured)."""
+MEMORY_SHARE = 0.5
+"""Of the free memory that sessions may take; ours."""
+DESCRIPTORS = 4
+"""A session's, in this process: pidfd, channel, output file, workspace."""
+SPARE_DESCRIPTORS = 256
+"""For everything else that this process opens."""
+NEWEST_LANDLOCK = 99
+"""No cap on the interface version."""
 
 
 class Sandbox:
     """Starts sessions and ends them all. Belongs to the event loop in which it was entered.
 
     `async with Sandbox() as sandbox:` leaves no process and no file behind, however the block ends; should
-    this process be killed, the fork server cleans up in its stead.
+    this process be killed, the sandbox's guardian cleans up in its stead.
+
+    Args:
+        limits: Of each session, and their number.
+        isolation: The tier; `auto` takes the best one and refuses to run without any.
+        warm: Idle sessions kept ready.
+        decode: Who decodes returned pictures.
+        without: Layers to leave out, for negative controls of attack suites.
+        landlock_abi: Highest Landlock interface to use, to try what an older kernel holds.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        isolation: Isolation = "auto",
+        warm: int = 8,
+        decode: Decode = "host",
+        without: frozenset[Layer] = frozenset(),
+        landlock_abi: int = NEWEST_LANDLOCK,
+    ) -> None:
         self.limits = limits or Limits()
+        self._isolation = isolation
+        self._warm = warm
+        self._decode = decode
+        self._without = without
+        self._landlock_abi = landlock_abi
         self._sessions: set[Session] = set()
-        self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> Self:
+        if not sys.platform.startswith("linux"):
+            raise SandboxUnavailable(f"the sandbox needs Linux, this is {sys.platform}")
+        if self._isolation == "unsafe":
+            sys.stderr.write(
+                "WARNING: the sandbox is off (unsafe): code that a model writes can read, change and send "
+                "whatever you can. Every trajectory is marked.\n"
+            )
         self._spawning = asyncio.Lock()
-        self._root = Path(tempfile.mkdtemp(prefix="vtune-sandbox-")).resolve()
-        try:
-            self._server = await ForkServer.start(self._root)
-        except BaseException:
-            shutil.rmtree(self._root, ignore_errors=True)
-            raise
+        self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
+        """Sessions that may live at the same time; `open` waits for one of them to end."""
+        self._free = asyncio.Semaphore(self.capacity)
+        self._server = await self._start_server()
+        self._confined = ConfinedDecoder(self._spawn, self.limits)
         return self
 
     async def __aexit__(
@@ -57,14 +97,39 @@ class Sandbox:
             for session in self._sessions:
                 session.abandon()
             self._sessions.clear()
-            shutil.rmtree(self._root, ignore_errors=True)
+            self._confined.abandon()
+            folders.remove(str(self.folder))
+
+    @property
+    def folder(self) -> Path:
+        """Where its sessions live."""
+        return Path(self._settings.folder)
+
+    @property
+    def zygote_pid(self) -> int:
+        """Process id of the fork server."""
+        return self._server.zygote
+
+    @property
+    def tier(self) -> str:
+        """The protection in force: `namespaces`, `flat` or `unsafe`."""
+        return str(self._server.facts["tier"]["name"])
 
     def info(self) -> dict[str, Any]:
-        """What isolation is in force, and the limits of a session."""
-        return {**self._server.facts, "limits": asdict(self.limits)}
+        """What protection is in force, why a layer is missing, and the limits."""
+        tier = self._server.facts["tier"]
+        layers = ("landlock", "seccomp", "namespaces", "user_namespace", "private_uid")
+        return {
+            "tier": tier["name"],
+            "layers": {layer: tier[layer] for layer in layers},
+            "notes": tier["notes"],
+            "uid": self._server.facts["uid"],
+            "capacity": self.capacity,
+            "limits": asdict(self.limits),
+        }
 
     async def open(self, images: Sequence[bytes], *, seed: int) -> Session:
-        """Start a session.
+        """Start a session; waits while as many live as the machine can hold.
 
         Args:
             images: The input images as encoded files; the session gets copies.
@@ -74,54 +139,77 @@ class Sandbox:
             DataError: If an input is not an image.
             ServiceError: If the sandbox cannot start it.
         """
-        names = tuple(f"image_{number}.{_ending(image, number)}" for number, image in enumerate(images))
-        folder = self._root / f"s{next(self._numbers):06d}"
-        request = self._request(folder, names, seed)
-        session = Session(folder, names, self.limits, partial(self._spawn, request), self._sessions.discard)
+        named = [(f"image_{n}.{_ending(image, n)}", image) for n, image in enumerate(images)]
+        await self._free.acquire()
+        decode = self._confined.decode if self._decode == "confined" else decode_here(self.limits)
+        session = Session(named, seed, self.limits, self._spawn, decode, self._forget)
+        self._sessions.add(session)
         try:
-            folder.mkdir(parents=True)
-            for name, image in zip(names, images, strict=True):
-                path = folder / name
-                path.write_bytes(image)
-                path.chmod(0o444)
             await session.start()
-        except OSError as error:
-            await session.close()
-            raise ServiceError(
-                f"the sandbox cannot write its workspace: {error}", where=str(folder)
-            ) from error
         except BaseException:
             await session.close()
             raise
-        self._sessions.add(session)
         return session
 
-    async def _spawn(self, request: dict[str, Any]) -> Process:
-        """Start a process for a session; a fork server that is or falls dead is replaced once.
+    def _forget(self, session: Session) -> None:
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self._free.release()
+
+    async def _start_server(self) -> ForkServer:
+        """A fork server with a new folder of its own."""
+        limits = self.limits
+        # Passed through by sessions with users of their own, listed by nobody else.
+        folder = Path(tempfile.mkdtemp(prefix="vtune-sandbox-")).resolve()
+        folder.chmod(0o711)
+        self._settings = Settings(
+            folder=str(folder),
+            trainer=os.getpid(),
+            isolation=self._isolation,
+            without=tuple(sorted(self._without)),
+            landlock_abi=self._landlock_abi,
+            warm=min(self._warm, self.capacity),
+            seconds=limits.seconds,
+            memory=limits.memory_mb << 20,
+            cpu_seconds=limits.cpu_seconds,
+            file_bytes=limits.file_mb << 20,
+            open_files=limits.open_files,
+            output_chars=limits.output_chars,
+            images_per_call=limits.images_per_call,
+            max_pixels=limits.max_pixels,
+        )
+        try:
+            return await ForkServer.start(self._settings)
+        except BaseException:
+            folders.remove(str(folder))
+            raise
+
+    async def _spawn(self, place: Place | None) -> tuple[Process, Place]:
+        """A process for a session; a fork server that is or falls dead is replaced once.
 
         Raises:
             ServiceError: If that fails.
         """
         server = self._server
         try:
-            return await self._spawn_once(request)
+            return await self._spawn_once(place)
         except ServiceError:
             if server is self._server and server.alive():
                 raise
-        return await self._spawn_once(request)
+        return await self._spawn_once(place)
 
-    async def _spawn_once(self, request: dict[str, Any]) -> Process:
+    async def _spawn_once(self, place: Place | None) -> tuple[Process, Place]:
         async with self._spawning:
             if not self._server.alive():
-                self._server.abandon()
-                self._root.mkdir(exist_ok=True)
-                self._server = await ForkServer.start(self._root)
-            process = await self._server.spawn(
-                request, output_bytes=4 * self.limits.output_chars, max_blobs=self.limits.images_per_call
-            )
+                await self._server.end()
+                folders.remove(str(self.folder))
+                self._server = await self._start_server()
+            if place is not None and not place.folder.startswith(f"{self.folder}/"):
+                raise ServiceError("the sandbox's fork server died, and the session's files with it")
+            process, place = await self._server.spawn(place)
         try:
             async with asyncio.timeout(READY_SECONDS):
-                answer, _ = await process.answer()
+                answer = await process.answer()
             if "failed" in answer:
                 raise ServiceError(f"the sandbox cannot confine a session: {answer['failed']}")
         except (OSError, EOFError, ProtocolError) as error:
@@ -131,25 +219,28 @@ class Sandbox:
             process.kill()
             process.close()
             raise
-        return process
+        return process, place
 
-    def _request(self, folder: Path, names: tuple[str, ...], seed: int) -> dict[str, Any]:
-        """What `guest.runner.Runner` and the fork server read."""
-        limits = self.limits
-        return {
-            "folder": str(folder),
-            "inputs": names,
-            "seed": seed,
-            "seconds": limits.seconds,
-            "memory": limits.memory_mb << 20,
-            "cpu_seconds": limits.cpu_seconds,
-            "file_bytes": limits.file_mb << 20,
-            "open_files": limits.open_files,
-            "output_chars": limits.output_chars,
-            "error_chars": limits.error_chars,
-            "images_per_call": limits.images_per_call,
-            "max_pixels": limits.max_pixels,
-        }
+
+def _by_memory() -> int:
+    """Sessions that the memory allows; without a figure for free memory, no limit is known."""
+    facts = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) << 10 for line in facts if line.startswith("MemAvailable:"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        path = Path("/sys/fs/cgroup") / name
+        if path.exists() and (limit := path.read_text().strip()).isdigit():
+            free = min(free, int(limit))
+    return max(1, int(free * MEMORY_SHARE / SESSION_BYTES))
+
+
+def _by_descriptors(wanted: int) -> int:
+    """Sessions that the limit on open files allows; the limit is raised as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = wanted * DESCRIPTORS + SPARE_DESCRIPTORS
+    if soft < need:
+        soft = min(need, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, (soft - SPARE_DESCRIPTORS) // DESCRIPTORS)
 
 
 def _ending(image: bytes, number: int) -> str:

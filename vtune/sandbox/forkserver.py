@@ -1,33 +1,44 @@
 """The trainer's end of the fork server: start it, ask it for sessions, see whether it lives, end it."""
 
 import asyncio
-import fcntl
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from vtune.errors import ServiceError
-from vtune.sandbox.descriptors import is_readable, readable
+from vtune.errors import SandboxUnavailable, ServiceError
+from vtune.sandbox.guest import folders
+from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.process import Process
+from vtune.sandbox.waiting import is_readable, readable
 
 START_SECONDS = 60.0
 """Ours: imports from a cold disk; a warm start takes well under a second."""
 SPAWN_SECONDS = 20.0
 END_SECONDS = 5.0
+SESSION_FDS = 3
+"""Descriptors of a session: its pidfd, its channel, its output file."""
 
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import guest; sys.path.pop(0); "
-    "from guest import zygote; zygote.main(int(sys.argv[2]), sys.argv[3])"
+    "from guest import guardian; guardian.main(int(sys.argv[2]), sys.argv[3])"
 )
 """Loads the package `guest` from its folder and takes the folder off the path again."""
 
-# Constants of fcntl that Python 3.11 does not name on every build.
-F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session lives; a new process takes it over when one is lost."""
+
+    folder: str
+    uid: int | None
+    """The user that owns it, where sessions have users of their own."""
 
 
 class ForkServer:
@@ -44,19 +55,20 @@ class ForkServer:
         """What isolation is in force."""
 
     @classmethod
-    async def start(cls, root: Path) -> "ForkServer":
-        """Start a fork server for the sandbox folder `root`, which it removes at its end.
+    async def start(cls, settings: Settings) -> "ForkServer":
+        """Start a fork server, and its guardian, which removes the sandbox's folder at the end.
 
         Raises:
+            SandboxUnavailable: If this machine offers no sufficient protection.
             ServiceError: If it does not come up.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(Path(__file__).parent), str(theirs.fileno()), str(root)]
+        arguments = [str(Path(__file__).parent), str(theirs.fileno()), settings.to_json()]
         with theirs, tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-c", BOOT, *arguments],
                 pass_fds=[theirs.fileno()],
-                env=_environment(root),
+                env=_environment(settings.folder),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -70,22 +82,35 @@ class ForkServer:
         return server
 
     async def _come_up(self, log: IO[bytes]) -> None:
-        """Wait for the first message; `log` is what the process says to standard error."""
+        """Wait until it is ready; `log` is what the process says to standard error."""
         try:
             async with asyncio.timeout(START_SECONDS):
-                message, _ = await self._receive()
-            self.facts = json.loads(message)
+                while not self.facts.get("ready"):
+                    message, _ = await self._receive()
+                    self.facts.update(json.loads(message))
+                    if "unavailable" in self.facts:
+                        await self.end()
+                        raise SandboxUnavailable(
+                            f"no sandbox on this machine: {self.facts['unavailable']}",
+                            fix="a Linux kernel with Landlock (5.13 or later), or root, or user namespaces; "
+                            "`vtune doctor` shows each layer; `--sandbox unsafe` runs without protection",
+                        )
         except (OSError, EOFError) as error:
             await self.end()
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()
             raise ServiceError(
                 f"the sandbox's fork server did not start: {said[-1] if said else error}",
-                fix="check that numpy, cv2 and PIL can be imported by this Python",
+                fix="check that numpy, cv2, PIL and matplotlib can be imported by this Python",
             ) from error
         except BaseException:
             self.abandon()
             raise
+
+    @property
+    def zygote(self) -> int:
+        """Process id of the fork server proper."""
+        return int(self.facts["zygote"])
 
     def alive(self) -> bool:
         """Whether it can still serve."""
@@ -99,45 +124,31 @@ class ForkServer:
         except OSError:
             return False
 
-    async def spawn(self, request: dict[str, Any], *, output_bytes: int, max_blobs: int) -> Process:
-        """Fork one session process; the caller must not run two spawns at once.
+    async def spawn(self, place: Place | None) -> tuple[Process, Place]:
+        """One session process: a waiting one, or a new one in the place of one that ended.
 
-        Args:
-            request: What `guest.runner.Runner` reads.
-            output_bytes: Room for the printed text of one call.
-            max_blobs: Pictures that one call may return.
+        The caller must not run two spawns at once.
 
         Raises:
             ServiceError: If the fork server, or this process, cannot.
         """
         try:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                ours.setblocking(False)
-                output = _output_file(output_bytes)
-                try:
-                    pidfd = await self._request(request, theirs, output)
-                except BaseException:
-                    ours.close()
-                    os.close(output)
-                    raise
+            async with asyncio.timeout(SPAWN_SECONDS):
+                answer, fds = await self._request(place)
         except (OSError, EOFError) as error:
             raise ServiceError(
                 f"the sandbox cannot start a session: {error or type(error).__name__}",
                 fix="raise the limit on open files (ulimit -n), or free memory",
             ) from error
-        return Process(
-            pidfd=pidfd,
-            channel=ours,
-            output=output,
-            max_blob=request["file_bytes"],
-            max_blobs=max_blobs,
-            server_lives=self.alive,
-        )
+        pidfd, channel, output = fds
+        ours = socket.socket(fileno=channel)
+        ours.setblocking(False)
+        process = Process(pidfd=pidfd, channel=ours, output=output, server_lives=self.alive)
+        return process, Place(**answer["place"])
 
     async def end(self) -> None:
         """Ask it to end, which ends all its sessions and removes its folder; kill it if it does not."""
-        self.control.close()
+        self._hang_up()
         try:
             async with asyncio.timeout(END_SECONDS):
                 if not is_readable(self.pidfd):
@@ -153,41 +164,51 @@ class ForkServer:
         if self.ended:
             return
         self.ended = True
-        self.control.close()
+        self._hang_up()
         self.process.kill()
         self.process.wait()
         os.close(self.pidfd)
 
-    async def _request(self, request: dict[str, Any], channel: socket.socket, output: int) -> int:
-        """The pidfd of a new session process."""
-        async with asyncio.timeout(SPAWN_SECONDS):
-            self.number += 1
-            message = json.dumps({**request, "number": self.number}).encode()
-            socket.send_fds(self.control, [message], [channel.fileno(), output])
-            while True:
-                message, fds = await self._receive()
-                answer = json.loads(message)
-                if answer["number"] == self.number:
-                    if not fds:
-                        raise OSError(answer.get("failed", "too many open files"))
-                    return fds[0]
-                # The answer to a request that was given up; that session ends with its channel.
-                for fd in fds:
-                    os.close(fd)
+    def _hang_up(self) -> None:
+        if self.control.fileno() >= 0:
+            with contextlib.suppress(OSError):  # it has gone first
+                # A process forked from this one may hold the socket too: closing alone would not be noticed.
+                self.control.shutdown(socket.SHUT_RDWR)
+            self.control.close()
+
+    async def _request(self, place: Place | None) -> tuple[dict[str, Any], list[int]]:
+        """The answer to one request, and the pidfd, channel and output file of the session."""
+        self.number += 1
+        message = {"number": self.number, "place": None if place is None else asdict(place)}
+        self.control.send(json.dumps(message).encode())
+        while True:
+            content, fds = await self._receive()
+            answer = json.loads(content)
+            if answer["number"] == self.number and len(fds) == SESSION_FDS:
+                return answer, fds
+            # The answer to a request that was given up, or descriptors that found no room here; such a session
+            # ends with its channel.
+            for fd in fds:
+                os.close(fd)
+            if "place" in answer:
+                folders.remove(answer["place"]["folder"])
+            if answer["number"] == self.number:
+                raise OSError(answer.get("failed", "too many open files"))
 
     async def _receive(self) -> tuple[bytes, list[int]]:
         await readable(self.control.fileno())
-        message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, SESSION_FDS)
         if not message:
             raise EOFError("the fork server has gone")
         return message, fds
 
 
-def _environment(root: Path) -> dict[str, str]:
+def _environment(folder: str) -> dict[str, str]:
     """All that a session may know of its surroundings."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return {
         "PATH": "/usr/bin:/bin",
-        "HOME": str(root),
+        "HOME": "/nonexistent",
         "LANG": "C.UTF-8",
         # Threads in the libraries would make forking unsafe.
         "OMP_NUM_THREADS": "1",
@@ -195,16 +216,11 @@ def _environment(root: Path) -> dict[str, str]:
         "MKL_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "1",
         "MPLBACKEND": "module://guest.figures",
-        "MPLCONFIGDIR": str(root / "matplotlib"),
+        # The list of fonts takes a while to make; this is where it usually is. Sessions cannot reach it.
+        "MPLCONFIGDIR": f"{cache}/matplotlib",
         "OPENCV_LOG_LEVEL": "ERROR",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
+        # Below whatever folder the code works in.
+        "TMPDIR": ".",
     }
-
-
-def _output_file(size: int) -> int:
-    """A file in memory of a size that cannot change; printing beyond it fails instead of filling memory."""
-    fd = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
-    return fd

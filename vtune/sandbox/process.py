@@ -1,4 +1,7 @@
-"""The trainer's end of one session process: its channel, its output file, its life."""
+"""The trainer's end of one session process: its channel, its output file, its life.
+
+It is stopped whenever it has no question to answer, so it can neither work nor write behind our back.
+"""
 
 import asyncio
 import contextlib
@@ -8,10 +11,11 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from vtune.sandbox.descriptors import is_readable, readable
 from vtune.sandbox.guest import wire
+from vtune.sandbox.waiting import is_readable, readable
 
 
 class ProtocolError(Exception):
@@ -26,37 +30,47 @@ class Process:
     channel: socket.socket
     output: int
     """The file that it prints to; its offset is shared, so it says how much was printed."""
-    max_blob: int
-    """Bytes of the largest picture that it may return."""
-    max_blobs: int
     server_lives: Callable[[], bool]
     """Whether the fork server that made it still runs; when both are gone, the sandbox has failed."""
     closed: bool = False
 
-    async def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    @property
+    def pid(self) -> int:
+        """Process id as this process sees it, -1 when it has ended."""
+        facts = Path(f"/proc/self/fdinfo/{self.pidfd}").read_text()
+        return next(int(line.split()[1]) for line in facts.splitlines() if line.startswith("Pid:"))
+
+    async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send one message and read its answer.
 
         Raises:
             EOFError: If the process ends instead.
-            ProtocolError: If the answer is not one.
+            ProtocolError: If the answer is not one, or was there before the question.
         """
+        if self._said_something():
+            raise ProtocolError("something was said without being asked")
         os.lseek(self.output, 0, os.SEEK_SET)
-        await asyncio.get_running_loop().sock_sendall(self.channel, wire.pack(message))
-        return await self.answer()
+        question = os.urandom(8).hex()
+        self._signal(signal.SIGCONT)
+        await asyncio.get_running_loop().sock_sendall(self.channel, wire.pack({"n": question, **message}))
+        answer = await self.answer()
+        self._signal(signal.SIGSTOP)
+        if answer.pop("n", None) != question:
+            raise ProtocolError("an answer to another question")
+        return answer
 
-    async def answer(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Read one message and the blobs that follow it; raises as `ask` does."""
+    async def answer(self) -> dict[str, Any]:
+        """Read one message; raises as `ask` does."""
         (length,) = wire.HEAD.unpack(await self._exactly(wire.HEAD.size))
-        if length > wire.MAX_HEAD:
-            raise ProtocolError(f"a head of {length} bytes")
+        if length > wire.MAX_ANSWER:
+            raise ProtocolError(f"an answer of {length} bytes")
         try:
             message = json.loads(await self._exactly(length))
-            sizes = [int(size) for size in message["blobs"]]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, RecursionError) as error:
             raise ProtocolError(str(error)) from error
-        if len(sizes) > self.max_blobs or any(not 0 <= size <= self.max_blob for size in sizes):
-            raise ProtocolError(f"blobs of {sizes} bytes")
-        return message, [await self._exactly(size) for size in sizes]
+        if not isinstance(message, dict):
+            raise ProtocolError("an answer that is no object")
+        return message
 
     def printed(self) -> str:
         """What the current call has printed so far."""
@@ -65,8 +79,7 @@ class Process:
 
     def kill(self) -> None:
         """Send SIGKILL; harmless when the process has ended."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
 
     async def end(self) -> None:
         """Kill the process, wait until it is gone, and close what belongs to it."""
@@ -86,6 +99,16 @@ class Process:
             self.channel.close()
             os.close(self.output)
             os.close(self.pidfd)
+
+    def _said_something(self) -> bool:
+        try:
+            return self.channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return False
+
+    def _signal(self, signum: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signum)
 
     async def _exactly(self, count: int) -> bytes:
         loop = asyncio.get_running_loop()

@@ -1,28 +1,46 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
-import io
-import shutil
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import PIL.Image
-
 from vtune.errors import ServiceError
+from vtune.sandbox.forkserver import Place
+from vtune.sandbox.guest import folders
 from vtune.sandbox.process import Process, ProtocolError
 from vtune.sandbox.repair import repair
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.types import Execution, Limits, ShownCrop
+from vtune.sandbox.workspace import NotShown, Workspace
 from vtune.schema.box import proper
-from vtune.schema.decode import UNDECODABLE
 
 WORKSPACE = "/workspace"
 """What a model sees in place of its folder's real name, which differs from run to run."""
 STATE_LOST = "the session was restarted, all variables are lost (files are kept)"
+WATCH_SECONDS = 0.05
+"""Between two looks at what a running call has written."""
+
+Spawn = Callable[[Place | None], Awaitable[tuple[Process, Place]]]
+Decoder = Callable[[bytes], Awaitable[bytes]]
+"""From the bytes of a file to a picture as PNG or JPEG; raises `NotShown`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a session says of a call."""
+
+    status: str
+    error: str
+    written: tuple[str, ...]
+    crops: tuple[dict[str, Any], ...]
+
+
+class _Stopped(Exception):
+    """The call was ended by force; the text says why."""
 
 
 class Session:
@@ -30,19 +48,24 @@ class Session:
 
     def __init__(
         self,
-        folder: Path,
-        image_names: tuple[str, ...],
+        images: Sequence[tuple[str, bytes]],
+        seed: int,
         limits: Limits,
-        spawn: Callable[[], Awaitable[Process]],
+        spawn: Spawn,
+        decode: Decoder,
         forget: Callable[["Session"], object],
     ) -> None:
-        self.image_names = image_names
+        self.image_names = tuple(name for name, _ in images)
         """File names of the input images, as the model's code sees them."""
-        self._folder = folder
+        self._images = images
+        self._seed = seed
         self._limits = limits
         self._spawn = spawn
+        self._decode = decode
         self._forget = forget
+        self._place: Place | None = None
         self._process: Process | None = None
+        self._files: Workspace | None = None
         self._scanner = Scanner()
         self._turn = asyncio.Lock()
         self._failed = ""
@@ -56,144 +79,248 @@ class Session:
     ) -> None:
         await self.close()
 
+    @property
+    def workspace(self) -> Path:
+        """The folder that the code works in."""
+        assert self._files is not None
+        return self._files.folder
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs the code now, -1 when there is none."""
+        return -1 if self._process is None or self._process.closed else self._process.pid
+
     async def start(self) -> None:
-        """Start the process.
+        """Get a process and give it the inputs; also after one was lost.
 
         Raises:
             ServiceError: If the sandbox cannot.
         """
-        self._process = await self._spawn()
+        self._process, self._place = await self._spawn(self._place)
+        try:
+            if self._files is None:
+                self._files = Workspace.of(
+                    self._place.folder,
+                    max_files=self._limits.workspace_files,
+                    max_bytes=self._limits.workspace_mb << 20,
+                )
+                for name, content in self._images:
+                    self._files.put(name, content)
+            self._files.link_inputs(self.image_names)
+            answer = await self._process.ask({"seed": self._seed, "inputs": self.image_names})
+            if not answer.get("ready"):
+                raise ProtocolError(str(answer))
+        except (OSError, EOFError, ProtocolError) as error:
+            self._drop()
+            raise ServiceError(f"the sandbox cannot start a session: {error}") from error
+        except BaseException:
+            self._drop()
+            raise
 
-    async def run(self, code: str) -> Execution:
+    async def run(self, code: str, *, raw: bool = False) -> Execution:
         """Run code in the session's namespace.
 
         Never raises for what the code does; a failure of the sandbox itself is the status `infra`. When the
         call is cancelled, the process is killed, and the next call starts a new one.
+
+        Args:
+            code: As the model wrote it.
+            raw: Run it as it stands: neither repaired, nor scanned, nor are its paths changed. For attacks, to
+                see what holds when those comforts do not.
         """
         async with self._turn:
             started = time.perf_counter()
-            execution = await self._run(code)
+            try:
+                execution = await self._run(code, raw=raw)
+            except ServiceError as error:
+                self._failed = str(error)
+                execution = Execution(status="infra", error=self._failed)
             return replace(execution, seconds=time.perf_counter() - started)
 
     async def close(self) -> None:
         """End the process and remove the folder; harmless when repeated."""
-        self._forget(self)
         try:
             if self._process is not None:
                 await self._process.end()
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._forget(self)
+            if self._files is not None:
+                self._files.close()
+            if self._place is not None:
+                folders.remove(self._place.folder)
 
     def abandon(self) -> None:
-        """Let go of the process without waiting for its end; the folder is left to the caller."""
+        """Let go of everything without waiting for the process to end; the folder is left to the caller."""
+        self._drop()
+        if self._files is not None:
+            self._files.close()
+
+    def _drop(self) -> None:
+        """Let go of the process without waiting for its end."""
         if self._process is not None and not self._process.closed:
             self._process.kill()
             self._process.close()
 
-    async def _run(self, code: str) -> Execution:
+    async def _run(self, code: str, *, raw: bool) -> Execution:
         if self._failed:
             return Execution(status="infra", error=self._failed)
         if len(code) > self._limits.code_chars:
             return Execution(
                 status="error", error=f"the code is longer than {self._limits.code_chars} characters"
             )
-        try:
-            source, tree = repair(code)
-            forbidden = self._scanner.scan(tree)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return Execution(status="error", error=_one_line(error))
-        if forbidden:
-            return Execution(status="blocked", error=f"blocked by policy: {', '.join(forbidden)}")
-        try:
-            if self._process is None or self._process.closed:
-                await self.start()
-        except ServiceError as error:
-            self._failed = str(error)
-            return Execution(status="infra", error=self._failed)
-        assert self._process is not None
-        return await self._ask(self._process, source)
+        source = code
+        if not raw:
+            try:
+                source, tree = repair(code)
+                forbidden = self._scanner.scan(tree)
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                return Execution(status="error", error=_one_line(error))
+            if forbidden:
+                return Execution(status="blocked", error=f"blocked by policy: {', '.join(forbidden)}")
+        if self._process is None or self._process.closed:
+            await self.start()
+        return await self._ask(source, raw=raw)
 
-    async def _ask(self, process: Process, source: str) -> Execution:
-        answered = False
+    async def _ask(self, source: str, *, raw: bool) -> Execution:
+        process, files = self._process, self._files
+        assert process is not None
+        assert files is not None
+        answer: _Answer | None = None
         try:
-            async with asyncio.timeout(self._limits.seconds + self._limits.grace):
-                reply, blobs = await process.ask({"code": source})
-            execution = self._execution(reply, blobs, process.printed())
-            answered = True
-        except TimeoutError:
-            limit = f"{self._limits.seconds:g} s"
-            return self._killed(
-                process, f"TimeoutError: the code ran longer than {limit} and was not to be stopped"
-            )
-        except (OSError, EOFError, ProtocolError):
+            answer = self._checked(await self._watched(process, files, {"code": source, "raw": raw}))
+        except _Stopped as stopped:
+            why = str(stopped)
+        except ProtocolError:
+            why = "the code interfered with the session's own answers"
+        except (OSError, EOFError):
             # A fork server that died took the session with it; otherwise the code ended its own process.
             if not process.server_lives():
-                self._failed = "the sandbox's fork server died"
-                return Execution(status="infra", error=self._failed)
-            return self._killed(process, "the code ended its own process or ran out of memory or CPU time")
-        finally:
-            if not answered:
-                # Also on cancellation: a half-done call would answer the next one.
-                process.kill()
-                process.close()
-        return execution
+                self._drop()
+                raise ServiceError("the sandbox's fork server died") from None
+            why = "the code ended its own process or ran out of memory or CPU time"
+        except BaseException:
+            # Cancelled: a half-done call would answer the next one.
+            self._drop()
+            raise
+        if answer is not None:
+            quota = files.over_quota()
+            if not quota:
+                return await self._execution(answer, files, process.printed())
+            why = f"the code left {quota}"
+        return await self._killed(process, files, why)
 
-    def _killed(self, process: Process, why: str) -> Execution:
+    async def _watched(self, process: Process, files: Workspace, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a message, unless the call takes too long or writes too much.
+
+        Raises:
+            _Stopped: If it does.
+        """
+        seconds = self._limits.seconds
+        deadline = time.monotonic() + seconds + self._limits.grace
+        asked = asyncio.ensure_future(process.ask(message))
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                done, _ = await asyncio.wait({asked}, timeout=max(0.0, min(WATCH_SECONDS, left)))
+                if done:
+                    return asked.result()
+                if left <= 0:
+                    raise _Stopped(
+                        f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped"
+                    )
+                if quota := files.over_quota():
+                    raise _Stopped(f"the code wrote {quota}")
+        finally:
+            if not asked.done():
+                # Dead before anything else happens: it may be in the middle of an attack on the disk.
+                process.kill()
+                asked.cancel()
+
+    async def _killed(self, process: Process, files: Workspace, why: str) -> Execution:
+        printed = process.printed()
+        await process.end()
         # Names that the lost code had imported are gone with it.
         self._scanner = Scanner()
-        printed = self._plain(process.printed()).rstrip("\n")
-        return Execution(status="killed", output=printed, error=f"{why}; {STATE_LOST}")
+        execution = await self._execution(_Answer("killed", "", (), ()), files, printed)
+        error = f"{why}; {STATE_LOST}"
+        if files.over_quota():
+            # A new process would be stopped for the old files.
+            files.clear()
+            error = f"{why}; the session was restarted, all variables and files are lost"
+        return replace(execution, error=error)
 
-    def _execution(self, reply: dict[str, Any], blobs: list[bytes], printed: str) -> Execution:
+    def _checked(self, reply: dict[str, Any]) -> _Answer:
         """The reply as a record.
 
         Raises:
             ProtocolError: If it is not one that the runner writes.
         """
         try:
-            notes = [str(note) for note in reply["notes"]]
-            names = [str(name) for name in reply["names"]]
-            crops = [_crop(crop, len(self.image_names), len(blobs)) for crop in reply["crops"]]
-            status, error = reply["status"], str(reply["error"])
-        except (KeyError, TypeError, ValueError) as broken:
+            written = tuple(str(name) for name in reply["written"])
+            crops = tuple(dict(crop) for crop in reply["crops"])
+            for crop in crops:
+                _crop(crop, len(self.image_names), {})
+            status, error = reply["status"], reply["error"]
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as broken:
             raise ProtocolError(str(broken)) from broken
-        if status not in ("ok", "error", "timeout") or len(names) != len(blobs):
-            raise ProtocolError(f"status {status!r} with {len(names)} names for {len(blobs)} pictures")
-        for blob in blobs:
-            self._check(blob)
+        if status not in ("ok", "error", "timeout") or not isinstance(error, str):
+            raise ProtocolError(f"status {status!r}")
+        return _Answer(status, error, written, crops)
+
+    async def _execution(self, answer: _Answer, files: Workspace, printed: str) -> Execution:
+        """What the call printed, left and showed."""
+        limits = self._limits
+        images: list[bytes] = []
+        shown: dict[str, int] = {}
+        found = files.new_pictures(answer.written)
+        notes = []
+        if len(found) > limits.images_per_call:
+            notes.append(f"only the first {limits.images_per_call} of {len(found)} new pictures are shown")
+        for name in found[: limits.images_per_call]:
+            try:
+                image = await self._decode(files.read(name, max_bytes=limits.file_mb << 20))
+            except NotShown as reason:
+                notes.append(f"{_readable(name)} is not shown: {reason}")
+            else:
+                shown[name] = len(images)
+                images.append(image)
         lines = [self._plain(printed).rstrip("\n"), *(f"(note: {note})" for note in notes)]
+        # A session's own word for the status is one of those that are checked above.
+        status: Any = answer.status
         return Execution(
             status=status,
             output="\n".join(line for line in lines if line),
-            error=self._plain(error)[-self._limits.error_chars :],
-            images=tuple(blobs),
-            names=tuple(names),
-            crops=tuple(crops),
+            error=self._plain(answer.error)[-limits.error_chars :],
+            images=tuple(images),
+            names=tuple(_readable(name) for name in shown),
+            crops=tuple(_crop(crop, len(self.image_names), shown) for crop in answer.crops),
         )
 
-    def _check(self, blob: bytes) -> None:
-        """Look at a picture's header; the session has decoded it, but its word is not enough."""
-        try:
-            with PIL.Image.open(io.BytesIO(blob), formats=("PNG", "JPEG")) as picture:
-                pixels = picture.width * picture.height
-        except UNDECODABLE as error:
-            raise ProtocolError(f"a picture that is none: {error}") from error
-        if pixels > self._limits.max_pixels:
-            raise ProtocolError(f"a picture of {pixels} pixels")
-
     def _plain(self, text: str) -> str:
-        """Text without the real name of the folder."""
-        return text.replace(str(self._folder), WORKSPACE).replace(str(self._folder.parent), "/")
+        """Text without the real name of the folder, and such that it can be written down."""
+        folder = self.workspace
+        text = text.replace(str(folder), WORKSPACE).replace(str(folder.parent.parent), "/")
+        return _readable(text)
 
 
-def _crop(crop: dict[str, Any], inputs: int, shown: int) -> ShownCrop:
+def _readable(text: str) -> str:
+    """Text without halves of characters, which file names and printed junk may hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _crop(crop: dict[str, Any], inputs: int, shown: dict[str, int]) -> ShownCrop:
+    """One crop as a record; `shown` has the number of each picture that is returned, by name.
+
+    Raises:
+        ValueError, TypeError, KeyError, OverflowError: If it is none.
+    """
     x0, y0, x1, y1 = (float(side) for side in crop["bbox"])
     if not proper((x0, y0, x1, y1)):
         raise ValueError(f"a crop of the box {crop['bbox']}")
-    image, number = int(crop["image"]), crop["shown"]
-    if not 0 <= image < inputs or not (number is None or (isinstance(number, int) and 0 <= number < shown)):
-        raise ValueError(f"a crop of image {image} shown in {number}")
-    return ShownCrop(bbox=(x0, y0, x1, y1), image=image, shown=number)
+    image, name = int(crop["image"]), crop["shown"]
+    if not 0 <= image < inputs or not (name is None or isinstance(name, str)):
+        raise ValueError(f"a crop of image {image} shown in {name!r}")
+    return ShownCrop(bbox=(x0, y0, x1, y1), image=image, shown=None if name is None else shown.get(name))
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,9 +1,18 @@
 """What a caller of the sandbox gives and gets."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from vtune.schema.box import Box
 from vtune.schema.trajectory import Status
+
+Isolation = Literal["auto", "namespaces", "flat", "unsafe"]
+"""`auto` takes the best tier of the machine and refuses to run without one. `unsafe` is no protection."""
+Layer = Literal["landlock", "seccomp", "namespaces", "uid"]
+"""A part of the protection that can be left out, to see that the others and the checks do their work."""
+Decode = Literal["host", "confined"]
+"""Who turns a returned file into pixels: the trainer's own libraries, or a session made for it, so that no
+byte that a model's code wrote is ever parsed by the trainer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +29,10 @@ class Limits:
     """Address space beyond what the fork server holds, in MiB."""
     file_mb: int = 64
     """Largest file that may be written, in MiB."""
+    workspace_mb: int = 256
+    """All files of a session together, in MiB."""
+    workspace_files: int = 2000
+    """Files and folders of a session."""
     open_files: int = 64
     code_chars: int = 65_536
     output_chars: int = 8_192
@@ -29,6 +42,8 @@ class Limits:
     """Pictures returned by one call (CodeV keeps the first five)."""
     max_pixels: int = 50_000_000
     """Pixels of one returned picture."""
+    sessions: int = 1024
+    """That live at the same time; fewer where memory is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, SAMPLE_NEEDS, sample_from_row, sample_to_row
 from vtune.schema.trajectory import Trajectory
-from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, trajectory_from_row, trajectory_to_row
+from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row, trajectory_to_row
 
 GROUP_ROWS = 512
 """A row group holds at most so many rows (ours) …"""
@@ -80,7 +80,7 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
         DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
-    for number, row in _rows(path, TRAJECTORY_COLUMNS.names):
+    for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
         try:
             yield trajectory_from_row(row)
         except DataError as error:

@@ -79,6 +79,8 @@ class Trajectory:
     """One a call; None = unscored."""
     advantage: float | None = None
     call_advantages: tuple[float | None, ...] = field(default=())
+    sandbox: str = ""
+    """Protection under which its code ran: `namespaces`, `flat` or `unsafe`; empty where none was needed."""
 
     @property
     def reply(self) -> str:

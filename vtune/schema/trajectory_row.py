@@ -72,9 +72,12 @@ TRAJECTORY_COLUMNS = pa.schema(
         ("tool_scores", pa.list_(pa.float32())),
         ("advantage", pa.float32()),
         ("call_advantages", pa.list_(pa.float32())),
+        ("sandbox", pa.string()),
     ]
 )
 """One row a rollout."""
+LATE_COLUMNS = ("sandbox",)
+"""Added after files were written; a file may lack them."""
 
 
 def trajectory_to_row(trajectory: Trajectory) -> Row:
@@ -114,6 +117,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
         "tool_scores": list(trajectory.tool_scores),
         "advantage": trajectory.advantage,
         "call_advantages": list(trajectory.call_advantages),
+        "sandbox": trajectory.sandbox,
     }
 
 
@@ -147,6 +151,7 @@ def trajectory_from_row(row: Row) -> Trajectory:
         tool_scores=fields.numbers_or_null("tool_scores"),
         advantage=fields.number_or_null("advantage"),
         call_advantages=fields.numbers_or_null("call_advantages"),
+        sandbox=fields.text("sandbox", ""),
     )
     _check(trajectory)
     return trajectory

@@ -1,6 +1,5 @@
-"""The pictures that a call left in its workspace, checked and traced back to the inputs."""
+"""The pictures that a call left in its workspace, traced back to the inputs."""
 
-import io
 import os
 import stat
 import struct
@@ -30,6 +29,8 @@ UNREADABLE = (
 """What Pillow raises on files that are not what their names say."""
 MAX_ENTRIES = 2000
 """Files looked at in a workspace."""
+MAX_NAMED = 64
+"""Pictures that one answer names; it is far more than are ever shown."""
 
 Stamp = tuple[int, int, int]
 """Inode, time of change (ns), size: another version of a file has another stamp."""
@@ -40,26 +41,22 @@ _open = PIL.Image.open
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One returned picture."""
+    """One new picture."""
 
     name: str
     """Relative to the workspace."""
-    content: bytes
-    """PNG or JPEG."""
     region: Region | None
+    """What it shows of an input, None where that is not known."""
 
 
 class Collector:
-    """Finds new pictures in one workspace."""
+    """Finds new pictures in one workspace and says what they show. The trainer reads them by itself."""
 
-    def __init__(
-        self, root: str, tracker: Tracker, *, max_images: int, max_pixels: int, max_bytes: int
-    ) -> None:
+    def __init__(self, root: str, tracker: Tracker, *, max_images: int, max_pixels: int) -> None:
         self.root = root
         self.tracker = tracker
         self.max_images = max_images
         self.max_pixels = max_pixels
-        self.max_bytes = max_bytes
         self.before: dict[str, Stamp] = {}
         self.grey: dict[int, Any] = {}
         """Grey levels of the inputs, decoded when first needed."""
@@ -68,11 +65,10 @@ class Collector:
         """Remember what is there now."""
         self.before = dict(self._files())
 
-    def collect(self) -> tuple[list[Artifact], list[str]]:
-        """The pictures that are new or changed since `start_call`, and notes for the model.
+    def collect(self) -> list[Artifact]:
+        """The pictures that are new or changed since `start_call`, in order of creation.
 
-        Returns:
-            At most `max_images` pictures in order of creation, and a note for everything left out.
+        What the first `max_images` show is found out, should their history not tell.
         """
         written = {path: number for number, path in enumerate(self.tracker.written)}
         found = []
@@ -81,20 +77,16 @@ class Collector:
             if order is not None or self.before.get(name) != stamp:
                 # Files written within one tick of the clock share their time; the order of saving decides.
                 found.append((stamp[1], len(written) if order is None else order, name))
-        names = [name for _, _, name in sorted(found)]
-        notes = []
-        if len(names) > self.max_images:
-            notes.append(f"only the first {self.max_images} of {len(names)} new pictures are shown")
         artifacts = []
-        for name in names[: self.max_images]:
-            try:
-                artifacts.append(self._artifact(name))
-            except UNREADABLE as error:
-                notes.append(f"{name} is not shown: {_reason(error)}")
-        return artifacts, notes
+        for at, (_, order, name) in enumerate(sorted(found)[:MAX_NAMED]):
+            if order == len(written):
+                # Written past the hooks: what an earlier file of this name showed is no longer true.
+                self.tracker.saved.pop(f"{self.root}/{name}", None)
+            artifacts.append(Artifact(name, self._region(name, look=at < self.max_images)))
+        return artifacts
 
     def _files(self) -> Iterator[tuple[str, Stamp]]:
-        """Regular picture files with one name each, never through a link."""
+        """Regular picture files, never through a link."""
         count = 0
         for folder, _, names in os.walk(self.root):
             for name in names:
@@ -102,38 +94,26 @@ class Collector:
                 if count > MAX_ENTRIES:
                     return
                 path = f"{folder}/{name}"
-                relative = os.path.relpath(path, self.root)
-                if not name.lower().endswith(PICTURES) or relative in self.tracker.inputs:
+                if not name.lower().endswith(PICTURES):
                     continue
                 facts = os.lstat(path)
-                if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-                    yield relative, (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+                if stat.S_ISREG(facts.st_mode):
+                    yield os.path.relpath(path, self.root), (facts.st_ino, facts.st_mtime_ns, facts.st_size)
 
-    def _artifact(self, name: str) -> Artifact:
+    def _region(self, name: str, *, look: bool) -> Region | None:
         path = f"{self.root}/{name}"
-        content = self._read(path)
-        picture = _open(io.BytesIO(content), formats=FORMATS)
-        pixels = picture.width * picture.height
-        if pixels > self.max_pixels:
-            raise ValueError(f"it has {pixels} pixels, more than the {self.max_pixels} allowed")
-        picture.load()
-        region = self.tracker.saved.get(path)
-        if region is None:
-            region = self._located(picture)
-            self.tracker.saved[path] = region
-        if picture.format not in ("PNG", "JPEG"):
-            content = _as_png(picture)
-        return Artifact(name, content, region)
+        if path not in self.tracker.saved and look:
+            try:
+                self.tracker.saved[path] = self._located(path)
+            except UNREADABLE:
+                # Not a picture, whatever its name says; whoever reads it will say so.
+                return None
+        return self.tracker.saved.get(path)
 
-    def _read(self, path: str) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
-            content = file.read(self.max_bytes + 1)
-        if len(content) > self.max_bytes:
-            raise ValueError(f"it is larger than {self.max_bytes >> 20} MiB")
-        return content
-
-    def _located(self, picture: Any) -> Region | None:
+    def _located(self, path: str) -> Region | None:
+        picture = _open(path, formats=FORMATS)
+        if picture.width * picture.height > self.max_pixels:
+            return None
         grey = np.asarray(picture.convert("L"))
         for region, _ in self.tracker.sources.values():
             if region.image not in self.grey:
@@ -143,13 +123,3 @@ class Collector:
             if matrix is not None:
                 return region.moved(matrix, picture.size)
         return None
-
-
-def _as_png(picture: Any) -> bytes:
-    file = io.BytesIO()
-    picture.convert("RGBA" if picture.has_transparency_data else "RGB").save(file, "PNG")
-    return file.getvalue()
-
-
-def _reason(error: Exception) -> str:
-    return "it is not a picture" if isinstance(error, PIL.UnidentifiedImageError) else str(error)

@@ -1,161 +1,181 @@
-"""What the kernel takes away from a session. Linux, by ctypes alone.
+"""The layers put together: how a freshly forked process becomes a session that cannot get out.
 
-The fork server gives up the network once for all sessions; each session then limits its resources, drops
-every capability and loads a seccomp filter that keeps it a single process.
+Nothing degrades in silence: a step that fails raises, and the caller ends the process.
 """
 
+import contextlib
 import ctypes
 import errno
+import functools
 import os
-import platform
 import resource
 import signal
+import socket
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWNET = 0x40000000
-CLONE_THREAD = 0x00010000
-PR_SET_PDEATHSIG = 1
-PR_SET_SECCOMP = 22
-PR_SET_NO_NEW_PRIVS = 38
-SECCOMP_MODE_FILTER = 2
-CAPABILITY_VERSION_3 = 0x20080522
+from . import landlock, linux, seccomp
 
-AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-FORBIDDEN = {
-    # socket, fork, vfork, execve, execveat, ptrace, process_vm_readv, process_vm_writev, rt_sigqueueinfo,
-    # tkill, unshare, setns, rt_tgsigqueueinfo, pidfd_send_signal, io_uring_setup, pidfd_getfd
-    "x86_64": (41, 57, 58, 59, 322, 101, 310, 311, 129, 200, 272, 308, 297, 424, 425, 438),
-    # the same without fork and vfork, which the architecture does not have
-    "aarch64": (198, 221, 281, 117, 270, 271, 138, 130, 97, 268, 240, 424, 425, 438),
-}
-CLONE = {"x86_64": 56, "aarch64": 220}
-SIGNALS = {"x86_64": (62, 234), "aarch64": (129, 131)}
-"""kill and tgkill."""
-CLONE3 = 435
-X32_BIT = 0x40000000
+NICE = 5
+"""Sessions stand behind the trainer in the queue for the CPU. Ours."""
+PENDING_SIGNALS = 64
+"""Queued signals of a session. Ours."""
 
-LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ARCH_OFFSET, NUMBER_OFFSET, ARGUMENT_OFFSET = 4, 0, 16
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_CAPABILITY_VERSION_3 = 0x20080522
+_THIS_PROCESS = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+_NO_CAPABILITIES = bytes(24)
+_CAPABILITIES = 64
+"""More than any kernel has; the first unknown one ends the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What all sessions have in common; made once, in the fork server."""
+
+    landlock_abi: int
+    """Version of Landlock to use, 0 to do without."""
+    rules: tuple[landlock.Rule, ...]
+    """What every session may read: the runtime and the devices."""
+    filter: seccomp.Filter | None
+    """None to do without."""
+    memory: int
+    """Bytes of address space beyond what the fork server has."""
+    cpu_seconds: int
+    """CPU seconds of the whole life of a session."""
+    file_bytes: int
+    """Largest file that it may write."""
+    open_files: int
+    """Descriptors that it may hold."""
+    base_memory: int
+    """Bytes of address space of the fork server, from `address_space`."""
+
+
+def address_space() -> int:
+    """Bytes of address space that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def be_first_to_go() -> None:
+    """Let the kernel end this process, and all that it forks, before any other when memory runs out."""
+    Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def die_with_parent(signum: signal.Signals) -> None:
     """Ask the kernel to send `signum` to this process when its parent ends."""
-    _prctl(PR_SET_PDEATHSIG, signum)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signum)
 
 
-def leave_network() -> str:
-    """Move this process, and all that it forks, into an empty network namespace.
-
-    Must run while the process has one thread.
-
-    Returns:
-        Empty when it worked, else why the kernel refused.
-    """
-    libc = _libc()
-    uid, gid = os.geteuid(), os.getegid()
-    # Who is not root may do it inside a user namespace of their own.
-    if libc.unshare(CLONE_NEWNET if uid == 0 else CLONE_NEWUSER | CLONE_NEWNET) != 0:
-        return f"unshare: {os.strerror(ctypes.get_errno())}"
-    if uid != 0:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    return ""
-
-
-def can_filter() -> bool:
-    """Whether this machine has a system call table here."""
-    return platform.machine() in AUDIT_ARCH
-
-
-def confine(*, memory: int, cpu_seconds: int, file_bytes: int, open_files: int) -> None:
-    """Confine this process for good.
+def confine(how: Confinement, *, writable: str, readable: str, uid: int | None) -> None:
+    """Confine this process for good, and close the descriptors of the rules.
 
     Args:
-        memory: Bytes of address space beyond what it has now.
-        cpu_seconds: CPU seconds of its whole life.
-        file_bytes: Largest file that it may write.
-        open_files: Descriptors that it may hold.
+        how: The layers and limits.
+        writable: The workspace.
+        readable: The folder of the input pictures.
+        uid: User and group to become, None to stay who it is; needs CAP_SETUID and CAP_SETGID.
 
     Raises:
-        OSError: If the kernel refuses a step; the caller must then end the process.
+        OSError: If a step fails, or the parent has ended meanwhile.
     """
-    os.nice(5)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    parent = os.getppid()
+    os.nice(NICE)
     for limit, value in (
-        (resource.RLIMIT_AS, pages * resource.getpagesize() + memory),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_FSIZE, file_bytes),
-        (resource.RLIMIT_NOFILE, open_files),
+        (resource.RLIMIT_AS, how.base_memory + how.memory),
+        (resource.RLIMIT_CPU, how.cpu_seconds),
+        (resource.RLIMIT_FSIZE, how.file_bytes),
+        (resource.RLIMIT_NOFILE, how.open_files),
         (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, PENDING_SIGNALS),
     ):
         resource.setrlimit(limit, (value, value))
-    _drop_capabilities()
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
-    if can_filter():
-        _load_filter(filter_program(platform.machine(), os.getpid()))
+    # Before the user changes: only who may set capabilities may lower their bound.
+    _drop_bounding_set()
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    linux.syscall("capset", _THIS_PROCESS, _NO_CAPABILITIES)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+    # The kernel forgets the wish when the user changes: it comes after that, and the parent may have gone.
+    die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        raise ProcessLookupError(errno.ESRCH, "the parent has ended")
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    if how.landlock_abi:
+        own = [landlock.rule(writable, landlock.WRITE), landlock.rule(readable, landlock.READ)]
+        landlock.restrict([*how.rules, *own], how.landlock_abi)
+        for rule in own:
+            os.close(rule.fd)
+    for rule in how.rules:
+        os.close(rule.fd)
+    if how.filter is not None:
+        how.filter.load(os.getpid())
 
 
-def filter_program(machine: str, pid: int) -> bytes:
-    """The seccomp filter: no sockets, no other process, no signal to anybody but `pid` itself.
+def _drop_bounding_set() -> None:
+    """Keep capabilities from coming back. Who may not do this is held by no_new_privs, which does the same."""
+    for capability in range(_CAPABILITIES):
+        try:
+            linux.prctl(linux.PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EPERM):
+                return
+            raise
 
-    Threads stay possible (numpy, OpenCV and matplotlib may start some); they end with the process.
+
+def self_test(how: Confinement, *, outside: str, files: bool) -> None:
+    """Try what the layers forbid, in a session that has just been confined and is in its workspace.
+
+    Args:
+        how: The layers; only what they promise is tried.
+        outside: A file that exists on the machine and is not for sessions.
+        files: Whether files outside must be out of reach, by Landlock or by namespaces.
+
+    Raises:
+        RuntimeError: If something forbidden was possible; the caller must end the process.
     """
-    refuse = _step(RETURN, ERRNO | errno.EPERM)
-    allow = _step(RETURN, ALLOW)
-    first_argument = _step(LOAD, ARGUMENT_OFFSET)
-    program = [
-        _step(LOAD, ARCH_OFFSET),
-        _step(JUMP_EQUAL, AUDIT_ARCH[machine], 1, 0),
-        _step(RETURN, KILL),
-        _step(LOAD, NUMBER_OFFSET),
-        _step(JUMP_AT_LEAST, X32_BIT, 0, 1),
-        refuse,
-    ]
-    for number in FORBIDDEN[machine]:
-        program += [_step(JUMP_EQUAL, number, 0, 1), refuse]
-    # The C library falls back to clone, whose flags a filter can read, when clone3 does not exist.
-    program += [_step(JUMP_EQUAL, CLONE3, 0, 1), _step(RETURN, ERRNO | errno.ENOSYS)]
-    program += [_step(JUMP_EQUAL, CLONE[machine], 0, 4), first_argument]
-    program += [_step(JUMP_BITS, CLONE_THREAD, 0, 1), allow, refuse]
-    for number in SIGNALS[machine]:
-        program += [_step(JUMP_EQUAL, number, 0, 4), first_argument]
-        program += [_step(JUMP_EQUAL, pid, 0, 1), allow, refuse]
-    return b"".join([*program, allow])
+    held = ctypes.create_string_buffer(24)
+    linux.syscall("capget", _THIS_PROCESS, held)
+    if held.raw != _NO_CAPABILITIES:
+        raise RuntimeError("the session is not confined: it holds capabilities")
+    if files:
+        away = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.EROFS)
+        _must_fail("read a file outside", lambda: os.close(os.open(outside, os.O_RDONLY)), away)
+        for folder in (Path(os.pardir), Path("/tmp")):
+            probe = folder / f".self-test-{os.getpid()}"
+            _must_fail(f"make a file in {folder}", functools.partial(_make_and_remove, probe), away)
+    if how.filter is not None:
+        refused = (errno.EPERM,)
+        _must_fail("make a socket", lambda: socket.socket(socket.AF_INET).close(), refused)
+        _must_fail("signal its parent", lambda: os.kill(os.getppid(), 0), refused)
+        # Without a filter this always works, whoever the parent is.
+        _must_fail("signal its group", lambda: os.kill(0, 0), refused)
+        _must_fail("fork", _fork, (errno.EAGAIN,))
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
+def _must_fail(what: str, action: Callable[[], None], expected: tuple[int, ...]) -> None:
+    try:
+        action()
+    except OSError as error:
+        if error.errno in expected:
+            return
+        raise RuntimeError(f"the session may not be confined: to {what} failed by {error}") from error
+    raise RuntimeError(f"the session is not confined: it could {what}")
 
 
-def _load_filter(program: bytes) -> None:
-    steps = ctypes.create_string_buffer(program, len(program))
-    header = _Program(len(program) // 8, ctypes.cast(steps, ctypes.c_void_p))
-    _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(header))
+def _make_and_remove(path: Path) -> None:
+    path.touch(mode=0o600, exist_ok=False)
+    with contextlib.suppress(OSError):  # that it could be made matters more than the empty file
+        path.unlink()
 
 
-def _step(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, jump_true, jump_false, value)
-
-
-def _drop_capabilities() -> None:
-    """Give up all capabilities, so that even root cannot write a read-only file."""
-    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-    nothing = bytes(24)
-    if _libc().capset(header, nothing) != 0:
-        raise OSError(ctypes.get_errno(), "capset")
-
-
-def _prctl(option: int, value: int, pointer: int = 0) -> None:
-    arguments = [ctypes.c_ulong(part) for part in (value, pointer, 0, 0)]
-    if _libc().prctl(ctypes.c_int(option), *arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
-
-
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
+def _fork() -> None:
+    """Fork without Python's knowledge; a child that should not exist ends at once."""
+    pid = linux.syscall("clone", signal.SIGCHLD)
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)

@@ -17,9 +17,10 @@ import cv2
 import numpy as np
 import PIL.Image
 
-from . import rewrite, wire
+from . import decoding, rewrite, wire
 from .artifacts import Artifact, Collector
 from .hooks import Tracker
+from .settings import Settings
 
 CODE = "<code>"
 """File name of the model's code in its error messages."""
@@ -61,23 +62,20 @@ class _Output(io.TextIOBase):
 class Runner:
     """Holds the namespace of one session and serves its calls."""
 
-    def __init__(self, request: dict[str, Any], tracker: Tracker) -> None:
-        """Load the inputs and predefine what the model may count on.
+    def __init__(self, folder: str, tracker: Tracker, settings: Settings) -> None:
+        """Prepare a session without inputs.
 
         Args:
-            request: The trainer's spawn request.
+            folder: Its workspace, absolute and resolved.
             tracker: The one that the fork server's hooks report to.
+            settings: Of the sandbox.
         """
-        self.folder: str = request["folder"]
-        self.request = request
+        self.folder = folder
+        self.settings = settings
         self.tracker = tracker
-        tracker.root = self.folder
+        tracker.root = folder
         self.collector = Collector(
-            self.folder,
-            tracker,
-            max_images=request["images_per_call"],
-            max_pixels=request["max_pixels"],
-            max_bytes=request["file_bytes"],
+            folder, tracker, max_images=settings.images_per_call, max_pixels=settings.max_pixels
         )
         self.names: dict[str, Any] = {
             "__name__": "__main__",
@@ -88,12 +86,11 @@ class Runner:
             "np": np,
             "os": os,
             "random": random,
-            **self._inputs(request["inputs"]),
         }
         self.armed = False
 
-    def serve(self, channel: int) -> None:
-        """Answer calls until the trainer closes the channel.
+    def loop(self, channel: int) -> None:
+        """Take in the inputs, then answer calls until the trainer closes the channel.
 
         Raises:
             EOFError: When it did.
@@ -101,9 +98,22 @@ class Runner:
         sys.stdin = open(os.devnull)  # noqa: SIM115 - for the life of the process
         signal.signal(signal.SIGALRM, self._alarm)
         while True:
+            # The answer carries the number that came with the question, so an answer written ahead is known.
             message = wire.receive(channel)
-            reply, artifacts = self._call(message["code"])
-            wire.send(channel, reply, [artifact.content for artifact in artifacts])
+            wire.send(channel, {"n": message["n"], **self._answer(message)})
+
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        if "code" in message:
+            return self._call(message)
+        if "decode" in message:
+            return decoding.decode(message["decode"], message["into"], self.settings.max_pixels)
+        return self._adopt(message)
+
+    def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Become the session of one trajectory: its random numbers and its pictures."""
+        _seed(message["seed"])
+        self.names.update(self._inputs(message["inputs"]))
+        return {"ready": True}
 
     def _inputs(self, names: list[str]) -> dict[str, Any]:
         pictures = []
@@ -119,30 +129,30 @@ class Runner:
             return {}
         return {"image": pictures[0], "image_path": names[0], "images": pictures, "image_paths": list(names)}
 
-    def _call(self, source: str) -> tuple[dict[str, Any], list[Artifact]]:
-        sys.stdout = sys.stderr = _Output(self.request["output_chars"])
+    def _call(self, message: dict[str, Any]) -> dict[str, Any]:
+        sys.stdout = sys.stderr = _Output(self.settings.output_chars)
         _chdir(self.folder)
         self.tracker.start_call()
         self.collector.start_call()
-        status, error = self._execute(source)
+        status, error = self._execute(message["code"], raw=message["raw"])
         _chdir(self.folder)
-        artifacts, notes = self.collector.collect()
-        reply = {
+        artifacts = self.collector.collect()
+        return {
             "status": status,
-            "error": error[-self.request["error_chars"] :],
-            "notes": notes,
-            "names": [artifact.name for artifact in artifacts],
+            "error": error,
+            "written": [artifact.name for artifact in artifacts],
             "crops": self._crops(artifacts),
         }
-        return reply, artifacts
 
-    def _execute(self, source: str) -> tuple[str, str]:
-        """Run the code; returns the status and the message for the model."""
-        seconds = self.request["seconds"]
+    def _execute(self, source: str, *, raw: bool) -> tuple[str, str]:
+        """Run the code, as it is or rewritten; returns the status and the message for the model."""
+        seconds = self.settings.seconds
         linecache.cache[CODE] = (len(source), None, source.splitlines(keepends=True), CODE)
         try:
             try:
-                tree = rewrite.rewrite(ast.parse(source, CODE), self.tracker.inputs)
+                tree = ast.parse(source, CODE)
+                if not raw:
+                    rewrite.rewrite(tree, self.tracker.inputs)
                 program = _compile(tree, CODE, "exec")
                 self.armed = True
                 _setitimer(signal.ITIMER_REAL, seconds)
@@ -166,15 +176,24 @@ class Runner:
             raise _OutOfTime
 
     def _crops(self, artifacts: list[Artifact]) -> list[dict[str, Any]]:
-        crops: list[dict[str, Any]] = []
-        for number, artifact in enumerate(artifacts):
-            if artifact.region is not None:
-                crops.append({"image": artifact.region.image, "bbox": artifact.region.box, "shown": number})
+        """Regions that pictures show, by the picture's name, then those that were only cut out."""
+        crops: list[dict[str, Any]] = [
+            {"image": artifact.region.image, "bbox": artifact.region.box, "shown": artifact.name}
+            for artifact in artifacts
+            if artifact.region is not None
+        ]
         shown = {(crop["image"], crop["bbox"]) for crop in crops}
         for image, box in self.tracker.cuts.seen:
             if (image, box) not in shown:
                 crops.append({"image": image, "bbox": box, "shown": None})
         return crops
+
+
+def _seed(number: int) -> None:
+    """Seed every random generator that a model's code may count on."""
+    random.seed(number)
+    np.random.seed(number % 2**32)
+    cv2.setRNGSeed(number % 2**31)
 
 
 def _explain(error: BaseException) -> str:

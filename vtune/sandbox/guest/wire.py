@@ -1,35 +1,33 @@
-"""The message format between trainer and session: a JSON head, then raw bytes.
+"""The message format between trainer and session: `!I` length, then that many bytes of JSON.
 
-`!I` length of the head, the head (whose `blobs` lists the byte counts of what follows), then the blobs. No
-pickle: the other side is never trusted.
+No pickle: the other side is never trusted.
 """
 
 import json
 import os
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 HEAD = struct.Struct("!I")
-MAX_HEAD = 1 << 20
-"""Bytes; a longer head breaks the protocol."""
+MAX_ANSWER = 256 << 10
+"""Bytes; a longer answer breaks the protocol."""
 
 
-def pack(message: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
+def pack(message: dict[str, Any]) -> bytes:
     """One message as bytes."""
-    head = json.dumps({**message, "blobs": [len(blob) for blob in blobs]}).encode()
-    return b"".join([HEAD.pack(len(head)), head, *blobs])
+    content = json.dumps(message).encode()
+    return HEAD.pack(len(content)) + content
 
 
-def send(fd: int, message: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
+def send(fd: int, message: dict[str, Any]) -> None:
     """Write one message to a blocking descriptor."""
-    rest = memoryview(pack(message, blobs))
+    rest = memoryview(pack(message))
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def receive(fd: int) -> dict[str, Any]:
-    """Read one message without blobs from a blocking descriptor.
+    """Read one message from a blocking descriptor.
 
     Raises:
         EOFError: If the other side has gone.

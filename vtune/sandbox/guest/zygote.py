@@ -1,101 +1,267 @@
 """The fork server: one clean process with the image libraries loaded, forked once for each session.
 
-It is started by the trainer as a fresh program and never holds anything of it. It ends, with all sessions
-and the sandbox folder, when the trainer closes the control socket or dies.
+It keeps a few sessions forked and confined in advance. It never holds anything of the trainer, and runs no
+code of a model itself.
 """
 
-import contextlib
 import fcntl
 import functools
 import gc
 import json
 import os
-import random
+import platform
 import resource
 import select
-import shutil
 import signal
 import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
-from . import confine, wire
+from . import confine, descriptors, folders, landlock, namespaces, seccomp, tiers, wire
+from .settings import Settings
 
-CHANNEL = 3
+CHANNEL = 10
 """Descriptor of a session's channel to the trainer."""
-MakeRunner = Callable[[dict[str, Any]], Any]
-"""From a spawn request to its `runner.Runner`."""
+OUTSIDE = "/etc/passwd"
+"""A file that exists everywhere and that no session may read."""
+CALM_SECONDS = 0.01
+"""Without a request for so long, the next idle session is forked: a burst of requests goes first."""
+FIRST_RULE = 200
+"""Lowest descriptor of a readable path that is held open for the rules of the sessions."""
+OPEN_FILES = 8192
+"""Of the fork server: one for each session, three more for an idle one."""
+NO_CONFINEMENT = 97
+"""Exit status of a session that could not be confined."""
+
+MakeRunner = Callable[[str], Any]
+"""From a workspace to its `runner.Runner`."""
 
 
-class _Stop(Exception):
-    """The trainer has gone."""
+class _TrainerGone(Exception):
+    """The control socket was closed."""
 
 
-def main(control_fd: int, root: str) -> None:
-    """Serve spawn requests until the trainer goes.
+@dataclass(slots=True)
+class _Idle:
+    """A session that waits to be adopted."""
+
+    place: dict[str, Any]
+    fds: tuple[int, int, int]
+    """Its pidfd, the trainer's end of its channel, its output file."""
+
+
+def main(control: socket.socket, settings: Settings, tier: tiers.Tier, guardian: int) -> NoReturn:
+    """Serve requests for sessions until the trainer goes; ends the process.
 
     Args:
-        control_fd: A SOCK_SEQPACKET socket to the trainer.
-        root: The sandbox folder, removed at the end.
-
-    Raises:
-        RuntimeError: If a library has started a thread: forking would then be unsafe.
+        control: A SOCK_SEQPACKET socket to the trainer.
+        settings: Of the sandbox.
+        tier: The protection to put in force.
+        guardian: Process id of the parent, as it sees itself.
     """
-    signal.signal(signal.SIGTERM, _stop)
-    control = socket.socket(fileno=control_fd)
-    children: dict[int, int] = {}
     try:
-        # Namespaces first: the kernel wants a single thread, and the libraries may start some.
-        network_note = confine.leave_network()
-        # After the namespaces: the kernel forgets this wish when a process changes its credentials.
-        confine.die_with_parent(signal.SIGTERM)
-        make_runner = _load()
+        confine.die_with_parent(signal.SIGKILL)
+        # In a process namespace of its own the parent shows as 0.
+        if os.getppid() not in (0, guardian):
+            os._exit(0)
+        _Server(control, settings, tier).serve()
+    except (_TrainerGone, BrokenPipeError, ConnectionResetError):
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - reported to whoever reads the log; the parent's code must not go on
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+class _Server:
+    def __init__(self, control: socket.socket, settings: Settings, tier: tiers.Tier) -> None:
+        self.control = control
+        self.settings = settings
+        self.tier = tier
+        self.make_runner = _load(settings)
         threads = len(list(Path("/proc/self/task").iterdir()))
         if threads != 1:
             raise RuntimeError(f"the fork server has {threads} threads, and only one may fork")
-        facts = {
-            "network_namespace": not network_note,
-            "network_note": network_note,
-            "seccomp": confine.can_filter(),
-            "uid": os.getuid(),
-        }
-        control.send(json.dumps(facts).encode())
+        confine.be_first_to_go()
+        base_memory = confine.address_space()
+        if tier.namespaces:
+            namespaces.leave_the_rest(tiers.view(settings), tiers.mount_point(settings))
+        self.confinement = confine.Confinement(
+            landlock_abi=tier.landlock,
+            rules=_rules() if tier.landlock else (),
+            filter=seccomp.Filter(platform.machine()) if tier.seccomp else None,
+            memory=settings.memory,
+            cpu_seconds=settings.cpu_seconds,
+            file_bytes=settings.file_bytes,
+            open_files=settings.open_files,
+            base_memory=base_memory,
+        )
+        self.pid = os.getpid()
+        self.count = 0
+        """Sessions made; names their folders and users."""
+        self.broken = False
+        """Whether a session could not be confined: then none is made in advance."""
+        self.idle: deque[_Idle] = deque()
+        self.children: dict[int, int] = {}
+        """Pidfd -> pid of every child that lives."""
+        self.poll = select.poll()
+        self.poll.register(control, select.POLLIN)
+
+    def serve(self) -> NoReturn:
+        """Answer requests, reap children, keep the pool full."""
+        gc.collect()
+        gc.freeze()
+        facts = {"ready": True, "tier": asdict(self.tier), "uid": os.getuid()}
+        self.control.send(json.dumps(facts).encode())
         while True:
-            _serve(control, children, make_runner)
-    except _Stop:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        for pidfd, pid in children.items():
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        shutil.rmtree(root, ignore_errors=True)
+            lacking = len(self.idle) < self.settings.warm and not self.broken
+            events = self.poll.poll(CALM_SECONDS * 1000 if lacking else None)
+            for fd, _ in events:
+                if fd == self.control.fileno():
+                    self._answer()
+                else:
+                    self._reap(fd)
+            if not events and lacking:
+                self._fork_ahead()
+
+    def _answer(self) -> None:
+        message = self.control.recv(1 << 16)
+        if not message:
+            raise _TrainerGone
+        request = json.loads(message)
+        number, place = request["number"], request["place"]
+        try:
+            session = self.idle.popleft() if place is None and self.idle else self._fork(place)
+        except OSError as error:
+            self.control.send(json.dumps({"number": number, "failed": str(error)}).encode())
+            return
+        answer = {"number": number, "place": session.place}
+        socket.send_fds(self.control, [json.dumps(answer).encode()], session.fds)
+        # The pidfd stays: the end of the session is read from it.
+        for fd in session.fds[1:]:
+            os.close(fd)
+
+    def _fork_ahead(self) -> None:
+        try:
+            self.idle.append(self._fork(None))
+        except OSError:
+            # No process or memory to spare at the moment: a request will say so, or succeed later.
+            time.sleep(CALM_SECONDS)
+
+    def _fork(self, place: dict[str, Any] | None) -> _Idle:
+        """Fork one session, in a new folder or in that of a session that ended.
+
+        Raises:
+            OSError: If the machine cannot.
+        """
+        if place is None:
+            self.count += 1
+            uid = tiers.FIRST_UID + self.count % tiers.UIDS if self.tier.private_uid else None
+            place = {"folder": f"{self.settings.folder}/s{self.count:06d}", "uid": uid}
+            folders.make_session(place["folder"], uid)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            output = descriptors.output_file(self.settings.output_bytes)
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    self._become_session(place, theirs.fileno(), output)
+                pidfd = os.pidfd_open(pid)
+            except BaseException:
+                os.close(output)
+                raise
+            self.children[pidfd] = pid
+            self.poll.register(pidfd, select.POLLIN)
+            return _Idle(place, (pidfd, ours.detach(), output))
+
+    def _reap(self, pidfd: int) -> None:
+        self.poll.unregister(pidfd)
+        _, status = os.waitpid(self.children.pop(pidfd), 0)
+        self.broken |= os.waitstatus_to_exitcode(status) == NO_CONFINEMENT
+        if not self.broken:
+            # Killed while it waited, for want of memory: the next request gets another.
+            for session in [idle for idle in self.idle if idle.fds[0] == pidfd]:
+                self.idle.remove(session)
+                for fd in session.fds[1:]:
+                    os.close(fd)
+                folders.remove(session.place["folder"])
+        os.close(pidfd)
+
+    def _become_session(self, place: dict[str, Any], channel: int, output: int) -> NoReturn:
+        """Turn the freshly forked process into a confined session; never returns to the fork server's code."""
+        status = 0
+        try:
+            confine.die_with_parent(signal.SIGKILL)
+            if os.getppid() == self.pid:
+                self._live(place, channel, output)
+        except EOFError:
+            # The trainer has closed the channel: the session's regular end.
+            pass
+        except (OSError, RuntimeError) as error:
+            status = NO_CONFINEMENT
+            wire.send(CHANNEL, {"failed": str(error)})
+        finally:
+            # A session must not fall back into the fork server's loop, whatever happened.
+            os._exit(status)
+
+    def _live(self, place: dict[str, Any], channel: int, output: int) -> None:
+        descriptors.arrange(
+            channel=(channel, CHANNEL), output=output, keep=[rule.fd for rule in self.confinement.rules]
+        )
+        os.umask(0o022)
+        workspace = f"{place['folder']}/{folders.WORKSPACE}"
+        os.chdir(workspace)
+        runner = self.make_runner(workspace)
+        confine.confine(
+            self.confinement,
+            writable=workspace,
+            readable=f"{place['folder']}/{folders.INPUTS}",
+            uid=place["uid"],
+        )
+        confine.self_test(self.confinement, outside=OUTSIDE, files=self.tier.files)
+        wire.send(CHANNEL, {"ready": True})
+        runner.loop(CHANNEL)
 
 
-def _stop(signum: int, frame: FrameType | None) -> NoReturn:
-    raise _Stop
+def _rules() -> tuple[landlock.Rule, ...]:
+    """What every session may read, opened once."""
+    access = dict.fromkeys((*tiers.runtime(), *tiers.DEVICES), landlock.READ)
+    access[os.devnull] = landlock.WRITE
+    rules = [landlock.rule(path, rights) for path, rights in access.items()]
+    # Away from the numbers that a session's own descriptors will have.
+    moved = tuple(replace(rule, fd=fcntl.fcntl(rule.fd, fcntl.F_DUPFD_CLOEXEC, FIRST_RULE)) for rule in rules)
+    for rule in rules:
+        os.close(rule.fd)
+    return moved
 
 
-def _load() -> MakeRunner:
+def _load(settings: Settings) -> MakeRunner:
     """Import the libraries, hook them, and touch what they load lazily, so that sessions share the pages."""
     import io
 
     import cv2
+    import matplotlib.font_manager
+    import matplotlib.pyplot as plt
     import numpy as np
     import PIL.ImageDraw
     import PIL.ImageEnhance
     import PIL.ImageFilter
     import PIL.ImageFont
     import PIL.ImageOps
-    import PIL.WebPImagePlugin
 
     # The runner before the hooks: it keeps some functions as they were.
     from . import hooks, runner
 
     cv2.setNumThreads(0)
-    PIL.Image.preinit()
+    PIL.Image.init()
     np.random.seed(0)
     picture = np.zeros((32, 32, 3), np.uint8)
     for kind in (".png", ".jpg"):
@@ -105,112 +271,11 @@ def _load() -> MakeRunner:
         file = io.BytesIO()
         PIL.Image.fromarray(picture).save(file, name)
         PIL.Image.open(file).load()
-    make_runner = functools.partial(runner.Runner, tracker=hooks.install())
+    tracker = hooks.install()
+    plt.figure().gca().set_title("warm")
+    plt.savefig(io.BytesIO())
+    plt.close("all")
+    tempfile.tempdir = None
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.collect()
-    gc.freeze()
-    return make_runner
-
-
-def _serve(control: socket.socket, children: dict[int, int], make_runner: MakeRunner) -> None:
-    """Wait for one event: a request, the end of the trainer, or the end of a session."""
-    poll = select.poll()
-    for fd in (control.fileno(), *children):
-        poll.register(fd, select.POLLIN)
-    for fd, _ in poll.poll():
-        if fd in children:
-            os.waitpid(children.pop(fd), 0)
-            os.close(fd)
-            continue
-        message, fds, _, _ = socket.recv_fds(control, 1 << 16, 2)
-        if not message:
-            raise _Stop
-        _fork(json.loads(message), fds, control, children, make_runner)
-        for received in fds:
-            os.close(received)
-
-
-def _fork(
-    request: dict[str, Any],
-    fds: list[int],
-    control: socket.socket,
-    children: dict[int, int],
-    make_runner: MakeRunner,
-) -> None:
-    """Fork one session and answer with its pidfd, or with the reason why there is none."""
-    answer = {"number": request["number"]}
-    server = os.getpid()
-    try:
-        pid = os.fork()
-    except OSError as error:
-        control.send(json.dumps({**answer, "failed": str(error)}).encode())
-        return
-    if pid == 0:
-        _become_session(request, fds[0], fds[1], make_runner, server)
-    pidfd = os.pidfd_open(pid)
-    children[pidfd] = pid
-    socket.send_fds(control, [json.dumps(answer).encode()], [pidfd])
-
-
-def _become_session(
-    request: dict[str, Any], channel: int, output: int, make_runner: MakeRunner, server: int
-) -> NoReturn:
-    """Turn the freshly forked process into a confined session; never returns to the fork server's code."""
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        confine.die_with_parent(signal.SIGKILL)
-        if os.getppid() != server:
-            raise EOFError("the fork server has gone")
-        _arrange_descriptors(channel, output)
-        _become(request, make_runner)
-    except EOFError:
-        # The trainer, or the fork server, has gone: nobody is left to tell.
-        pass
-    finally:
-        # Whatever happened, this process must not fall back into the fork server's loop; a session that could
-        # not start shows as the end of its channel.
-        os._exit(0)
-
-
-def _become(request: dict[str, Any], make_runner: MakeRunner) -> None:
-    try:
-        os.umask(0o022)
-        os.chdir(request["folder"])
-        _seed(request["seed"])
-        session = make_runner(request)
-        confine.confine(
-            memory=request["memory"],
-            cpu_seconds=request["cpu_seconds"],
-            file_bytes=request["file_bytes"],
-            open_files=request["open_files"],
-        )
-    except OSError as error:
-        wire.send(CHANNEL, {"failed": str(error)})
-        return
-    wire.send(CHANNEL, {"ready": True})
-    session.serve(CHANNEL)
-
-
-def _arrange_descriptors(channel: int, output: int) -> None:
-    """0 and 2 = nothing, 1 = the output file, 3 = the channel, and no other."""
-    null = os.open(os.devnull, os.O_RDWR)
-    # Out of the way first: a received descriptor may itself be one of the targets.
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 16) for fd in (null, output, null, channel)]
-    for target, fd in enumerate(high):
-        os.dup2(fd, target)
-    with os.scandir("/proc/self/fd") as entries:
-        others = [int(entry.name) for entry in entries if int(entry.name) > CHANNEL]
-    for fd in others:
-        with contextlib.suppress(OSError):  # the listing's own descriptor is closed by now
-            os.close(fd)
-
-
-def _seed(seed: int) -> None:
-    import cv2
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    cv2.setRNGSeed(seed % 2**31)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, OPEN_FILES), hard))
+    return functools.partial(runner.Runner, tracker=tracker, settings=settings)

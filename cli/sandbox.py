@@ -1,0 +1,89 @@
+"""`vtune sandbox`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from .options import AsJson, Seed
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Isolation = Literal["auto", "namespaces", "flat", "unsafe"]
+Attacked = Literal["auto", "namespaces", "flat"]
+"""Tiers that may be attacked: the unsafe one stops nothing."""
+
+
+class Layer(StrEnum):
+    """Layers that a negative control may leave out."""
+
+    LANDLOCK = "landlock"
+    SECCOMP = "seccomp"
+    NAMESPACES = "namespaces"
+    UID = "uid"
+
+
+@app.command("run", epilog="Exit codes: 0 the code ran to its end, 1 it did not, 2 the input is wrong.")
+def run(
+    file: Annotated[str, typer.Argument(help="File of Python; - reads standard input.")],
+    images: Annotated[list[Path] | None, typer.Option("--image", help="Input picture; repeatable.")] = None,
+    isolation: Annotated[
+        Isolation, typer.Option("--isolation", help="auto takes the strongest that this machine offers.")
+    ] = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the pictures that come back.")] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run code as a model's would run: what it prints, shows and crops."""
+    from vtune.report.attacks import render_snippet
+    from vtune.runs.snippet import run_snippet
+
+    from .output import show
+
+    result = run_snippet(file, images or [], isolation=isolation, out=out, seed=seed)
+    show(result, render_snippet, as_json=as_json)
+    if result["status"] != "ok":
+        raise typer.Exit(1)
+
+
+@app.command(
+    "attack",
+    epilog="A suite is a folder of *.py files that begin with `# MUST NOT:` and `# CHECK:`; {{CANARY}},"
+    " {{PORT}}, {{VICTIM}} and the like in them are filled in. Exit codes: 0 all held, 1 a breach, 2 the"
+    " suite is wrong.",
+)
+def attack(
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Folder of another suite; the shipped one if not given.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Run this attack alone; repeatable.")
+    ] = None,
+    isolation: Annotated[
+        Attacked, typer.Option("--isolation", help="auto takes the strongest that this machine offers.")
+    ] = "auto",
+    without: Annotated[
+        list[Layer] | None,
+        typer.Option(
+            "--without",
+            help="Leave a layer out, to see that harm is noticed; repeatable. The harm is real.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run hostile snippets in the sandbox of this machine: what held, and which layer did it."""
+    from vtune.report.attacks import render_attacks
+    from vtune.runs.attack import run_attack
+
+    from .output import show
+
+    result = run_attack(
+        folder,
+        only or [],
+        isolation=isolation,
+        without=[layer.value for layer in without or []],
+    )
+    show(result, render_attacks, as_json=as_json)
+    if result["breached"]:
+        raise typer.Exit(1)

@@ -1,0 +1,71 @@
+"""What a suite of attacks has shown, and what one piece of code did in the sandbox."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.numbers import GAP, number
+
+LOUD = {"breach": "BREACH"}
+
+
+def render_attacks(result: Mapping[str, Any]) -> RenderableType:
+    """The table of what `vtune.runs.attack.run_attack` returned, then the counts."""
+    table = Table("attack", "must not", "result", "ended", "stopped by", "seconds")
+    for row in result["attacks"]:
+        outcome = LOUD.get(row["outcome"], row["outcome"])
+        told = "\n".join((outcome, *row["breaches"], *filter(None, [row["note"]])))
+        table.add_row(
+            row["name"],
+            Text(row["must_not"]),
+            Text(told),
+            row["status"] or GAP,
+            Text(row["stopped_by"] or GAP),
+            number(round(row["seconds"], 2)) if row["status"] else GAP,
+        )
+    heads = [Text(f"tier {result['tier']}; layers: {describe_layers(result['layers'])}")]
+    heads += [Text(f"note: {note}") for note in result["notes"]]
+    if result["without"]:
+        left_out = ", ".join(result["without"])
+        heads.append(Text(f"NEGATIVE CONTROL: run without {left_out}; breaches are expected here"))
+    counts = f"{result['held']} held, {result['breached']} breached"
+    counts += f", {result['allowed']} known leaks" if result["allowed"] else ""
+    counts += f", {result['skipped']} skipped" if result["skipped"] else ""
+    return Group(*heads, table, Text(counts))
+
+
+def describe_layers(layers: Mapping[str, Any]) -> str:
+    """The layers of `Sandbox.info` on one line, those that are off too."""
+    return ", ".join(f"{name.replace('_', ' ')} {_level(value)}" for name, value in layers.items())
+
+
+def _level(value: bool | int) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"ABI {value}" if value else "off"
+
+
+def render_snippet(result: Mapping[str, Any]) -> RenderableType:
+    """What `vtune.runs.snippet.run_snippet` returned, as a model's turn would see it, and the crop boxes."""
+    parts: list[RenderableType] = [
+        Text(f"{result['status']} in {result['seconds']:.3f} s, tier {result['tier']}")
+    ]
+    for title in ("output", "error"):
+        if result[title]:
+            parts.append(Text(f"{title}:\n{_indented(result[title])}"))
+    for index, image in enumerate(result["images"]):
+        where = f", written to {image['path']}" if image["path"] else ""
+        size = f"{image['width']}x{image['height']}, {image['bytes']} bytes"
+        parts.append(Text(f"picture {index}: {image['name']}, {size}{where}"))
+    for crop in result["crops"]:
+        box = ", ".join(number(side) for side in crop["bbox"])
+        shown = "not shown" if crop["shown"] is None else f"shown in picture {crop['shown']}"
+        parts.append(Text(f"crop: ({box}) of input {crop['image']}, {shown}"))
+    return Group(*parts)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

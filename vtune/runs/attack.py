@@ -1,0 +1,72 @@
+"""`vtune sandbox attack`: a suite of hostile snippets against the sandbox of this machine."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.report.progress import Steps
+from vtune.sandbox.attacks.runner import Result, run_suite
+from vtune.sandbox.attacks.suite import SHIPPED, read_suite
+from vtune.sandbox.types import Isolation, Layer
+
+
+def run_attack(
+    folder: Path | None, only: Sequence[str], *, isolation: Isolation, without: Sequence[Layer]
+) -> dict[str, Any]:
+    """Run a suite of attacks and say what held.
+
+    Args:
+        folder: Of the suite; the one that ships with vtune if None.
+        only: Names of attacks to run; all if empty.
+        isolation: Tier of the sandbox.
+        without: Layers to leave out: a negative control, in which attacks are expected to succeed.
+
+    Returns:
+        `tier`, `layers` and `notes` as `Sandbox.info` gives them, `without`, `attacks`, one entry each
+        (`name`, `must_not`, `check`, `outcome`, `held`, `breaches`, `status`, `seconds`, `note`,
+        `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are no breach) and
+        `skipped`.
+
+    Raises:
+        DataError: If the suite cannot be run as it is.
+        ServiceError: If the sandbox does not start.
+    """
+    attacks = read_suite(folder or SHIPPED, only)
+    with Steps("attacks", len(attacks)) as steps:
+        tally = asyncio.run(
+            run_suite(
+                attacks,
+                isolation=isolation,
+                without=frozenset(without),
+                done=lambda result: steps.advance(),
+            )
+        )
+    counts = Counter(result.outcome for result in tally.results)
+    return {
+        "tier": tally.info["tier"],
+        "layers": tally.info["layers"],
+        "notes": list(tally.info["notes"]),
+        "without": sorted(without),
+        "attacks": [_row(result) for result in tally.results],
+        "held": counts["held"],
+        "breached": counts["breach"],
+        "allowed": counts["allowed leak"],
+        "skipped": counts["skipped"],
+    }
+
+
+def _row(result: Result) -> dict[str, Any]:
+    return {
+        "name": result.attack.name,
+        "must_not": result.attack.must_not,
+        "check": result.attack.check,
+        "outcome": result.outcome,
+        "held": result.outcome == "held",
+        "breaches": list(result.breaches),
+        "status": result.status,
+        "seconds": round(result.seconds, 3),
+        "note": result.note,
+        "stopped_by": result.stopped_by,
+    }

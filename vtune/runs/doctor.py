@@ -1,0 +1,174 @@
+"""`vtune doctor`: what this machine can run, why not, and what to do about it."""
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from vtune.errors import ServiceError
+from vtune.sandbox import Sandbox
+
+COMMAND_SECONDS = 60.0
+"""Importing torch from a cold disk takes its time."""
+OPTIONAL = {"vllm": "only for rollouts with vLLM"}
+"""Packages that vtune does not ask for, and what they would be for."""
+LAYERS = {
+    "landlock": ("landlock",),
+    "seccomp": ("seccomp",),
+    "namespaces": ("namespace", "unshare"),
+    "private_uid": ("uid", "user number"),
+}
+"""Layer of the sandbox -> words by which a note is about it."""
+
+
+def run_doctor() -> dict[str, Any]:
+    """Look at this machine. Nothing is changed, and torch is imported only where there is a GPU.
+
+    Returns:
+        `ok` (whether the sandbox can run), `python`, `system`, `cores`, `memory_gb` and
+        `memory_available_gb`, `disk_free_gb` (of the current folder), `gpus` (lines of nvidia-smi), `cuda`
+        (what torch sees: a count, or why none), `packages` (each `name`, `wanted`, `installed`, `ok`,
+        `note`), `sandbox` (`tier`, `layers` each with `name`, `on`, `why`, `capacity`, `notes`), and `fixes`.
+    """
+    packages = _packages()
+    gpus = _gpus()
+    cuda = _cuda() if gpus else "no GPU"
+    sandbox = asyncio.run(_sandbox())
+    memory = _memory()
+    return {
+        "ok": sandbox["tier"] is not None,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": memory["MemTotal"],
+        "memory_available_gb": memory["MemAvailable"],
+        "disk_free_gb": _gb(shutil.disk_usage(Path.cwd()).free),
+        "gpus": gpus,
+        "cuda": cuda,
+        "packages": packages,
+        "sandbox": sandbox,
+        "fixes": _fixes(packages, gpus, cuda, sandbox),
+    }
+
+
+def _gb(size: float) -> float:
+    return round(size / 1e9, 1)
+
+
+def _memory() -> dict[str, float]:
+    """Lines of /proc/meminfo, in GB."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return {name: _gb(int(rest.split()[0]) * 1024) for name, rest in (line.split(":") for line in lines)}
+
+
+def _packages() -> list[dict[str, Any]]:
+    """Every package that vtune asks for, and the optional ones."""
+    wanted = [Requirement(line) for line in importlib.metadata.requires("vtune") or ()]
+    rows = [_package(need) for need in wanted if need.marker is None or need.marker.evaluate({"extra": ""})]
+    for name, purpose in OPTIONAL.items():
+        installed = _version(name)
+        rows.append(
+            {"name": name, "wanted": "", "installed": installed, "ok": True, "note": f"optional: {purpose}"}
+        )
+    return rows
+
+
+def _package(need: Requirement) -> dict[str, Any]:
+    installed = _version(need.name)
+    good = installed is not None and need.specifier.contains(installed, prereleases=True)
+    note = "" if good else "not installed" if installed is None else "outside the range that was tested"
+    return {
+        "name": need.name,
+        "wanted": str(need.specifier),
+        "installed": installed,
+        "ok": good,
+        "note": note,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _gpus() -> list[str]:
+    """One line a GPU, as the driver tells: name, memory, driver version."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    found = _said(["nvidia-smi", *query])
+    return [line.strip() for line in found.splitlines() if line.strip()]
+
+
+def _cuda() -> str:
+    """What torch makes of the GPUs, in a process of its own: importing it takes seconds."""
+    code = "import torch; print(torch.version.cuda, torch.cuda.device_count())"
+    words = _said([sys.executable, "-c", code]).split()
+    if len(words) != 2 or not words[1].isdigit():
+        return "torch cannot be imported"
+    version, count = words
+    if version == "None":
+        return "torch was built without CUDA"
+    return f"torch sees {count} GPU(s) by CUDA {version}"
+
+
+def _said(command: Sequence[str]) -> str:
+    """What a command prints; nothing if it fails."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ended.stdout if ended.returncode == 0 else ""
+
+
+async def _sandbox() -> dict[str, Any]:
+    """The tier that a training run would get, from a sandbox that is really started."""
+    try:
+        async with Sandbox(warm=0) as sandbox, await sandbox.open([], seed=0) as session:
+            info = sandbox.info()
+            tried = await session.run("print('ready')")
+    except ServiceError as error:
+        return {"tier": None, "layers": [], "capacity": 0, "notes": str(error).splitlines()}
+    if tried.status != "ok":
+        return {"tier": None, "layers": [], "capacity": 0, "notes": [f"a session failed: {tried.error}"]}
+    notes = [str(note) for note in info["notes"]]
+    layers = [_layer(name, info["layers"].get(name), notes) for name in LAYERS]
+    return {"tier": info["tier"], "layers": layers, "capacity": info["capacity"], "notes": notes}
+
+
+def _layer(name: str, value: object, notes: Sequence[str]) -> dict[str, Any]:
+    about = [note for note in notes if any(word in note.lower() for word in LAYERS[name])]
+    level = f"ABI {value}" if name == "landlock" and value else ""
+    return {"name": name, "on": bool(value), "why": level if value else "; ".join(about)}
+
+
+def _fixes(
+    packages: Sequence[dict[str, Any]], gpus: Sequence[str], cuda: str, sandbox: dict[str, Any]
+) -> list[str]:
+    """What to do, most urgent first."""
+    fixes = []
+    if sandbox["tier"] is None:
+        fixes.append(
+            "sandbox: run on Linux 5.13 or newer with Landlock (named in /sys/kernel/security/lsm), or as"
+            " root where namespaces may be made; `--set sandbox=unsafe` trains without protection"
+        )
+    elif sandbox["tier"] == "flat":
+        fixes.append(
+            "sandbox: run as root, or allow user namespaces, to hide the names and sizes of host files too"
+        )
+    broken = [f"'{row['name']}{row['wanted']}'" for row in packages if not row["ok"]]
+    if broken:
+        fixes.append(f"packages: pip install {' '.join(broken)}")
+    if gpus and (not cuda.startswith("torch sees") or cuda.startswith("torch sees 0")):
+        fixes.append("GPU: install a torch that was built for the driver's CUDA, see https://pytorch.org")
+    return fixes

@@ -1,0 +1,38 @@
+"""The part of a recipe that says how a model's code is run, and the sandbox that it describes."""
+
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.report.progress import say
+from vtune.sandbox import Decode, Isolation, Limits, Sandbox
+
+
+class SandboxRecipe(Strict):
+    """How the code of trajectories is run."""
+
+    isolation: Isolation
+    """`auto` takes the best tier of the machine."""
+    decode: Decode
+    """Who decodes the pictures that code returns."""
+    seconds: float = Field(gt=0)
+    """Wall clock of one call."""
+    memory_mb: int = Field(gt=0)
+    """Of one session."""
+
+
+def sandbox_of(recipe: SandboxRecipe, *, sessions: int) -> Sandbox:
+    """The sandbox of a run.
+
+    Args:
+        recipe: As the run's recipe says.
+        sessions: That are wanted at the same time; so many are kept ready.
+    """
+    limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)
+    return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions)
+
+
+def say_tier(sandbox: Sandbox) -> None:
+    """Tell the user what protects the machine, and what does not."""
+    facts = sandbox.info()
+    layers = [name for name, on in facts["layers"].items() if on]
+    say(f"sandbox: {facts['tier']} ({', '.join(layers) or 'no layer at all'})")

@@ -1,0 +1,108 @@
+"""`vtune sandbox run`: one piece of code in the sandbox, as a model's code would run."""
+
+import asyncio
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import PIL.Image
+
+from vtune.errors import DataError
+from vtune.sandbox import Execution, Sandbox
+from vtune.sandbox.types import Isolation
+
+STANDARD_INPUT = "-"
+
+
+def run_snippet(
+    file: str, images: Sequence[Path], *, isolation: Isolation, out: Path | None, seed: int
+) -> dict[str, Any]:
+    """Run a file of Python: scanned, repaired and rewritten as a model's code is.
+
+    Args:
+        file: Path of the code; "-" reads standard input.
+        images: Input pictures, which the code finds as `image_0.png` and so on.
+        isolation: Tier of the sandbox.
+        out: Folder for the pictures that come back; they are not kept if None.
+        seed: Of the session's random generators.
+
+    Returns:
+        `tier`, `status`, `seconds`, `output`, `error`, `images` (each `name`, `width`, `height`, `bytes`, and
+        `path` or None), and `crops` (each `bbox`, `image`, and `shown` or None).
+
+    Raises:
+        DataError: If the code or a picture cannot be read, or `out` not written.
+        ServiceError: If the sandbox does not start.
+    """
+    code = _code(file)
+    pictures = [_bytes(path) for path in images]
+    tier, execution = asyncio.run(_run(code, pictures, isolation, seed))
+    return {
+        "tier": tier,
+        "status": execution.status,
+        "seconds": round(execution.seconds, 4),
+        "output": execution.output,
+        "error": execution.error,
+        "images": [
+            _picture(name, content, out)
+            for name, content in zip(execution.names, execution.images, strict=True)
+        ],
+        "crops": [
+            {"bbox": list(crop.bbox), "image": crop.image, "shown": crop.shown} for crop in execution.crops
+        ],
+    }
+
+
+async def _run(
+    code: str, pictures: Sequence[bytes], isolation: Isolation, seed: int
+) -> tuple[str, Execution]:
+    async with (
+        Sandbox(isolation=isolation, warm=0) as sandbox,
+        await sandbox.open(pictures, seed=seed) as session,
+    ):
+        return sandbox.info()["tier"], await session.run(code)
+
+
+def _code(file: str) -> str:
+    if file == STANDARD_INPUT:
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"the code cannot be read: {error}",
+            where=file,
+            fix="give a file of Python, or - to read standard input",
+        ) from error
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the picture cannot be read: {error}", where=str(path)) from error
+
+
+def _picture(name: str, content: bytes, out: Path | None) -> dict[str, Any]:
+    """What came back; its name in the workspace may have folders in it, which a file in `out` has not."""
+    with PIL.Image.open(io.BytesIO(content)) as picture:
+        width, height = picture.size
+        ending = f".{(picture.format or 'png').lower().replace('jpeg', 'jpg')}"
+    path = None
+    if out is not None:
+        flat = name.replace("/", "_")
+        path = out / (flat if flat.lower().endswith((ending, ".jpeg")) else flat + ending)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise DataError(f"the picture cannot be written: {error}", where=str(path)) from error
+    return {
+        "name": name,
+        "width": width,
+        "height": height,
+        "bytes": len(content),
+        "path": str(path) if path else None,
+    }

@@ -1,0 +1,265 @@
+"""What an attack has harmed, one function a kind of harm; each yields one line a breach."""
+
+import io
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import PIL.Image
+
+from vtune.sandbox.attacks.facts import Entry, ProcessFacts, differences
+from vtune.sandbox.attacks.suite import Attack
+from vtune.sandbox.attacks.world import CANARY_NAMES, SECRET_BYTES, SECRET_PICTURE, Surroundings, harmed
+from vtune.sandbox.types import Execution, Limits
+from vtune.schema.decode import UNDECODABLE
+
+LATE_SECONDS = 1.0
+"""Ours: what a busy machine may take beyond soft limit and grace."""
+ENTRIES_FACTOR, BYTES_FACTOR = 20, 4
+"""Ours: how far a workspace may run over its quota between two looks of the sandbox."""
+SPARE_CHARS = 4096
+"""Room for the sandbox's own notes behind the printed text."""
+MEMORY_BYTES = 512 << 20
+"""Ours: how much this process may grow during an attack."""
+DESCRIPTORS = {0, 1, 2, 10}
+"""What a session has open before any code runs: nothing, its output, nothing, the channel."""
+STRAY_WORDS = ("evil", "psm_", "wnsm_", "sem.")
+"""Parts of names that attacks, and Python's shared memory and semaphores, give to public files."""
+
+TELLTALES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("refused", "no socket created", "no new process", "memoryerror"), r"\bDONE\b"),
+    (("library import unaffected",), r"^EVIL\b"),
+)
+"""Where a CHECK says one of these phrases, no printed line may match the pattern."""
+
+
+def canary(before: Surroundings, after: Surroundings) -> Iterator[str]:
+    """Host files are as they were: names, content, mode, owner, links, times, attributes."""
+    yield from (f"host file: {what}" for what in differences(before.canary, after.canary))
+
+
+def victim(before: Surroundings, after: Surroundings) -> Iterator[str]:
+    """A foreign process lives on, is not stopped, and keeps its rank and cores."""
+    if after.victim is None or before.victim is None:
+        yield "a foreign process was killed"
+    elif harmed(before.victim, after.victim):
+        yield "a foreign process was stopped, or given another rank or core"
+
+
+def runtime(before: Surroundings, after: Surroundings) -> Iterator[str]:
+    """The Python packages that all sessions share are as they were."""
+    yield from (f"runtime: {name} is new" for name in after.runtime_names - before.runtime_names)
+    yield from (f"runtime: {name} is gone" for name in before.runtime_names - after.runtime_names)
+    yield from (f"runtime: {what}" for what in differences(before.runtime, after.runtime))
+
+
+def strays(
+    before: Surroundings, after: Surroundings, *, text: str, token8: str, uid: int | None
+) -> Iterator[Path]:
+    """New files in folders that everybody may write to, as far as they can be laid to the attack.
+
+    Other processes use those folders too. A new name counts if it holds the token or a word of
+    `STRAY_WORDS`, if `text` (the code and what it printed) mentions it, or if its owner is the session,
+    whose user number is `uid` (None if it shares ours). `token8` is the start of the token, which snippets
+    put into names.
+    """
+    for folder, there in after.public.items():
+        for name in there - before.public.get(folder, set()):
+            words = (token8, *STRAY_WORDS)
+            named = name in text or any(word in name.lower() for word in words)
+            if named or (uid is not None and _owner(folder / name) == uid):
+                yield folder / name
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.lstat().st_uid
+    except FileNotFoundError:  # it came and went, so it was another process's
+        return None
+
+
+def shared(before: Surroundings, after: Surroundings) -> Iterator[str]:
+    """No System V object is left behind."""
+    for kind, objects in after.shared.items():
+        if objects - before.shared[kind]:
+            yield f"a System V object ({kind}) was made"
+
+
+def leaked(execution: Execution, workspace: Path, *, needle: str, picture: PIL.Image.Image) -> Iterator[str]:
+    """The secret is in nothing that came back, and not in the workspace.
+
+    `needle` is the part of the token that the code was not told, `picture` what the secret picture shows: it
+    may come back encoded anew.
+    """
+    texts = {"the output": execution.output, "the error": execution.error, "a name": repr(execution.names)}
+    yield from (f"the secret is in {where}" for where, text in texts.items() if needle in text)
+    for number, content in enumerate(execution.images):
+        if needle.encode() in content or _shows(content, picture):
+            yield f"the secret is in picture {number}"
+    for parent, _, files in os.walk(workspace):
+        for path in (Path(parent, name) for name in files):
+            if needle in path.name or (path.is_file() and not path.is_symlink() and _holds(path, needle)):
+                yield f"the secret is in the workspace, in {path.name!r}"
+
+
+def _shows(content: bytes, picture: PIL.Image.Image) -> bool:
+    try:
+        with PIL.Image.open(io.BytesIO(content)) as found:
+            return found.size == SECRET_PICTURE and found.convert("RGB").tobytes() == picture.tobytes()
+    except UNDECODABLE:  # then it shows nothing
+        return False
+
+
+def _holds(path: Path, needle: str) -> bool:
+    with path.open("rb") as file:
+        return needle.encode() in file.read(64 << 20)
+
+
+def told(execution: Execution, attack: Attack, *, command_line: str) -> Iterator[str]:
+    """What the snippet says of itself, where its CHECK goes by that.
+
+    `command_line` is this process's, for attacks that look for foreign ones.
+    """
+    check = attack.check.lower()
+    lines = execution.output.splitlines()
+    for phrases, pattern in TELLTALES:
+        if any(phrase in check for phrase in phrases):
+            yield from (f"printed: {line[:100]}" for line in lines if re.search(pattern, line))
+    if "names of canary files" in check:
+        yield from (f"printed the name {name}" for name in CANARY_NAMES if name in execution.output)
+    if "cmdline" in check and command_line and command_line in execution.output:
+        yield "printed the command line of the trainer"
+
+
+def metadata(execution: Execution, attack: Attack) -> Iterator[str]:
+    """The size of the secret file is not printed; only for attacks whose CHECK begins with "INFO:"."""
+    if informational(attack) and re.search(rf"(?<!\d){SECRET_BYTES}(?!\d)", execution.output):
+        yield "printed the size of a host file"
+
+
+def informational(attack: Attack) -> bool:
+    """Whether the attack is after metadata alone, which only a mount namespace hides."""
+    return attack.check.startswith("INFO:")
+
+
+def reached(listeners: Iterable[str]) -> Iterator[str]:
+    """Nobody came to the listening sockets."""
+    yield from (f"reached a {kind}" for kind in listeners)
+
+
+def inputs(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
+    """The input pictures are as they were."""
+    yield from (f"input folder: {what}" for what in differences(before, after))
+
+
+def beside(before: set[str], after: set[str]) -> Iterator[str]:
+    """Nothing appeared or vanished beside the workspace."""
+    yield from (f"beside the workspace: {name} is new" for name in after - before)
+    yield from (f"beside the workspace: {name} is gone" for name in before - after)
+
+
+def late(took: float, limits: Limits) -> Iterator[str]:
+    """The call came back in time."""
+    allowed = limits.seconds + limits.grace + LATE_SECONDS
+    if took > allowed:
+        yield f"the call came back after {took:.1f} s; {allowed:.1f} s were allowed"
+
+
+def too_much(execution: Execution, limits: Limits) -> Iterator[str]:
+    """What came back is within the limits."""
+    sizes = {
+        "output": (len(execution.output), limits.output_chars + SPARE_CHARS),
+        "error": (len(execution.error), limits.error_chars + SPARE_CHARS),
+        "pictures": (len(execution.images), limits.images_per_call),
+        "largest picture": (max(map(len, execution.images), default=0), limits.file_mb << 20),
+    }
+    for what, (size, allowed) in sizes.items():
+        if size > allowed:
+            yield f"{what}: {size}, where {allowed} are allowed"
+
+
+def overfilled(entries: int, taken: int, limits: Limits) -> Iterator[str]:
+    """The workspace, with so many files and folders and so many bytes on disk, stays near its quota."""
+    if entries > ENTRIES_FACTOR * limits.workspace_files:
+        yield f"{entries} files in the workspace, whose quota is {limits.workspace_files}"
+    if taken > BYTES_FACTOR * limits.workspace_mb << 20:
+        yield f"{taken >> 20} MiB in the workspace, whose quota is {limits.workspace_mb} MiB"
+
+
+def memory(before: int, after: int) -> Iterator[str]:
+    """This process has not grown; given are the most bytes it had ever had, before the attack and now."""
+    if after - before > MEMORY_BYTES:
+        yield f"this process grew by {(after - before) >> 20} MiB"
+
+
+def running(now: ProcessFacts | None, later: ProcessFacts | None, *, killed: bool) -> Iterator[str]:
+    """Between calls the session's process is stopped and uses no CPU; a killed one is gone.
+
+    Given are the process soon after the call and a while later, None where it has ended; `killed` is what the
+    sandbox says.
+    """
+    if killed and later is not None:
+        yield "the killed session lives on"
+    elif now is not None and later is not None:
+        if later.ticks > now.ticks:
+            yield f"used {(later.ticks - now.ticks) / 100:.2f} s of CPU after the call"
+        if later.state not in "Tt":
+            yield f"is not stopped after the call (state {later.state})"
+
+
+def confined(
+    before: ProcessFacts, now: ProcessFacts | None, open_before: Iterable[int] | None
+) -> Iterator[str]:
+    """The session has one thread, no capabilities, an end to its CPU time and no other rank than before.
+
+    `now` is None if it has ended, `open_before`, its descriptors before the attack, where the kernel does not
+    tell.
+    """
+    extra = set(open_before or ()) - DESCRIPTORS
+    if extra:
+        yield f"descriptors {sorted(extra)} were open before any code ran"
+    if now is None:
+        return
+    if now.threads != 1:
+        yield f"has {now.threads} threads"
+    if now.capabilities:
+        yield f"has the capabilities {now.capabilities:#x}"
+    if now.cpu_limit == "unlimited":
+        yield "has no limit of CPU time"
+    if now.nice < before.nice or now.policy != before.policy:
+        yield "has given itself a higher priority"
+
+
+def answered(expected: str, execution: Execution) -> Iterator[str]:
+    """A call that says it ran has really run: it printed what nobody can guess."""
+    if execution.status == "infra":
+        yield f"the sandbox failed at the next call: {execution.error[:200]}"
+    elif execution.status == "ok" and execution.output != expected:
+        yield f"the next call was answered by something else: {execution.output[:80]!r}"
+
+
+def works(who: str, expected: str, execution: Execution) -> Iterator[str]:
+    """Another session (`who` is for the message) runs code and gives the true answer."""
+    if (execution.status, execution.output) != ("ok", expected):
+        said = execution.error or execution.output
+        yield f"{who} does not work any more: {execution.status}: {said[-200:]!r}"
+
+
+def neighbour(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
+    """The folder of another session is as it was."""
+    yield from (f"another session's folder: {what}" for what in differences(before, after))
+
+
+def server(before: ProcessFacts | None, after: ProcessFacts | None) -> Iterator[str]:
+    """The fork server lives, is the same, and has kept its rank."""
+    if before is None or after is None or before.started != after.started:
+        yield "the fork server died"
+    elif harmed(before, after):
+        yield "the fork server was stopped, or given another rank or core"
+
+
+def left_over(expected: int, processes: int) -> Iterator[str]:
+    """No process is left when the session has ended."""
+    if processes > expected:
+        yield f"{processes - expected} processes are left over"

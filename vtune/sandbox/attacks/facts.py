@@ -1,0 +1,206 @@
+"""Files and processes as they are at one moment, and what differs between two."""
+
+import hashlib
+import os
+import resource
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What can be changed about a file; times of reading are left out."""
+
+    kind: int
+    mode: int
+    owner: tuple[int, int]
+    links: int
+    mtime: int
+    content: str
+    """Hash of a file, target of a link."""
+    attributes: tuple[tuple[str, bytes], ...]
+
+
+def tree(folder: Path) -> dict[str, Entry]:
+    """Everything in a folder, itself as ".", by relative path; links are not followed."""
+    found = {".": entry(folder)}
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            found[path.relative_to(folder).as_posix()] = entry(path)
+    return found
+
+
+def entry(path: Path) -> Entry:
+    """One file, folder or link."""
+    status = path.lstat()
+    content = ""
+    if stat.S_ISREG(status.st_mode):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+    elif stat.S_ISLNK(status.st_mode):
+        content = str(path.readlink())
+    return Entry(
+        kind=stat.S_IFMT(status.st_mode),
+        mode=stat.S_IMODE(status.st_mode),
+        owner=(status.st_uid, status.st_gid),
+        links=status.st_nlink,
+        mtime=status.st_mtime_ns,
+        content=content,
+        attributes=_attributes(path),
+    )
+
+
+def _attributes(path: Path) -> tuple[tuple[str, bytes], ...]:
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError:  # the file system has none
+        return ()
+    return tuple((name, os.getxattr(path, name, follow_symlinks=False)) for name in sorted(names))
+
+
+def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
+    """What happened to a tree, one line a file."""
+    for name in before.keys() | after.keys():
+        if name not in after:
+            yield f"{name} is gone"
+        elif name not in before:
+            yield f"{name} is new"
+        elif before[name] != after[name]:
+            changed = [
+                field.name
+                for field in fields(Entry)
+                if getattr(before[name], field.name) != getattr(after[name], field.name)
+            ]
+            yield f"{name} has another {', '.join(changed)}"
+
+
+def names(folder: Path) -> set[str]:
+    """What lies directly in a folder; nothing if it is not there."""
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def usage(folder: Path, *, most: int) -> tuple[int, int]:
+    """Entries below a folder, counted up to `most`, and the bytes that they take on disk."""
+    entries = taken = 0
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            try:
+                taken += os.lstat(f"{parent}/{name}").st_blocks * 512
+            except FileNotFoundError:  # it came and went
+                continue
+            entries += 1
+            if entries >= most:
+                return entries, taken
+    return entries, taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """What the kernel tells of a process that lives."""
+
+    state: str
+    """One letter: R runs, S sleeps, T is stopped."""
+    parent: int
+    group: int
+    nice: int
+    policy: int
+    """Of its scheduling."""
+    threads: int
+    ticks: int
+    """CPU time, in clock ticks of 1/100 s."""
+    started: int
+    """In clock ticks since boot: tells a process from a later one with the same number."""
+    capabilities: int
+    """Effective ones, as bits."""
+    cpu_limit: str
+    """Hard limit of CPU seconds, or "unlimited"."""
+    cores: frozenset[int]
+    """Cores that it may run on."""
+
+
+def process(pid: int) -> ProcessFacts | None:
+    """A process, or None if it has ended (one that its parent has not yet looked after has ended too)."""
+    folder = Path("/proc", str(pid))
+    try:
+        parts = (folder / "stat").read_text().rpartition(")")[2].split()
+        status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+        limits = (folder / "limits").read_text().splitlines()
+        cores = frozenset(os.sched_getaffinity(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if parts[0] in "ZX":
+        return None
+    # Fields as in proc(5), where the state is number 3.
+    return ProcessFacts(
+        state=parts[0],
+        parent=int(parts[1]),
+        group=int(parts[3]),
+        ticks=int(parts[11]) + int(parts[12]),
+        nice=int(parts[16]),
+        threads=int(parts[17]),
+        started=int(parts[19]),
+        policy=int(parts[38]),
+        capabilities=int(status["CapEff"], 16),
+        cpu_limit=next(line for line in limits if line.startswith("Max cpu time")).split()[4],
+        cores=cores,
+    )
+
+
+def descriptors(pid: int) -> dict[int, str] | None:
+    """The open descriptors of a process and what they are; None where the kernel does not tell."""
+    found = {}
+    try:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            found[int(link.name)] = str(link.readlink())
+    except OSError:  # it has ended, or it is closed to us
+        return None
+    return found
+
+
+def descendants(pid: int, *, group: int, below: Path) -> set[int]:
+    """Processes that `pid` has started, in any generation.
+
+    Those whose parent has ended are told by their session (`group`, as setsid makes them) or by their
+    working directory being `below` a folder.
+    """
+    alive: dict[int, tuple[int, int]] = {}
+    inside: set[int] = set()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parts = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if parts[0] in "ZX":
+            continue
+        alive[int(folder.name)] = (int(parts[1]), int(parts[3]))
+        try:
+            if (folder / "cwd").readlink().is_relative_to(below):
+                inside.add(int(folder.name))
+        except OSError:  # it is closed to us; its parent and its session tell enough
+            continue
+    found = {number for number, (_, its_group) in alive.items() if its_group == group} | inside
+    grown = True
+    while grown:
+        more = {number for number, (parent, _) in alive.items() if parent in found | {pid}} - found
+        found |= more
+        grown = bool(more)
+    return found - {pid}
+
+
+def peak_memory() -> int:
+    """The most memory that this process has ever had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def shared_objects() -> dict[str, set[tuple[int, int]]]:
+    """System V objects by kind ("shm", "sem", "msg"), each as (key, id)."""
+    found = {}
+    for kind in ("shm", "sem", "msg"):
+        path = Path("/proc/sysvipc", kind)
+        lines = path.read_text().splitlines()[1:] if path.exists() else []
+        found[kind] = {(int(line.split()[0]), int(line.split()[1])) for line in lines}
+    return found

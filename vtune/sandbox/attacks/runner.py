@@ -1,0 +1,402 @@
+"""Run attacks one after the other, each in a session of its own, and look at what they have done."""
+
+import asyncio
+import itertools
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from vtune.errors import ServiceError
+from vtune.sandbox.attacks import checks
+from vtune.sandbox.attacks.facts import (
+    Entry,
+    ProcessFacts,
+    descendants,
+    descriptors,
+    names,
+    peak_memory,
+    process,
+    tree,
+    usage,
+)
+from vtune.sandbox.attacks.placeholders import Kind, fill
+from vtune.sandbox.attacks.suite import Attack
+from vtune.sandbox.attacks.world import Surroundings, World
+from vtune.sandbox.broker import Sandbox
+from vtune.sandbox.session import Session
+from vtune.sandbox.types import Execution, Isolation, Layer, Limits
+
+Outcome = Literal["held", "breach", "allowed leak", "skipped"]
+
+GRACE = 0.5
+WARM = 2
+PAUSE_SECONDS = 0.02
+"""Time for a process to take a signal before it is looked at."""
+WATCH_SECONDS = 0.15
+"""How long a session is watched for CPU time after its call."""
+SETTLE_SECONDS = 3.0
+"""How long processes may take to end, or to appear in the warm pool."""
+LOOK_SECONDS = 0.2
+"""Between two looks at what a running attack has written."""
+HUNG_SECONDS = 30.0
+"""Beyond its limits, after which a call is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How one attack ended."""
+
+    attack: Attack
+    outcome: Outcome
+    breaches: tuple[str, ...] = ()
+    status: str = ""
+    """Of the call, as in `Execution`; empty if it was not made."""
+    seconds: float = 0.0
+    """Of the call."""
+    note: str = ""
+    stopped_by: str = ""
+    """The layer that the attack's header names, else how the call ended; empty where neither tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How a suite went."""
+
+    info: dict[str, Any]
+    """Of the sandbox, as `Sandbox.info` gives it."""
+    results: tuple[Result, ...]
+    """In the order of the suite."""
+
+
+async def run_suite(
+    attacks: Sequence[Attack],
+    *,
+    isolation: Isolation,
+    without: frozenset[Layer],
+    done: Callable[[Result], None],
+) -> Tally:
+    """Run attacks against real sandboxes, one for each soft limit, with everything at stake.
+
+    What an attack breaks is mended before the next one.
+
+    Args:
+        attacks: What to run.
+        isolation: Tier of the sandbox.
+        without: Layers to leave out. Attacks that are not `weak_ok` are then skipped.
+        done: Called after each attack.
+
+    Raises:
+        ServiceError: If the sandbox does not start.
+    """
+    results: dict[str, Result] = {}
+    order = sorted(attacks, key=lambda attack: attack.soft)
+    info: dict[str, Any] = {}
+    with World() as world:
+        for soft, group in itertools.groupby(order, key=lambda attack: attack.soft):
+            limits = Limits(seconds=soft, grace=GRACE)
+            async with Range(world, limits, isolation, without) as place:
+                info = place.sandbox.info()
+                for attack in group:
+                    result = await place.run(attack)
+                    results[attack.name] = result
+                    done(result)
+    return Tally(info=info, results=tuple(results[attack.name] for attack in attacks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The world, and the sandbox's own processes and folders, at one time."""
+
+    world: Surroundings
+    server: ProcessFacts | None
+    root: set[str]
+    """Files in the sandbox's folder that belong to no session."""
+    neighbour: dict[str, Entry]
+    memory: int
+
+
+class Range:
+    """A sandbox to be shot at, with a neighbour session; a fresh one takes its place after a breach."""
+
+    def __init__(self, world: World, limits: Limits, isolation: Isolation, without: frozenset[Layer]) -> None:
+        self._world = world
+        self._limits = limits
+        self._isolation: Isolation = isolation
+        self._without = without
+
+    async def __aenter__(self) -> Self:
+        await self._set_up()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def run(self, attack: Attack) -> Result:
+        """Run one attack and mend what it broke."""
+        if self._without and not attack.weak_ok:
+            return Result(attack=attack, outcome="skipped", note="not to be run with a layer left out")
+        before = self._look()
+        try:
+            result, strays = await self._shoot(attack, before)
+        except ServiceError as error:
+            what = f"the sandbox failed: {' '.join(str(error).split())}"
+            result, strays = Result(attack=attack, outcome="breach", breaches=(what,)), []
+        if result.outcome == "breach":
+            await self._stack.aclose()
+            self._world.mend(before.world, strays)
+            await self._set_up()
+        return result
+
+    async def _set_up(self) -> None:
+        """Start the sandbox and the neighbour, and wait until the warm pool is full."""
+        async with AsyncExitStack() as stack:
+            sandbox = Sandbox(self._limits, isolation=self._isolation, warm=WARM, without=self._without)
+            self.sandbox = await stack.enter_async_context(sandbox)
+            self._group = self._server_facts(self.sandbox).group
+            self._neighbour = await self.sandbox.open([self._world.picture], seed=1)
+            self._secret = secrets.token_hex(8)
+            made = await self._neighbour.run(
+                f"mine = '{self._secret}'\nopen('mine.txt', 'w').write(mine)", raw=True
+            )
+            if made.status != "ok":
+                raise ServiceError(f"the sandbox does not run honest code: {made.error}")
+            self._processes = await self._settled()
+            self._stack = stack.pop_all()
+
+    @staticmethod
+    def _server_facts(sandbox: Sandbox) -> ProcessFacts:
+        facts = process(sandbox.zygote_pid)
+        if facts is None:
+            raise ServiceError("the sandbox's fork server has gone")
+        return facts
+
+    async def _settled(self) -> int:
+        """The number of processes once it has not changed for a while."""
+        counts = [-1]
+        ends = time.monotonic() + SETTLE_SECONDS
+        while len(set(counts[-5:])) > 1 or len(counts) < 5:
+            counts.append(self._count())
+            await asyncio.sleep(0.05)
+            if time.monotonic() > ends:
+                break
+        return max(counts[-5:])
+
+    def _count(self) -> int:
+        found = descendants(os.getpid(), group=self._group, below=self.sandbox.folder)
+        return len(found - {self._world.victim.pid})
+
+    def _look(self) -> Moment:
+        root = self.sandbox.folder
+        return Moment(
+            world=self._world.look(),
+            server=process(self.sandbox.zygote_pid),
+            root=_foreign(root),
+            neighbour=tree(self._neighbour.workspace.parent),
+            memory=peak_memory(),
+        )
+
+    async def _shoot(self, attack: Attack, before: Moment) -> tuple[Result, list[Path]]:
+        """Run one attack and check everything; also the files that it left in public folders.
+
+        Raises:
+            ServiceError: If the sandbox fails.
+        """
+        session = await self.sandbox.open([self._world.picture], seed=0)
+        try:
+            return await self._shoot_in(session, attack, before)
+        finally:
+            await session.close()
+
+    async def _shoot_in(self, session: Session, attack: Attack, before: Moment) -> tuple[Result, list[Path]]:
+        pid, folder = session.pid, session.workspace.parent
+        idle, open_before = process(pid), descriptors(pid)
+        if idle is None:
+            raise ServiceError("the session ended before any code ran")
+        beside, inputs = names(folder), tree(folder / "in")
+        code = fill(attack.source, attack.path, self._values(session))
+
+        began = time.monotonic()
+        execution, entries, taken = await self._watched(session, code)
+        took = time.monotonic() - began
+
+        await asyncio.sleep(PAUSE_SECONDS)
+        now = _same(process(pid), idle)
+        await asyncio.sleep(WATCH_SECONDS)
+        later = _same(process(pid), idle)
+        after = self._look()
+        strays = list(
+            checks.strays(
+                before.world,
+                after.world,
+                text=code + execution.output,
+                token8=self._world.token[:8],
+                uid=self._own_uid(session.workspace),
+            )
+        )
+        breaches = [
+            *self._outside(before, after, strays),
+            *checks.leaked(
+                execution,
+                session.workspace,
+                needle=self._world.needle,
+                picture=self._world.secret_picture(),
+            ),
+            *checks.told(execution, attack, command_line=_command_line()),
+            *checks.inputs(inputs, tree(folder / "in") if (folder / "in").is_dir() else {}),
+            *checks.beside(beside, names(folder)),
+            *checks.late(took, self._limits),
+            *checks.too_much(execution, self._limits),
+            *checks.overfilled(entries, taken, self._limits),
+            *checks.running(now, later, killed=execution.status == "killed"),
+            *checks.confined(idle, now, open_before),
+        ]
+        if execution.status == "infra":
+            breaches.append(f"the sandbox failed: {execution.error[:200]}")
+        breaches += await self._sessions_after(session)
+        leak = list(checks.metadata(execution, attack))
+        allowed = bool(leak) and not breaches and not self.sandbox.info()["layers"]["namespaces"]
+        return (
+            Result(
+                attack=attack,
+                outcome="allowed leak" if allowed else "breach" if breaches or leak else "held",
+                breaches=tuple(breaches + leak),
+                status=execution.status,
+                seconds=took,
+                note="metadata can be read where there is no mount namespace" if allowed else "",
+                stopped_by=attack.layer or ended_by(execution),
+            ),
+            strays,
+        )
+
+    async def _watched(self, session: Session, code: str) -> tuple[Execution, int, int]:
+        """Run code; also the most files and the most bytes that were seen in its workspace meanwhile.
+
+        Raises:
+            ServiceError: If the call never comes back.
+        """
+        most = checks.ENTRIES_FACTOR * self._limits.workspace_files + 1
+        ends = time.monotonic() + self._limits.seconds + self._limits.grace + HUNG_SECONDS
+        call = asyncio.ensure_future(session.run(code, raw=True))
+        entries = taken = 0
+        try:
+            while not call.done():
+                if time.monotonic() > ends:
+                    raise ServiceError("the call never came back")
+                await asyncio.wait({call}, timeout=LOOK_SECONDS)
+                seen = usage(session.workspace, most=most)
+                entries, taken = max(entries, seen[0]), max(taken, seen[1])
+            return call.result(), entries, taken
+        finally:
+            call.cancel()
+
+    def _outside(self, before: Moment, after: Moment, strays: Iterable[Path]) -> list[str]:
+        """What was harmed outside the session."""
+        return [
+            *checks.canary(before.world, after.world),
+            *checks.victim(before.world, after.world),
+            *checks.runtime(before.world, after.world),
+            *(f"left {path}" for path in strays),
+            *checks.shared(before.world, after.world),
+            *checks.reached(self._world.listeners.reached()),
+            *checks.server(before.server, after.server),
+            *checks.neighbour(before.neighbour, after.neighbour),
+            *(f"the sandbox's own folder: {name} is new" for name in after.root - before.root),
+            *checks.memory(before.memory, after.memory),
+        ]
+
+    async def _sessions_after(self, session: Session) -> list[str]:
+        """Whether this session, its neighbour and a new one answer truly, and what is left of this one."""
+        code, expected = _riddle()
+        breaches = list(checks.answered(expected, await session.run(code, raw=True)))
+        await session.close()
+        mine = await self._neighbour.run("print(mine, open('mine.txt').read())", raw=True)
+        breaches += checks.works("another session", f"{self._secret} {self._secret}", mine)
+        code, expected = _riddle()
+        fresh = await self.sandbox.open([self._world.picture], seed=0)
+        try:
+            breaches += checks.works("a new session", expected, await fresh.run(code, raw=True))
+        finally:
+            await fresh.close()
+        ends = time.monotonic() + SETTLE_SECONDS
+        while self._count() > self._processes and time.monotonic() < ends:
+            await asyncio.sleep(0.05)
+        breaches += checks.left_over(self._processes, self._count())
+        return breaches
+
+    def _own_uid(self, workspace: Path) -> int | None:
+        """The session's user number, if it has one of its own."""
+        uid = workspace.stat().st_uid
+        return None if uid == os.getuid() else uid
+
+    def _values(self, session: Session) -> dict[Kind, str]:
+        world = self._world
+        return {
+            "canary": str(world.canary),
+            "victim_file": str(world.canary / "victim.txt"),
+            "secret_file": str(world.canary / "secret.txt"),
+            "token8": world.token[:8],
+            "port": str(world.listeners.port),
+            "stream_socket": str(world.listeners.stream_path),
+            "datagram_socket": str(world.listeners.datagram_path),
+            "abstract_socket": world.listeners.abstract,
+            "broker_pid": str(os.getpid()),
+            "zygote_pid": str(self.sandbox.zygote_pid),
+            "victim_pid": str(world.victim.pid),
+            "sibling_pid": str(self._neighbour.pid),
+            "sibling_workspace": str(self._neighbour.workspace),
+            "root": str(self.sandbox.folder),
+            "workspace": str(session.workspace),
+            "home": str(Path.home()),
+            "tmp": tempfile.gettempdir(),
+            "site_packages": str(world.site_packages),
+            "python": sys.executable,
+        }
+
+
+def ended_by(execution: Execution) -> str:
+    """What stopped a call, as far as its end tells."""
+    error = execution.error.lower()
+    if execution.status == "timeout":
+        return "soft limit"
+    if execution.status == "killed":
+        causes = {"quota": "quota", "workspace": "quota", "protocol": "protocol", "longer": "hard limit"}
+        return next((layer for word, layer in causes.items() if word in error), "end of its process")
+    refusals = ("refused", "PermissionError", "Operation not permitted", "Permission denied")
+    return "kernel" if any(word in execution.output + execution.error for word in refusals) else ""
+
+
+def _same(now: ProcessFacts | None, before: ProcessFacts) -> ProcessFacts | None:
+    """The process if it is still the one it was: numbers are used again."""
+    return now if now is not None and now.started == before.started else None
+
+
+def _riddle() -> tuple[str, str]:
+    """Code, and what it prints."""
+    a, b = secrets.randbelow(10**6), secrets.randbelow(10**6)
+    return f"print({a} * {b})", str(a * b)
+
+
+def _foreign(root: Path) -> set[str]:
+    """Everything in the sandbox's folder but the sessions' folders."""
+    tops = [path for path in root.iterdir() if not _of_a_session(path)] if root.is_dir() else []
+    inner = [path for top in tops if top.is_dir() and not top.is_symlink() for path in top.rglob("*")]
+    return {path.relative_to(root).as_posix() for path in (*tops, *inner)}
+
+
+def _of_a_session(path: Path) -> bool:
+    return path.name[:1] == "s" and path.name[1:].isdigit()
+
+
+def _command_line() -> str:
+    """The start of this process's command line, as another process would read it."""
+    return Path("/proc/self/cmdline").read_text(errors="replace")[:60]

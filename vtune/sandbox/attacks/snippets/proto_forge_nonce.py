@@ -1,0 +1,48 @@
+# MUST NOT: answer early with the genuine nonce and go on working
+# CHECK: no CPU used between calls; next call answered
+# SOFT: 2
+# LAYER: freeze
+
+import gc
+import json
+import os
+import struct
+import sys
+
+
+def nonces():
+    """What this call's answer has to carry, wherever the runner keeps it."""
+    found = []
+    frame = sys._getframe()
+    while frame is not None:
+        for name, value in list(frame.f_locals.items()):
+            if isinstance(value, dict) and "n" in value:
+                found.append(value["n"])
+            elif name in ("n", "nonce"):
+                found.append(value)
+        frame = frame.f_back
+    for thing in gc.get_objects():
+        if type(thing) is dict and "n" in thing and "code" in thing:
+            found.append(thing["n"])
+    kept = []
+    for value in found:
+        if isinstance(value, (int, str)) and value not in kept:
+            kept.append(value)
+    return kept[:4]
+
+
+def answer(nonce, **changes):
+    lists = {"notes": [], "names": [], "crops": [], "written": [], "blobs": []}
+    return {"n": nonce, "status": "ok", "error": "", **lists, **changes}
+
+
+def send(message):
+    body = json.dumps(message).encode()
+    os.write(10, struct.pack("!I", len(body)) + body)
+
+
+for nonce in nonces():
+    print("found", nonce)
+    send(answer(nonce))
+while True:
+    pass

@@ -1,0 +1,37 @@
+# MUST NOT: have one's own failure booked as the trainer's
+# CHECK: broker alive; next call answered
+# SOFT: 2
+# LAYER: protocol
+
+import builtins
+import json
+import types
+
+
+def encode_as(change):
+    """Let every message pass through `change` on its way out, also for those who keep the encoder itself."""
+    for owner, name in ((json, "dumps"), (json.JSONEncoder, "encode"), (json.JSONEncoder, "iterencode")):
+        function = getattr(owner, name)
+        original = types.FunctionType(function.__code__, function.__globals__, name, function.__defaults__)
+        original.__kwdefaults__ = function.__kwdefaults__
+
+        def lying(*arguments, original=original, **options):
+            where = next((n for n, value in enumerate(arguments) if isinstance(value, dict)), None)
+            if where is not None and "n" in arguments[where]:
+                changed = change(dict(arguments[where]))
+                arguments = (*arguments[:where], changed, *arguments[where + 1 :])
+            return original(*arguments, **options)
+
+        setattr(builtins, f"vt_{name}", lying)
+        source = f"lambda *arguments, **options: vt_{name}(*arguments, **options)"
+        function.__code__ = eval(source).__code__
+
+
+def lie(message):
+    message["status"] = "infra"
+    message["error"] = "the sandbox's fork server died"
+    return message
+
+
+encode_as(lie)
+raise ValueError("a failure of this code")

@@ -1,0 +1,16 @@
+# MUST NOT: move the output's position back, or make writes go to its end
+# CHECK: broker alive; next call answered
+# SOFT: 2
+# LAYER: seals
+
+import fcntl
+import os
+
+print("first words")
+os.lseek(1, 0, os.SEEK_SET)
+fcntl.fcntl(1, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK)
+try:
+    os.write(1, b"x" * 10)
+except OSError as error:
+    print("refused", error.strerror)
+fcntl.fcntl(10, fcntl.F_SETFL, os.O_NONBLOCK)

@@ -1,0 +1,117 @@
+"""A suite of attacks: a folder of snippets, each with a header that says what must not happen."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtune.errors import DataError
+from vtune.sandbox.attacks.placeholders import kinds
+
+SHIPPED = Path(__file__).parent / "snippets"
+
+HEADER = re.compile(r"#\s*([A-Z][A-Z -]*[A-Z])\s*:\s*(.*)")
+SOFT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """One hostile snippet."""
+
+    name: str
+    """The file's name without its ending."""
+    path: Path
+    must_not: str
+    """What the snippet tries and what must not happen."""
+    check: str
+    """How that is seen. Every check is made after every attack; some phrases switch on further ones."""
+    soft: float
+    """Soft time limit of the call, in seconds."""
+    weak_ok: bool
+    """Whether it may run with a layer left out; False for one that would harm the machine."""
+    layer: str
+    """The layer that is meant to stop it, where the header names it."""
+    source: str
+    """The code, headers and placeholders included."""
+
+
+def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
+    """Read every `*.py` of a folder, in order of name.
+
+    A file begins with comment lines `# MUST NOT: ...` and `# CHECK: ...`; it may add `# SOFT:` (seconds,
+    2 if not given), `# WEAK-OK: 0` (not to be run with a layer left out) and `# LAYER:` (which layer is
+    meant to stop it). `{{NAME}}` in its code is filled in for each run, see `placeholders`.
+
+    Args:
+        folder: Of the suite.
+        only: Names of attacks to keep, with or without the number in front; all if empty.
+
+    Raises:
+        DataError: If there is no such folder or file in it, a header is missing or wrong, a placeholder is
+            not known, or `only` names an attack that is not there.
+    """
+    paths = sorted(folder.glob("*.py"))
+    if not paths:
+        raise DataError("there is no attack here", where=str(folder), fix="give a folder of *.py snippets")
+    attacks = [_read(path) for path in paths]
+    if not only:
+        return attacks
+    names = {attack.name: (attack.name, re.sub(r"^\d+_", "", attack.name)) for attack in attacks}
+    unknown = sorted(set(only) - {name for both in names.values() for name in both})
+    if unknown:
+        raise DataError(
+            f"no attack is named {', '.join(unknown)}",
+            where=str(folder),
+            fix=f"choose from {', '.join(names)}",
+        )
+    return [attack for attack in attacks if set(names[attack.name]) & set(only)]
+
+
+def _read(path: Path) -> Attack:
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the attack cannot be read: {error}", where=str(path)) from error
+    headers = _headers(source)
+    for name in ("MUST NOT", "CHECK"):
+        if not headers.get(name):
+            raise DataError(
+                f"the attack has no `# {name}:` line",
+                where=str(path),
+                fix=f"begin the file with `# {name}: ...`",
+            )
+    kinds(source, path)
+    return Attack(
+        name=path.stem,
+        path=path,
+        must_not=headers["MUST NOT"],
+        check=headers["CHECK"],
+        soft=_soft(headers, path),
+        weak_ok=headers.get("WEAK-OK", "1") != "0",
+        layer=headers.get("LAYER", ""),
+        source=source,
+    )
+
+
+def _headers(source: str) -> dict[str, str]:
+    """The `# NAME: text` lines before the first line of code."""
+    found: dict[str, str] = {}
+    for line in source.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        if match := HEADER.fullmatch(line.strip()):
+            found[match[1]] = match[2].strip()
+    return found
+
+
+def _soft(headers: dict[str, str], path: Path) -> float:
+    text = headers.get("SOFT", str(SOFT_SECONDS))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 600:
+        raise DataError(
+            f"`# SOFT: {text}` is no time limit", where=str(path), fix="write seconds, e.g. `# SOFT: 2.0`"
+        )
+    return seconds

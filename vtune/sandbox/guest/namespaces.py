@@ -1,0 +1,207 @@
+"""Namespaces: a session's own small machine, with no network, no other process and no host file in sight.
+
+They belong to the fork server and are paid for once. Root may make them; anybody else needs a user namespace,
+which some machines and most containers refuse, so `why_not` tries everything in a process to throw away.
+"""
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from . import linux
+
+HOST_NAME = "sandbox"
+
+_NEW_MOUNTS, _NEW_UTS, _NEW_IPC, _NEW_USER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
+_NEW_PIDS, _NEW_NETWORK = 0x20000000, 0x40000000
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
+_REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1 << 5, 1 << 12, 1 << 14, 1 << 18
+_DETACH = 2
+_KEPT = os.ST_RDONLY | os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+"""Flags of a mount that a user namespace may not take away. The same bits as for mounting."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What stays visible, as absolute paths, at the same places. All must exist."""
+
+    read_only: tuple[str, ...]
+    devices: tuple[str, ...]
+    writable: tuple[str, ...]
+
+
+def why_not(view: View, mount_point: str) -> str:
+    """Why namespaces cannot be had here, in words for a person; empty when all of it worked.
+
+    Args:
+        view: What is to stay visible.
+        mount_point: An existing empty folder.
+    """
+
+    def attempt() -> str:
+        leave_pids()
+        return _in_child(inner)
+
+    def inner() -> str:
+        leave_the_rest(view, mount_point)
+        return ""
+
+    return _in_child(attempt)
+
+
+def leave_pids() -> None:
+    """Give the next child of this process a process table of its own, in which it is number 1.
+
+    Who is not root also moves into a user namespace, as the same user. The process must have one thread.
+
+    Raises:
+        OSError: If the kernel refuses.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0:
+        linux.syscall("unshare", _NEW_PIDS)
+        return
+    linux.syscall("unshare", _NEW_USER | _NEW_PIDS)
+    own = Path("/proc/self")
+    (own / "setgroups").write_text("deny")
+    (own / "uid_map").write_text(f"{uid} {uid} 1")
+    (own / "gid_map").write_text(f"{gid} {gid} 1")
+
+
+def leave_the_rest(view: View, mount_point: str) -> None:
+    """Leave the machine's files, network, shared memory and name for a root that shows only `view`.
+
+    There is no /proc in it: what needs one comes before.
+
+    Args:
+        view: What stays visible.
+        mount_point: An existing empty folder, in which the new root is put together.
+
+    Raises:
+        OSError: If the kernel refuses, or a path does not exist.
+    """
+    linux.syscall("unshare", _NEW_MOUNTS | _NEW_NETWORK | _NEW_IPC | _NEW_UTS)
+    socket.sethostname(HOST_NAME)
+    _mount(None, "/", _RECURSIVE | _PRIVATE)
+    _mount("tmpfs", mount_point, _NO_SUID | _NO_DEVICES, kind="tmpfs", options="size=1m,mode=755")
+    for paths, flags in (
+        (view.read_only, _READ_ONLY | _NO_SUID | _NO_DEVICES),
+        # A device can be written to on a read-only mount; its mode and owner cannot.
+        (view.devices, _READ_ONLY | _NO_SUID | _NO_PROGRAMS),
+        (view.writable, _NO_SUID | _NO_DEVICES | _NO_PROGRAMS),
+    ):
+        for path in paths:
+            _show(path, mount_point, flags)
+    os.chdir(mount_point)
+    # Over itself: the old root then lies on top of the new one, and needs no folder there.
+    linux.syscall("pivot_root", b".", b".")
+    linux.syscall("umount2", b".", _DETACH)
+    os.chdir("/")
+    _mount(None, "/", _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
+
+
+def _show(path: str, root: str, flags: int) -> None:
+    """Make `path`, and all that is mounted below it, visible below `root`."""
+    place = _make_place(path, root)
+    target = root + place
+    # A tree that holds the new root itself must not be copied into it with all its mounts.
+    around_root = Path(root).resolve().is_relative_to(place)
+    _mount(place, target, _BIND | (0 if around_root else _RECURSIVE))
+    for mounted in _mounts_below(target):
+        kept = os.statvfs(mounted).f_flag & _KEPT
+        _mount(None, mounted, _REMOUNT | _BIND | flags | kept)
+
+
+def _make_place(path: str, root: str) -> str:
+    """Make below `root` what a mount of `path` needs: folders, the same symbolic links, an empty file.
+
+    Returns:
+        The path without symbolic links.
+
+    Raises:
+        OSError: If there is no such path.
+    """
+    is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
+    place = Path("/")
+    ahead = path.split("/")[::-1]
+    while ahead:
+        part = ahead.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            place = place.parent
+            continue
+        here = place / part
+        there = Path(f"{root}{here}")
+        if here.is_symlink():
+            link = str(here.readlink())
+            if not there.is_symlink():
+                there.symlink_to(link)
+            ahead += link.split("/")[::-1]
+            place = Path("/") if link.startswith("/") else place
+            continue
+        place = here
+        if there.exists():
+            continue
+        if ahead or is_folder:
+            there.mkdir()
+            there.chmod(0o755)
+        else:
+            there.touch()
+    return str(place)
+
+
+def _mounts_below(target: str) -> list[str]:
+    """The mount at `target` and those inside it."""
+    top = Path(target).resolve()
+    found = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        # The kernel writes blanks and backslashes in octal.
+        place = os.fsdecode(line.split(b" ")[4].decode("unicode_escape").encode("latin-1"))
+        if Path(place).is_relative_to(top):
+            found.append(place)
+    return found
+
+
+def _mount(
+    source: str | None, target: str, flags: int, *, kind: str | None = None, options: str | None = None
+) -> None:
+    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
+    try:
+        linux.syscall("mount", texts[0], texts[1], texts[2], flags, texts[3])
+    except OSError as error:
+        raise OSError(error.errno, f"mount {target}: {os.strerror(error.errno or 0)}") from None
+
+
+def _in_child(work: Callable[[], str]) -> str:
+    """Run `work` in a forked child and hand its answer back; an OSError is an answer too."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _answer(work, writer)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        answer = pipe.read().decode()
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return f"the trial was ended by signal {-code}"
+    return answer if code == 0 else f"the trial ended with status {code}"
+
+
+def _answer(work: Callable[[], str], writer: int) -> NoReturn:
+    code = 1
+    try:
+        try:
+            answer = work()
+        except OSError as error:
+            answer = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        os.write(writer, answer.encode())
+        code = 0
+    finally:
+        # Never back into the caller's code, which runs in the parent.
+        os._exit(code)

@@ -1,0 +1,223 @@
+"""The system call filter of a session: what is not listed here is refused.
+
+It keeps a session one process with one thread, without sockets, that can signal nobody but itself and cannot
+change the metadata of files, which Landlock does not cover. What an image library needs stays as it is.
+
+The filter is a binary search over the ranges of numbers with the same answer: short to run, and short for
+the kernel to check when it is loaded, which every session waits for.
+"""
+
+import ctypes
+import errno
+import itertools
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from . import linux
+from .syscalls import TABLES
+
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""How the kernel names the machine to a filter (linux/audit.h)."""
+X32_BIT = 0x40000000
+"""Marks the numbers of the x32 interface, a second way into an x86_64 kernel."""
+
+ALLOW, KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+
+_FILES = """
+    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range dup
+    dup2 dup3 pipe pipe2 poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait
+    eventfd2 sendfile copy_file_range stat lstat fstat newfstatat statx access faccessat faccessat2
+    readlink readlinkat getcwd chdir fchdir umask statfs fstatfs getdents getdents64 creat rename renameat
+    mkdir mkdirat rmdir unlink unlinkat flock fsync fdatasync ftruncate fadvise64
+"""
+_MEMORY = """
+    mmap munmap mremap mprotect madvise msync brk futex set_robust_list membarrier rseq set_tid_address
+    getrandom
+"""
+_TIME_AND_SIGNALS = """
+    rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall pause nanosleep clock_nanosleep
+    getitimer setitimer alarm clock_gettime clock_getres gettimeofday time times sched_yield exit
+    exit_group
+"""
+_FACTS = """
+    getpid gettid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getgroups getresuid
+    getresgid getrlimit getrusage getpriority sched_getparam sched_getscheduler sched_get_priority_max
+    sched_get_priority_min sched_getaffinity getcpu uname sysinfo capget
+"""
+_PRETENDED = """
+    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat
+"""
+"""Answered with success and not done, so that `shutil.copy` and its like go on."""
+_ATTRIBUTES = """
+    setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr
+    lremovexattr fremovexattr
+"""
+"""Answered as by a file system that has no extended attributes."""
+
+_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
+"""Duplicate, descriptor and status flags, locks, pipe size; not F_SETOWN or F_SETSIG, which send signals."""
+_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+"""TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
+_PRCTL = (3, 15, 16, 21, 23, 0x53564D41)
+"""Dumpable?, set name, get name, seccomp?, capability bound?, name a memory area (the allocator does)."""
+_ARCH_PRCTL = (0x1003, 0x1004)
+"""ARCH_GET_FS, ARCH_GET_GS."""
+_AF_UNIX = 1
+_RENAME = (0, 1, 2)
+"""Plain, no replace, exchange; not the whiteout, which would leave a device file."""
+_O_TRUNC = 0o1000
+_O_ACCMODE = 3
+_O_WRONLY, _O_RDWR = 1, 2
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _JUMP, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x54, 0x06
+_NUMBER_OFFSET, _ARCH_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
+_LONGEST_JUMP = 255
+
+
+class _Step(NamedTuple):
+    """One instruction of the kernel's packet filter machine (linux/filter.h)."""
+
+    code: int
+    value: int | None
+    """None stands for the pid of the process that loads the filter."""
+    if_true: int = 0
+    if_false: int = 0
+    """Steps to skip."""
+
+
+_Steps = tuple[_Step, ...]
+
+
+def _refuse(number: int) -> _Steps:
+    return (_Step(_RETURN, _ERRNO | number),)
+
+
+_ALLOWED: _Steps = (_Step(_RETURN, ALLOW),)
+_REFUSED = _refuse(errno.EPERM)
+
+
+def _argument(index: int, *, upper_half: bool = False) -> _Step:
+    # Both machines are little endian.
+    return _Step(_LOAD, _ARGUMENTS_OFFSET + 8 * index + 4 * upper_half)
+
+
+def _one_of(index: int, values: Iterable[int | None], otherwise: _Steps = _REFUSED) -> _Steps:
+    """Allow these values of an `int` argument, whose upper half the kernel ignores."""
+    tests = [(_Step(_EQUAL, value, 0, 1), *_ALLOWED) for value in values]
+    return (_argument(index), *itertools.chain.from_iterable(tests), *otherwise)
+
+
+def _null(index: int) -> _Steps:
+    """Allow the call only without that pointer."""
+    test = _Step(_EQUAL, 0, 1, 0)
+    halves = [(_argument(index, upper_half=upper), test, *_REFUSED) for upper in (False, True)]
+    return (*halves[0], *halves[1], *_ALLOWED)
+
+
+def _open(flags: int) -> _Steps:
+    """Refuse to truncate what is not opened for writing: old versions of Landlock let that through."""
+    return (
+        _argument(flags),
+        _Step(_ANY_BIT, _O_TRUNC, 1, 0),
+        *_ALLOWED,
+        _Step(_AND, _O_ACCMODE),
+        _Step(_EQUAL, _O_WRONLY, 1, 0),
+        _Step(_EQUAL, _O_RDWR, 0, 1),
+        *_ALLOWED,
+        *_REFUSED,
+    )
+
+
+def _policy() -> dict[str, _Steps]:
+    """The answer to each call, by its name; a machine that lacks a call leaves its entry out."""
+    policy = dict.fromkeys((_FILES + _MEMORY + _TIME_AND_SIGNALS + _FACTS).split(), _ALLOWED)
+    policy |= dict.fromkeys(_PRETENDED.split(), _refuse(0))
+    policy |= dict.fromkeys(_ATTRIBUTES.split(), _refuse(errno.ENOTSUP))
+    return policy | {
+        "open": _open(1),
+        "openat": _open(2),
+        # What a filter cannot read, it refuses as missing; the C library then takes the older call.
+        "openat2": _refuse(errno.ENOSYS),
+        "clone3": _refuse(errno.ENOSYS),
+        "clone": _refuse(errno.EAGAIN),
+        "kill": _one_of(0, [None]),
+        "tgkill": _one_of(0, [None]),
+        "prlimit64": _null(2),
+        "fcntl": _one_of(1, _FCNTL),
+        "ioctl": _one_of(1, _IOCTL, _refuse(errno.ENOTTY)),
+        "prctl": _one_of(0, _PRCTL),
+        "arch_prctl": _one_of(0, _ARCH_PRCTL),
+        "socketpair": _one_of(0, [_AF_UNIX]),
+        "sendto": _null(4),
+        "recvfrom": _null(4),
+        "renameat2": _one_of(4, _RENAME),
+        # Other modes take space beyond the end of a file, which neither its size nor its limit shows.
+        "fallocate": _one_of(1, [0], _refuse(errno.EOPNOTSUPP)),
+    }
+
+
+def _search(ranges: list[tuple[int, _Steps]]) -> _Steps:
+    """Run the steps of the last range that does not begin above the loaded number."""
+    if len(ranges) == 1:
+        return ranges[0][1]
+    half = len(ranges) // 2
+    lower, upper = _search(ranges[:half]), _search(ranges[half:])
+    begin = ranges[half][0]
+    if len(lower) <= _LONGEST_JUMP:
+        return (_Step(_AT_LEAST, begin, len(lower), 0), *lower, *upper)
+    return (_Step(_AT_LEAST, begin, 0, 1), _Step(_JUMP, len(lower)), *lower, *upper)
+
+
+def _assemble(machine: str) -> _Steps:
+    numbers = TABLES[machine]
+    answers = {numbers[name]: steps for name, steps in _policy().items() if name in numbers}
+    ranges: list[tuple[int, _Steps]] = []
+    for number in range(max(answers) + 2):
+        steps = answers.get(number, _REFUSED)
+        if not ranges or ranges[-1][1] != steps:
+            ranges.append((number, steps))
+    return (
+        _Step(_LOAD, _ARCH_OFFSET),
+        _Step(_EQUAL, AUDIT_ARCH[machine], 1, 0),
+        _Step(_RETURN, KILL),
+        _Step(_LOAD, _NUMBER_OFFSET),
+        _Step(_AT_LEAST, X32_BIT, 0, 1),
+        _Step(_RETURN, KILL),
+        *_search(ranges),
+    )
+
+
+def supported(machine: str) -> bool:
+    """Whether there is a filter for a machine, by the name that `uname` gives it."""
+    return machine in TABLES
+
+
+class Filter:
+    """The filter for one machine, ready but for the pid of the session."""
+
+    def __init__(self, machine: str) -> None:
+        steps = _assemble(machine)
+        self._length = len(steps)
+        self._template = b"".join(
+            struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value or 0) for step in steps
+        )
+        self._pids = [8 * index + 4 for index, step in enumerate(steps) if step.value is None]
+
+    def program(self, pid: int) -> bytes:
+        """The instructions, 8 bytes each, for the session that sees itself as `pid`."""
+        program = bytearray(self._template)
+        for offset in self._pids:
+            struct.pack_into("=I", program, offset, pid)
+        return bytes(program)
+
+    def load(self, pid: int) -> None:
+        """Filter the calls of this process, whose own pid is `pid`, for good. It has set no_new_privs.
+
+        Raises:
+            OSError: If the kernel refuses.
+        """
+        program = self.program(pid)
+        steps = ctypes.create_string_buffer(program, len(program))
+        header = ctypes.create_string_buffer(struct.pack("@HP", self._length, ctypes.addressof(steps)))
+        linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, ctypes.addressof(header))

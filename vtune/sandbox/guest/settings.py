@@ -1,0 +1,50 @@
+"""What the trainer tells its sandbox at the start: one JSON document on the command line."""
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of one sandbox; every session has the same."""
+
+    folder: str
+    """The sandbox's own folder, absolute and resolved."""
+    trainer: int
+    """Process id; when it ends, the sandbox ends."""
+    isolation: str
+    """`auto`, `namespaces`, `flat` or `unsafe`."""
+    without: tuple[str, ...]
+    """Layers left out on purpose: `landlock`, `seccomp`, `namespaces`, `uid`."""
+    landlock_abi: int
+    """Highest Landlock interface to use."""
+    warm: int
+    """Idle sessions kept ready."""
+    seconds: float
+    """Wall-clock seconds of one call."""
+    memory: int
+    """Bytes of address space of a session beyond what the fork server holds."""
+    cpu_seconds: int
+    """CPU seconds of a session's whole life."""
+    file_bytes: int
+    """Largest file that may be written."""
+    open_files: int
+    output_chars: int
+    """Printed text kept of one call."""
+    images_per_call: int
+    max_pixels: int
+    """Of one picture."""
+
+    def to_json(self) -> str:
+        """As one line of text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Settings":
+        """What `to_json` wrote."""
+        return cls(**json.loads(text))
+
+    @property
+    def output_bytes(self) -> int:
+        """Room for the printed text of one call: a character takes at most four bytes."""
+        return 4 * self.output_chars

@@ -1,0 +1,217 @@
+"""A session's workspace as the trainer reads it: through one open folder, never through a link.
+
+The session is stopped while this happens, and nothing that it says is needed: not which files there are, not
+what they hold.
+"""
+
+import contextlib
+import io
+import itertools
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import PIL.Image
+
+from vtune.sandbox.guest import folders
+from vtune.sandbox.guest.paths import PICTURES
+from vtune.schema.decode import UNDECODABLE
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
+"""The only decoders that are ever tried."""
+PLAIN_FORMATS = ("PNG", "JPEG")
+"""What records hold; the others are turned into PNG."""
+MAX_DEPTH = 16
+"""Folders in folders that are looked into; nesting deeper breaks the quota."""
+
+Stamp = tuple[int, int, int]
+"""Inode, time of change (ns), size: another version of a file has another stamp."""
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Entry(NamedTuple):
+    """A file, a folder or anything else in a workspace."""
+
+    name: str
+    """Relative to the workspace."""
+    facts: os.stat_result
+    """Of itself, not of what a link points to."""
+
+
+class NotShown(Exception):
+    """A file that cannot be returned as a picture; the text says why."""
+
+
+
+
+class Workspace:
+    """One session's folders."""
+
+    def __init__(self, folder: Path, *, max_files: int, max_bytes: int) -> None:
+        self.folder = folder
+        """The workspace itself."""
+        self._inputs = folder.parent / folders.INPUTS
+        self._fd = os.open(folder, FOLDER)
+        self._max_files = max_files
+        self._max_bytes = max_bytes
+        self._seen: dict[str, Stamp] = {}
+
+    @classmethod
+    def of(cls, session: str, *, max_files: int, max_bytes: int) -> Self:
+        """The workspace in a session's folder."""
+        return cls(Path(session) / folders.WORKSPACE, max_files=max_files, max_bytes=max_bytes)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Put a file where the session can only read it."""
+        path = self._inputs / name
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o444)
+
+    def link_inputs(self, names: Sequence[str]) -> None:
+        """Make the inputs reachable under their names in the workspace, whatever has taken their place."""
+        for name in names:
+            path = self.folder / name
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
+            else:
+                folders.remove(str(path))
+            path.symlink_to(f"../{folders.INPUTS}/{name}")
+
+    def clear(self) -> None:
+        """Remove all files, of a session that has ended."""
+        for name in os.listdir(self._fd):
+            path = self.folder / name
+            if path.is_dir() and not path.is_symlink():
+                folders.remove(str(path))
+            else:
+                path.unlink()
+
+    def over_quota(self) -> str:
+        """Which quota is exceeded, empty if none."""
+        used = 0
+        for number, entry in enumerate(self._entries(), 1):
+            used += entry.facts.st_blocks * 512
+            if number > self._max_files:
+                return f"more than {self._max_files} files"
+            if used > self._max_bytes:
+                return f"more than {self._max_bytes >> 20} MiB of files"
+            if entry.name.count("/") >= MAX_DEPTH:
+                return f"folders nested deeper than {MAX_DEPTH}"
+        return ""
+
+    def new_pictures(self, written: Sequence[str]) -> list[str]:
+        """Names of the pictures that are new or changed since the last look, in order of creation.
+
+        Args:
+            written: Pictures in the order in which the session says that it wrote them. It decides between
+                files of one tick of the clock, and notices a file that was written again within one.
+        """
+        order = {name: number for number, name in enumerate(written)}
+        found = []
+        for name, facts in self._entries():
+            # A second name for a file can only be that of a file elsewhere.
+            plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+            if not plain or not name.lower().endswith(PICTURES):
+                continue
+            stamp = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+            if name in order or self._seen.get(name) != stamp:
+                found.append((facts.st_mtime_ns, order.get(name, len(order)), name))
+                self._seen[name] = stamp
+        return [name for _, _, name in sorted(found)]
+
+    def read(self, name: str, *, max_bytes: int) -> bytes:
+        """A file of the workspace.
+
+        Raises:
+            NotShown: If it is too large, not a regular file, or gone.
+        """
+        try:
+            with contextlib.ExitStack() as stack:
+                folder = self._fd
+                *parents, last = name.split("/")
+                for parent in parents:
+                    folder = os.open(parent, FOLDER, dir_fd=folder)
+                    stack.callback(os.close, folder)
+                fd = os.open(last, FILE, dir_fd=folder)
+                file = stack.enter_context(open(fd, "rb"))
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise NotShown("it is not a file")
+                content = file.read(max_bytes + 1)
+        except OSError as error:
+            raise NotShown(f"it cannot be read: {error.strerror}") from error
+        if len(content) > max_bytes:
+            raise NotShown(f"it is larger than {max_bytes >> 20} MiB")
+        return content
+
+    def close(self) -> None:
+        """Let go of the folder; harmless when repeated."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _entries(self) -> Iterator[Entry]:
+        """All that is in the workspace, at most one more than is allowed."""
+        return itertools.islice(_walk(self._fd, ""), self._max_files + 1)
+
+
+def _walk(fd: int, prefix: str) -> Iterator[Entry]:
+    # A duplicate shares its offset with the original, and closing the listing closes the duplicate.
+    os.lseek(fd, 0, os.SEEK_SET)
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            try:
+                facts = entry.stat(follow_symlinks=False)
+                inside = os.open(entry.name, FOLDER, dir_fd=fd) if _to_enter(facts, prefix) else None
+            except OSError:
+                # Gone in between, or closed even to its owner: nothing to show.
+                continue
+            yield Entry(prefix + entry.name, facts)
+            if inside is not None:
+                try:
+                    yield from _walk(inside, f"{prefix}{entry.name}/")
+                finally:
+                    os.close(inside)
+
+
+def _to_enter(facts: os.stat_result, prefix: str) -> bool:
+    return stat.S_ISDIR(facts.st_mode) and prefix.count("/") < MAX_DEPTH
+
+
+def check_picture(content: bytes, *, max_pixels: int) -> str:
+    """Look at a picture's head, before anything of it is decoded.
+
+    Returns:
+        Its format.
+
+    Raises:
+        NotShown: If it is none, or too large.
+    """
+    try:
+        with PIL.Image.open(io.BytesIO(content), formats=FORMATS) as picture:
+            pixels, kind = picture.width * picture.height, picture.format
+    except UNDECODABLE as error:
+        raise NotShown("it is not a picture") from error
+    if pixels > max_pixels:
+        raise NotShown(f"it has {pixels} pixels, more than the {max_pixels} allowed")
+    assert kind is not None
+    return kind
+
+
+def as_png(content: bytes) -> bytes:
+    """A checked picture as PNG.
+
+    Raises:
+        NotShown: If it cannot be decoded.
+    """
+    try:
+        with PIL.Image.open(io.BytesIO(content), formats=FORMATS) as picture:
+            plain = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+    except UNDECODABLE as error:
+        raise NotShown("it is not a picture") from error
+    file = io.BytesIO()
+    plain.save(file, "PNG", compress_level=1)
+    return file.getvalue()
