@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,9 @@ from vtune.sandbox import Sandbox
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
-    async with Sandbox() as sandbox:
+    async with Sandbox(warm=0) as sandbox:
         sessions = [await sandbox.open([], seed=0) for _ in range(3)]
-        print(sandbox._root, flush=True)
+        print(sandbox.folder, flush=True)
         await asyncio.gather(*(session.run("while True: pass") for session in sessions))
 
 asyncio.run(main())
@@ -33,7 +35,7 @@ asyncio.run(main())
 
 
 def processes_of(root: Path) -> list[int]:
-    """The fork server and its children all have the folder on their command line."""
+    """The guardian, the fork server and all sessions have the folder on their command line."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -59,21 +61,21 @@ def open_descriptors() -> int:
 
 def test_closing_leaves_no_process_no_folder_and_no_descriptor() -> None:
     async def story() -> tuple[Path, list[int]]:
-        async with Sandbox(QUICK) as sandbox:
+        async with Sandbox(QUICK, warm=0) as sandbox:
             closed = await sandbox.open([encoded(picture())], seed=0)
             await closed.run("image.save('a.png')")
             await closed.close()
             await closed.close()
             await (await sandbox.open([], seed=0)).run("import os; os._exit(1)")
             await sandbox.open([encoded(picture())], seed=0)
-            root = sandbox._root
+            root = sandbox.folder
             assert len(list(root.glob("s*"))) == 2
             return root, processes_of(root)
 
     asyncio.run(story())
     before = open_descriptors()
     root, during = asyncio.run(story())
-    assert len(during) == 2
+    assert len(during) == 3
     assert processes_of(root) == []
     assert not root.exists()
     assert open_descriptors() == before
@@ -88,7 +90,7 @@ def test_a_cancelled_call_leaves_nothing_and_the_session_goes_on() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await call
             assert (await session.run("print(1)")).output == "1"
-            return sandbox._root
+            return sandbox.folder
 
     root = asyncio.run(story())
     wait_until_gone(root)
@@ -98,7 +100,7 @@ def test_a_cancelled_block_leaves_nothing() -> None:
     async def block(ready: asyncio.Future[Path]) -> None:
         async with Sandbox(QUICK) as sandbox:
             sessions = [await sandbox.open([], seed=0) for _ in range(4)]
-            ready.set_result(sandbox._root)
+            ready.set_result(sandbox.folder)
             await asyncio.gather(*(session.run("while True: pass") for session in sessions))
 
     async def story() -> Path:
@@ -126,29 +128,41 @@ def test_a_trainer_that_is_stopped_leaves_nothing(signum: signal.Signals) -> Non
         during = processes_of(root)
         trainer.send_signal(signum)
         trainer.wait(5)
-    assert len(during) == 4
+    assert len(during) == 5
     wait_until_gone(root)
 
 
+def guardian(sandbox: Sandbox) -> int:
+    return sandbox._server.process.pid
+
+
 def kill_fork_server(sandbox: Sandbox) -> None:
-    os.kill(sandbox._server.process.pid, signal.SIGKILL)
+    os.kill(sandbox.zygote_pid, signal.SIGKILL)
 
 
-def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones() -> None:
-    async def story() -> None:
+@pytest.mark.parametrize("victim", [lambda sandbox: sandbox.zygote_pid, guardian], ids=["zygote", "guardian"])
+def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones(
+    victim: Callable[[Sandbox], int],
+) -> None:
+    async def story() -> list[Path]:
         async with Sandbox(QUICK) as sandbox:
+            first = sandbox.folder
             busy, idle = [await sandbox.open([], seed=0) for _ in range(2)]
             call = asyncio.create_task(busy.run("import time\ntime.sleep(0.4)\nprint(1)"))
             await asyncio.sleep(0.1)
-            kill_fork_server(sandbox)
+            os.kill(victim(sandbox), signal.SIGKILL)
             ended = await call
             assert (ended.status, ended.output, ended.images) == ("infra", "", ())
             assert (await idle.run("print(1)")).status == "infra"
             assert (await idle.run("print(1)")).status == "infra"
             fresh = await sandbox.open([], seed=0)
             assert (await fresh.run("print(2)")).output == "2"
+            return [first, sandbox.folder]
 
-    asyncio.run(story())
+    folders = asyncio.run(story())
+    assert len(set(folders)) == 2
+    for folder in folders:
+        wait_until_gone(folder)
 
 
 def test_a_sandbox_that_cannot_start_a_session_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +190,31 @@ def test_a_lack_of_descriptors_is_a_service_error_and_the_sandbox_goes_on() -> N
             assert (await session.run("print(1)")).output == "1"
 
     asyncio.run(story())
+
+
+def test_opening_waits_until_the_machine_has_room() -> None:
+    async def story() -> None:
+        async with Sandbox(replace(QUICK, sessions=2)) as sandbox:
+            assert sandbox.capacity == 2
+            first, _second = [await sandbox.open([], seed=0) for _ in range(2)]
+            third = asyncio.create_task(sandbox.open([], seed=0))
+            await asyncio.sleep(0.2)
+            assert not third.done()
+            await first.close()
+            assert (await (await third).run("print(3)")).output == "3"
+
+    asyncio.run(story())
+
+
+def test_folders_that_nobody_may_enter_are_removed_too() -> None:
+    async def story() -> Path:
+        async with Sandbox(QUICK) as sandbox:
+            session = await sandbox.open([], seed=0)
+            run = await session.run("os.umask(0o777)\nos.makedirs('a/b/c')\nopen('f', 'w')", raw=True)
+            assert run.status in ("ok", "error")
+            folder = session.workspace.parent
+            await session.close()
+            assert not folder.exists()
+            return sandbox.folder
+
+    wait_until_gone(asyncio.run(story()))

@@ -36,6 +36,9 @@ class _Answer:
     status: str
     error: str
     written: tuple[str, ...]
+    """New pictures, in order."""
+    broken: frozenset[str]
+    """Those of them that cannot be decoded."""
     crops: tuple[dict[str, Any], ...]
 
 
@@ -220,10 +223,17 @@ class Session:
         asked = asyncio.ensure_future(process.ask(message))
         try:
             while True:
-                left = deadline - time.monotonic()
-                done, _ = await asyncio.wait({asked}, timeout=max(0.0, min(WATCH_SECONDS, left)))
+                now = time.monotonic()
+                left = deadline - now
+                pause = max(0.0, min(WATCH_SECONDS, left))
+                done, _ = await asyncio.wait({asked}, timeout=pause)
                 if done:
                     return asked.result()
+                # While this process itself is busy an answer may lie unread: that time does not count.
+                late = time.monotonic() - now - pause
+                if late > WATCH_SECONDS:
+                    deadline += late
+                    continue
                 if left <= 0:
                     raise _Stopped(
                         f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped"
@@ -241,7 +251,7 @@ class Session:
         await process.end()
         # Names that the lost code had imported are gone with it.
         self._scanner = Scanner()
-        execution = await self._execution(_Answer("killed", "", (), ()), files, printed)
+        execution = await self._execution(_Answer("killed", "", (), frozenset(), ()), files, printed)
         error = f"{why}; {STATE_LOST}"
         if files.over_quota():
             # A new process would be stopped for the old files.
@@ -257,15 +267,16 @@ class Session:
         """
         try:
             written = tuple(str(name) for name in reply["written"])
+            broken = frozenset(str(name) for name in reply["broken"])
             crops = tuple(dict(crop) for crop in reply["crops"])
             for crop in crops:
                 _crop(crop, len(self.image_names), {})
             status, error = reply["status"], reply["error"]
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as broken:
-            raise ProtocolError(str(broken)) from broken
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as wrong:
+            raise ProtocolError(str(wrong)) from wrong
         if status not in ("ok", "error", "timeout") or not isinstance(error, str):
             raise ProtocolError(f"status {status!r}")
-        return _Answer(status, error, written, crops)
+        return _Answer(status, error, written, broken, crops)
 
     async def _execution(self, answer: _Answer, files: Workspace, printed: str) -> Execution:
         """What the call printed, left and showed."""
@@ -278,6 +289,8 @@ class Session:
             notes.append(f"only the first {limits.images_per_call} of {len(found)} new pictures are shown")
         for name in found[: limits.images_per_call]:
             try:
+                if name in answer.broken:
+                    raise NotShown("it is not a picture")
                 image = await self._decode(files.read(name, max_bytes=limits.file_mb << 20))
             except NotShown as reason:
                 notes.append(f"{_readable(name)} is not shown: {reason}")

@@ -23,7 +23,8 @@ SPARE_CHARS = 4096
 MEMORY_BYTES = 512 << 20
 """Ours: how much this process may grow during an attack."""
 DESCRIPTORS = {0, 1, 2, 10}
-"""What a session has open before any code runs: nothing, its output, nothing, the channel."""
+"""What a session has open before any code runs: no input, its output, no errors, the channel."""
+NOTHING = "/dev/null"
 STRAY_WORDS = ("evil", "psm_", "wnsm_", "sem.")
 """Parts of names that attacks, and Python's shared memory and semaphores, give to public files."""
 
@@ -52,6 +53,13 @@ def runtime(before: Surroundings, after: Surroundings) -> Iterator[str]:
     yield from (f"runtime: {name} is new" for name in after.runtime_names - before.runtime_names)
     yield from (f"runtime: {name} is gone" for name in before.runtime_names - after.runtime_names)
     yield from (f"runtime: {what}" for what in differences(before.runtime, after.runtime))
+
+
+def devices(before: Surroundings, after: Surroundings) -> Iterator[str]:
+    """Devices have kept their mode and owner."""
+    for name, rights in before.devices.items():
+        if after.devices.get(name) != rights:
+            yield f"{name} has another mode or owner"
 
 
 def strays(
@@ -208,17 +216,15 @@ def running(now: ProcessFacts | None, later: ProcessFacts | None, *, killed: boo
             yield f"is not stopped after the call (state {later.state})"
 
 
-def confined(
-    before: ProcessFacts, now: ProcessFacts | None, open_before: Iterable[int] | None
-) -> Iterator[str]:
-    """The session has one thread, no capabilities, an end to its CPU time and no other rank than before.
+def inherited(descriptors: Mapping[int, str], folder: Path) -> Iterator[str]:
+    """A session that has run nothing yet holds nothing of anybody else's; its own files are in `folder`."""
+    for number, what in descriptors.items():
+        if number not in DESCRIPTORS and what != NOTHING and not Path(what).is_relative_to(folder):
+            yield f"descriptor {number} ({what}) was open before any code ran"
 
-    `now` is None if it has ended, `open_before`, its descriptors before the attack, where the kernel does not
-    tell.
-    """
-    extra = set(open_before or ()) - DESCRIPTORS
-    if extra:
-        yield f"descriptors {sorted(extra)} were open before any code ran"
+
+def confined(before: ProcessFacts, now: ProcessFacts | None) -> Iterator[str]:
+    """The session, None if it has ended, has one thread, no capabilities, limited CPU time, its rank."""
     if now is None:
         return
     if now.threads != 1:

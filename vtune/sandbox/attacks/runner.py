@@ -258,7 +258,8 @@ class Range:
             *checks.too_much(execution, self._limits),
             *checks.overfilled(entries, taken, self._limits),
             *checks.running(now, later, killed=execution.status == "killed"),
-            *checks.confined(idle, now, open_before),
+            *checks.inherited(open_before or {}, folder),
+            *checks.confined(idle, now),
         ]
         if execution.status == "infra":
             breaches.append(f"the sandbox failed: {execution.error[:200]}")
@@ -305,6 +306,7 @@ class Range:
             *checks.canary(before.world, after.world),
             *checks.victim(before.world, after.world),
             *checks.runtime(before.world, after.world),
+            *checks.devices(before.world, after.world),
             *(f"left {path}" for path in strays),
             *checks.shared(before.world, after.world),
             *checks.reached(self._world.listeners.reached()),
@@ -369,7 +371,7 @@ def ended_by(execution: Execution) -> str:
     if execution.status == "timeout":
         return "soft limit"
     if execution.status == "killed":
-        causes = {"quota": "quota", "workspace": "quota", "protocol": "protocol", "longer": "hard limit"}
+        causes = {"wrote": "quota", "left": "quota", "interfered": "protocol", "longer": "hard limit"}
         return next((layer for word, layer in causes.items() if word in error), "end of its process")
     refusals = ("refused", "PermissionError", "Operation not permitted", "Permission denied")
     return "kernel" if any(word in execution.output + execution.error for word in refusals) else ""

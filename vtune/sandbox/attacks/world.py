@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -41,6 +42,7 @@ CANARY_NAMES = ("victim.txt", "secret.txt", "secret.png", "inner.txt")
 LONG_AGO = 1_600_000_000
 """Time of change of the canaries: a touch shows."""
 MAILBOX_BYTES = 4096
+DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty"))
 
 
 class Listeners:
@@ -117,6 +119,8 @@ class Surroundings:
     runtime: dict[str, Entry]
     """The module that attacks like to poison, and every `.pth` file."""
     runtime_names: set[str]
+    devices: dict[str, tuple[int, int, int]]
+    """Mode, owner and group of devices that every program needs; a sandbox may hand out the real ones."""
     public: dict[Path, set[str]]
     """What lies in the folders that everybody may write to."""
     shared: dict[str, set[tuple[int, int]]]
@@ -168,6 +172,7 @@ class World:
             victim=process(self.victim.pid),
             runtime={path.name: entry(path) for path in self._runtime_files()},
             runtime_names=names(self.site_packages),
+            devices={str(path): _rights(path) for path in DEVICES if path.exists()},
             public={folder: names(folder) for folder in _public_folders()},
             shared=shared_objects(),
         )
@@ -195,6 +200,10 @@ class World:
             for path, content in self._kept.items():
                 if not path.exists() or path.read_bytes() != content:
                     path.write_bytes(content)
+        for name, (mode, owner, group) in before.devices.items():
+            if now.devices.get(name) != (mode, owner, group):
+                os.chown(name, owner, group)
+                Path(name).chmod(mode)
         for kind, objects in now.shared.items():
             for _, number in objects - before.shared[kind]:
                 _remove_shared(kind, number)
@@ -254,6 +263,11 @@ def _encoded(picture: PIL.Image.Image, note: PIL.PngImagePlugin.PngInfo | None =
     content = io.BytesIO()
     picture.save(content, "PNG", pnginfo=note)
     return content.getvalue()
+
+
+def _rights(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
 
 
 def _public_folders() -> list[Path]:

@@ -47,6 +47,8 @@ class Artifact:
     """Relative to the workspace."""
     region: Region | None
     """What it shows of an input, None where that is not known."""
+    readable: bool
+    """False where it was looked at and is no picture."""
 
 
 class Collector:
@@ -82,7 +84,7 @@ class Collector:
             if order == len(written):
                 # Written past the hooks: what an earlier file of this name showed is no longer true.
                 self.tracker.saved.pop(f"{self.root}/{name}", None)
-            artifacts.append(Artifact(name, self._region(name, look=at < self.max_images)))
+            artifacts.append(self._artifact(name, look=at < self.max_images))
         return artifacts
 
     def _files(self) -> Iterator[tuple[str, Stamp]]:
@@ -100,15 +102,14 @@ class Collector:
                 if stat.S_ISREG(facts.st_mode):
                     yield os.path.relpath(path, self.root), (facts.st_ino, facts.st_mtime_ns, facts.st_size)
 
-    def _region(self, name: str, *, look: bool) -> Region | None:
+    def _artifact(self, name: str, *, look: bool) -> Artifact:
         path = f"{self.root}/{name}"
         if path not in self.tracker.saved and look:
             try:
                 self.tracker.saved[path] = self._located(path)
             except UNREADABLE:
-                # Not a picture, whatever its name says; whoever reads it will say so.
-                return None
-        return self.tracker.saved.get(path)
+                return Artifact(name, None, readable=False)
+        return Artifact(name, self.tracker.saved.get(path), readable=True)
 
     def _located(self, path: str) -> Region | None:
         picture = _open(path, formats=FORMATS)

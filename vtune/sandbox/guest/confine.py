@@ -26,6 +26,8 @@ PENDING_SIGNALS = 64
 _CAPABILITY_VERSION_3 = 0x20080522
 _THIS_PROCESS = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = bytes(24)
+_held = ctypes.create_string_buffer(len(_NO_CAPABILITIES))
+"""Room for the kernel's answer; made in the fork server, because to make its type takes a session long."""
 _CAPABILITIES = 64
 """More than any kernel has; the first unknown one ends the list."""
 
@@ -62,6 +64,24 @@ def be_first_to_go() -> None:
     Path("/proc/self/oom_score_adj").write_text("1000")
 
 
+def drop_bounding_set() -> None:
+    """Keep capabilities from coming back by way of a program; this process keeps those that it holds.
+
+    For the fork server: its children inherit it, and need not spend the time. Who may not do this is held by
+    no_new_privs to the same end.
+
+    Raises:
+        OSError: If the kernel refuses for another reason.
+    """
+    for capability in range(_CAPABILITIES):
+        try:
+            linux.prctl(linux.PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EPERM):
+                return
+            raise
+
+
 def die_with_parent(signum: signal.Signals) -> None:
     """Ask the kernel to send `signum` to this process when its parent ends."""
     linux.prctl(linux.PR_SET_PDEATHSIG, signum)
@@ -92,8 +112,6 @@ def confine(how: Confinement, *, writable: str, readable: str, uid: int | None) 
         (resource.RLIMIT_SIGPENDING, PENDING_SIGNALS),
     ):
         resource.setrlimit(limit, (value, value))
-    # Before the user changes: only who may set capabilities may lower their bound.
-    _drop_bounding_set()
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -116,17 +134,6 @@ def confine(how: Confinement, *, writable: str, readable: str, uid: int | None) 
         how.filter.load(os.getpid())
 
 
-def _drop_bounding_set() -> None:
-    """Keep capabilities from coming back. Who may not do this is held by no_new_privs, which does the same."""
-    for capability in range(_CAPABILITIES):
-        try:
-            linux.prctl(linux.PR_CAPBSET_DROP, capability)
-        except OSError as error:
-            if error.errno in (errno.EINVAL, errno.EPERM):
-                return
-            raise
-
-
 def self_test(how: Confinement, *, outside: str, files: bool) -> None:
     """Try what the layers forbid, in a session that has just been confined and is in its workspace.
 
@@ -138,19 +145,18 @@ def self_test(how: Confinement, *, outside: str, files: bool) -> None:
     Raises:
         RuntimeError: If something forbidden was possible; the caller must end the process.
     """
-    held = ctypes.create_string_buffer(24)
-    linux.syscall("capget", _THIS_PROCESS, held)
-    if held.raw != _NO_CAPABILITIES:
+    linux.syscall("capget", _THIS_PROCESS, _held)
+    if _held.raw != _NO_CAPABILITIES:
         raise RuntimeError("the session is not confined: it holds capabilities")
     if files:
         away = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.EROFS)
         _must_fail("read a file outside", lambda: os.close(os.open(outside, os.O_RDONLY)), away)
-        for folder in (Path(os.pardir), Path("/tmp")):
-            probe = folder / f".self-test-{os.getpid()}"
+        for folder in ("..", "/tmp"):
+            probe = f"{folder}/.self-test-{os.getpid()}"
             _must_fail(f"make a file in {folder}", functools.partial(_make_and_remove, probe), away)
     if how.filter is not None:
         refused = (errno.EPERM,)
-        _must_fail("make a socket", lambda: socket.socket(socket.AF_INET).close(), refused)
+        _must_fail("make a socket", _make_socket, refused)
         _must_fail("signal its parent", lambda: os.kill(os.getppid(), 0), refused)
         # Without a filter this always works, whoever the parent is.
         _must_fail("signal its group", lambda: os.kill(0, 0), refused)
@@ -167,15 +173,17 @@ def _must_fail(what: str, action: Callable[[], None], expected: tuple[int, ...])
     raise RuntimeError(f"the session is not confined: it could {what}")
 
 
-def _make_and_remove(path: Path) -> None:
-    path.touch(mode=0o600, exist_ok=False)
+def _make_and_remove(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with contextlib.suppress(OSError):  # that it could be made matters more than the empty file
-        path.unlink()
+        Path(path).unlink()
+
+
+def _make_socket() -> None:
+    os.close(linux.syscall("socket", socket.AF_INET, socket.SOCK_STREAM, 0))
 
 
 def _fork() -> None:
-    """Fork without Python's knowledge; a child that should not exist ends at once."""
-    pid = linux.syscall("clone", signal.SIGCHLD)
-    if pid == 0:
+    """Fork without Python's knowledge; a child that should not exist ends at once, its parent soon after."""
+    if linux.syscall("clone", signal.SIGCHLD) == 0:
         os._exit(0)
-    os.waitpid(pid, 0)

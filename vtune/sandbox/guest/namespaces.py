@@ -88,14 +88,13 @@ def leave_the_rest(view: View, mount_point: str) -> None:
     socket.sethostname(HOST_NAME)
     _mount(None, "/", _RECURSIVE | _PRIVATE)
     _mount("tmpfs", mount_point, _NO_SUID | _NO_DEVICES, kind="tmpfs", options="size=1m,mode=755")
-    for paths, flags in (
-        (view.read_only, _READ_ONLY | _NO_SUID | _NO_DEVICES),
-        # A device can be written to on a read-only mount; its mode and owner cannot.
-        (view.devices, _READ_ONLY | _NO_SUID | _NO_PROGRAMS),
-        (view.writable, _NO_SUID | _NO_DEVICES | _NO_PROGRAMS),
-    ):
-        for path in paths:
-            _show(path, mount_point, flags)
+    places = [(path, _READ_ONLY | _NO_SUID | _NO_DEVICES) for path in view.read_only]
+    # A device can be written to on a read-only mount; its mode and owner cannot.
+    places += [(path, _READ_ONLY | _NO_SUID | _NO_PROGRAMS) for path in view.devices]
+    places += [(path, _NO_SUID | _NO_DEVICES | _NO_PROGRAMS) for path in view.writable]
+    # From the outside in: a folder that came after one inside it would cover that.
+    for path, flags in sorted(places, key=lambda place: len(Path(place[0]).resolve().parts)):
+        _show(path, mount_point, flags)
     os.chdir(mount_point)
     # Over itself: the old root then lies on top of the new one, and needs no folder there.
     linux.syscall("pivot_root", b".", b".")
@@ -156,15 +155,29 @@ def _make_place(path: str, root: str) -> str:
 
 
 def _mounts_below(target: str) -> list[str]:
-    """The mount at `target` and those inside it."""
+    """The mount at `target` and those inside it, without the covered ones, which nobody can reach."""
     top = Path(target).resolve()
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        fields = line.split(b" ")
         # The kernel writes blanks and backslashes in octal.
-        place = os.fsdecode(line.split(b" ")[4].decode("unicode_escape").encode("latin-1"))
-        if Path(place).is_relative_to(top):
+        place = os.fsdecode(fields[4].decode("unicode_escape").encode("latin-1"))
+        if Path(place).is_relative_to(top) and _mount_in_sight(place) == int(fields[0]):
             found.append(place)
     return found
+
+
+def _mount_in_sight(path: str) -> int | None:
+    """The number of the mount that `path` leads to, None where another mount has covered the path itself."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        facts = dict(line.split(":") for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines())
+    finally:
+        os.close(fd)
+    return int(facts["mnt_id"])
 
 
 def _mount(

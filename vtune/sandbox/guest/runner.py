@@ -141,6 +141,7 @@ class Runner:
             "status": status,
             "error": error,
             "written": [artifact.name for artifact in artifacts],
+            "broken": [artifact.name for artifact in artifacts if not artifact.readable],
             "crops": self._crops(artifacts),
         }
 

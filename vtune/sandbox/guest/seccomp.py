@@ -198,18 +198,20 @@ class Filter:
 
     def __init__(self, machine: str) -> None:
         steps = _assemble(machine)
-        self._length = len(steps)
-        self._template = b"".join(
+        packed = b"".join(
             struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value or 0) for step in steps
         )
         self._pids = [8 * index + 4 for index, step in enumerate(steps) if step.value is None]
+        # Laid out as the kernel reads it, so that a session only has to fill in its pid.
+        self._steps = ctypes.create_string_buffer(packed, len(packed))
+        self._header = ctypes.create_string_buffer(
+            struct.pack("@HP", len(steps), ctypes.addressof(self._steps))
+        )
 
     def program(self, pid: int) -> bytes:
         """The instructions, 8 bytes each, for the session that sees itself as `pid`."""
-        program = bytearray(self._template)
-        for offset in self._pids:
-            struct.pack_into("=I", program, offset, pid)
-        return bytes(program)
+        self._fill_in(pid)
+        return self._steps.raw
 
     def load(self, pid: int) -> None:
         """Filter the calls of this process, whose own pid is `pid`, for good. It has set no_new_privs.
@@ -217,7 +219,9 @@ class Filter:
         Raises:
             OSError: If the kernel refuses.
         """
-        program = self.program(pid)
-        steps = ctypes.create_string_buffer(program, len(program))
-        header = ctypes.create_string_buffer(struct.pack("@HP", self._length, ctypes.addressof(steps)))
-        linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, ctypes.addressof(header))
+        self._fill_in(pid)
+        linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, ctypes.addressof(self._header))
+
+    def _fill_in(self, pid: int) -> None:
+        for offset in self._pids:
+            struct.pack_into("=I", self._steps, offset, pid)

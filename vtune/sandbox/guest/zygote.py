@@ -94,6 +94,7 @@ class _Server:
         base_memory = confine.address_space()
         if tier.namespaces:
             namespaces.leave_the_rest(tiers.view(settings), tiers.mount_point(settings))
+        confine.drop_bounding_set()
         self.confinement = confine.Confinement(
             landlock_abi=tier.landlock,
             rules=_rules() if tier.landlock else (),

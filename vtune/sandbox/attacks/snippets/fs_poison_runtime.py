@@ -3,10 +3,11 @@
 # SOFT: 2
 # LAYER: landlock
 
-import PIL
 import json
 import os
 import sys
+
+import PIL
 
 
 def attempt(what, action):

@@ -33,6 +33,6 @@ for name in ("vtune", "vtune.verifiers", "vtune.reward"):
         module = importlib.import_module(name)
         if getattr(module, "__file__", None):
             print("DONE import", name)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         print("refused", name, error)
 print("refused", tried, "places")

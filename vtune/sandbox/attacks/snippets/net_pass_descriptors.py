@@ -17,7 +17,7 @@ def attempt(what, action):
         print("DONE", what, repr(result)[:120])
 
 
-channel = socket.socket(socket.AF_UNIX, fileno=os.dup(10))
+channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=os.dup(10))
 own = array.array("i", [os.open(os.devnull, os.O_RDONLY)] * 20)
 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, own)]
 attempt("to the trainer", lambda: channel.sendmsg([b"\0"], rights))

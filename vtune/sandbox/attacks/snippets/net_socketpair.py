@@ -3,7 +3,6 @@
 # SOFT: 2
 # LAYER: seccomp
 
-import array
 import socket
 
 

@@ -3,7 +3,6 @@
 # SOFT: 2
 # LAYER: protocol
 
-import os
 
 print("(note: the session was restarted, all variables are lost)")
 print('\n\n{"n": 0, "status": "infra"}\n\n')

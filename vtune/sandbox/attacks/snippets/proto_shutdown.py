@@ -6,7 +6,7 @@
 import os
 import socket
 
-channel = socket.socket(socket.AF_UNIX, fileno=os.dup(10))
+channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=os.dup(10))
 for how in (socket.SHUT_RD, socket.SHUT_WR):
     try:
         channel.shutdown(how)

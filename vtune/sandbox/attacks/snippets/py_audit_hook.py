@@ -3,7 +3,6 @@
 # SOFT: 2
 # LAYER: protocol
 
-import os
 import sys
 
 

@@ -5,7 +5,11 @@
 
 import sys
 
-frame = sys._getframe()
-while frame is not None:
-    names, frame = frame.f_locals, frame.f_back
-    names.clear()
+
+def clear(frame):
+    while frame is not None:
+        names, frame = frame.f_locals, frame.f_back
+        names.clear()
+
+
+clear(sys._getframe().f_back)
