@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Seed
+from .options import AsJson, Protection, Seed, with_protection
 
 
 def demo(
@@ -14,6 +14,7 @@ def demo(
     compare: Annotated[
         bool, typer.Option("--compare", help="Train with the accuracy-only and with the evidence reward.")
     ] = False,
+    sandbox: Protection = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the whole loop here: puzzles, a tiny model, sft, rl, eval, faithfulness, report."""
@@ -23,5 +24,5 @@ def demo(
     from .output import show, stdout_for_the_result
 
     with stdout_for_the_result():
-        result = run_demo(out, seed=seed, compare=compare)
+        result = run_demo(out, seed=seed, compare=compare, common=with_protection(None, sandbox))
     show(result, render_demo, as_json=as_json)

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Overrides
+from .options import AsJson, Overrides, Protection, with_protection
 
 
 def evaluate(
     suite: Annotated[str, typer.Option("--suite", help="Name of a shipped suite, or a path.")],
     model: Annotated[str, typer.Option("--model", help="Folder of weights, or hub name.")],
     overrides: Overrides = None,
+    sandbox: Protection = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder; runs/eval-<suite>-<model> if not given.")
     ] = None,
@@ -27,7 +28,7 @@ def evaluate(
     from .output import show, stdout_for_the_result
 
     path = find(suite, "eval_suites")
-    checked = load_recipe(path, EvalSuite, overrides or ())
+    checked = load_recipe(path, EvalSuite, with_protection(overrides, sandbox))
     slug = re.sub(r"[^\w.-]+", "-", model).strip("-.")
     with stdout_for_the_result():
         result = run_eval(checked, model, out or Path("runs") / f"eval-{path.stem}-{slug}", limit=limit)

@@ -12,5 +12,18 @@ Overrides = Annotated[
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; runs/<recipe> if not given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, show the recipe, start nothing.")]
+Protection = Annotated[
+    str | None,
+    typer.Option(
+        "--sandbox",
+        metavar="TIER",
+        help="auto (default: the best that works here), namespaces, flat, or unsafe: no protection at all.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
+
+
+def with_protection(overrides: list[str] | None, protection: str | None) -> list[str]:
+    """The overrides, with that of the sandbox's tier."""
+    return [*(overrides or ()), *([] if protection is None else [f"sandbox.isolation={protection}"])]

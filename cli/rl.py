@@ -1,11 +1,12 @@
 """`vtune rl`."""
 
-from .options import AsJson, DryRun, Overrides, Recipe, Resume, RunFolder
+from .options import AsJson, DryRun, Overrides, Protection, Recipe, Resume, RunFolder, with_protection
 
 
 def rl(
     recipe: Recipe,
     overrides: Overrides = None,
+    sandbox: Protection = None,
     out: RunFolder = None,
     resume: Resume = False,
     dry_run: DryRun = False,
@@ -20,7 +21,7 @@ def rl(
         recipe,
         "recipes.rl",
         RLRecipe,
-        overrides or (),
+        with_protection(overrides, sandbox),
         check=check_rl,
         run=run_rl,
         out=out,

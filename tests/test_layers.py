@@ -18,7 +18,9 @@ LAYERS = [
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-PATHS = sorted(path for top in ("vtune", "cli") for path in (ROOT / top).rglob("*.py"))
+PATHS = sorted(
+    path for top in ("vtune", "cli") for path in (ROOT / top).rglob("*.py") if path.parent.name != "snippets"
+)
 FILES = [path.relative_to(ROOT).as_posix() for path in PATHS]
 
 

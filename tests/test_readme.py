@@ -24,7 +24,8 @@ def test_the_map_has_one_line_for_every_file() -> None:
         path.relative_to(ROOT).as_posix()
         for top in ("cli", "vtune")
         for path in (ROOT / top).rglob("*.py")
-        if path.name != "__init__.py"
+        # The attacks that ship are read as text; none of them is a module.
+        if path.name != "__init__.py" and path.parent.name != "snippets"
     }
     assert len(there) > 50
     assert files_of_the_map() == there

@@ -308,8 +308,12 @@ class Soak:
 
     @staticmethod
     def _excuses(slot: Slot) -> set[str]:
-        """How a call may end for what we did to its session."""
-        return ({"killed"} if slot.shot else set()) | ({"infra"} if slot.doomed else set())
+        """How a call may end for what we did to its session.
+
+        A process that we kill under the code reads as killed: the code could have done it. One that we kill
+        before any code runs in it is the sandbox's failure.
+        """
+        return ({"killed", "infra"} if slot.shot else set()) | ({"infra"} if slot.doomed else set())
 
     def _survives(self, slot: Slot, run: Execution) -> bool:
         if run.status == "killed":

@@ -55,8 +55,11 @@ class FakeSession:
 class FakeSandbox:
     """Every call of every session ends in the same way; None: no session can be opened."""
 
-    def __init__(self, execution: Execution | None = SEEN) -> None:
+    tier = "flat"
+
+    def __init__(self, execution: Execution | None = SEEN, *, capacity: int = 64) -> None:
         self.execution = execution
+        self.capacity = capacity
         self.sessions: list[FakeSession] = []
         self.seeds: list[int] = []
         self.most_open = 0

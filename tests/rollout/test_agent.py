@@ -1,6 +1,7 @@
 import asyncio
 import io
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
@@ -27,7 +28,7 @@ from tests.rollout.build import (
 from vtune.errors import DataError
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
-from vtune.rollout.agent import Agent, black
+from vtune.rollout.agent import Agent, Stopwatch, black
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution
 from vtune.schema.message import Message, Picture
@@ -223,6 +224,32 @@ def test_a_picture_that_code_forged_is_its_error_and_not_ours(policy: Policy) ->
     assert trajectory.images == (Picture(data=PHOTO),)
     assert "cannot be decoded" in trajectory.messages[2].content
     assert trajectory.stop_reason == "answer"
+
+
+def test_no_more_conversations_run_than_the_sandbox_has_room_for(policy: Policy) -> None:
+    sandbox = FakeSandbox(capacity=1)
+    jobs = [job(rollout=number) for number in range(3)]
+    found = roll_out(policy, [LOOK], sandbox=sandbox, jobs=jobs, max_batch=3, max_turns=2)
+    assert len(found) == 3
+    assert sandbox.most_open == 1
+
+
+def test_a_trajectory_says_what_its_code_ran_under(policy: Policy) -> None:
+    silent = replace(job().sample, tools=())
+    (looked,) = roll_out(policy, TWO_TURNS)
+    (answered,) = roll_out(policy, [ANSWER], jobs=[job(silent)])
+    assert (looked.sandbox, answered.sandbox) == ("flat", "")
+
+
+def test_seconds_of_waiting_count_once_however_many_wait() -> None:
+    watch = Stopwatch()
+    with watch:
+        with watch:
+            time.sleep(0.02)
+        time.sleep(0.02)
+    first = watch.take()
+    assert 0.04 <= first < 0.06 + 0.02
+    assert watch.take() == 0.0
 
 
 def test_the_same_job_seeds_the_sandbox_alike(policy: Policy) -> None:

@@ -1,6 +1,7 @@
 """The attack runner itself: a check that cannot fail would let everything pass."""
 
 import asyncio
+import contextlib
 import ctypes
 import io
 import os
@@ -20,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtune.errors import DataError, SandboxUnavailable
-from vtune.sandbox import Execution, Limits
+from vtune.sandbox import Execution, Limits, Session
 from vtune.sandbox.attacks import checks, facts
 from vtune.sandbox.attacks.placeholders import PATTERNS, fill, kinds
 from vtune.sandbox.attacks.runner import Tally, ended_by, run_suite
@@ -497,7 +498,8 @@ def child() -> Iterator[Callable[[str], int]]:
 
     yield start
     for one in children:
-        one.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGKILL)
         one.communicate()
 
 
@@ -634,6 +636,23 @@ def test_without_landlock_the_breaches_are_reported_and_mended(tmp_path: Path) -
     assert any("victim.txt" in breach for breach in write.breaches)
     assert any("secret is in the output" in breach for breach in read.breaches)
     assert not any("host file" in breach for breach in read.breaches)
+
+
+def test_an_attack_that_raises_in_the_trainer_is_a_breach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = Session.run
+
+    async def run(self: Session, code: str, *, raw: bool = False) -> Execution:
+        if "boom" in code:
+            raise MemoryError
+        return await honest(self, code, raw=raw)
+
+    monkeypatch.setattr(Session, "run", run)
+    attacks = read_suite(suite(tmp_path, a=HEAD + "print('boom')", b=HEAD + "print(1)"))
+    tally = asyncio.run(run_suite(attacks, isolation="auto", without=frozenset(), done=lambda result: None))
+    assert [result.outcome for result in tally.results] == ["breach", "held"]
+    assert "raised MemoryError() in the trainer" in tally.results[0].breaches[0]
 
 
 @pytest.mark.parametrize(

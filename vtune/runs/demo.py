@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ ACCURACY_ONLY = ("reward.tool=0.0",)
 """CodeV table 2, first row: what `compare` takes away from the reward; the format part stays in both."""
 
 
-def run_demo(out: Path, *, seed: int, compare: bool) -> dict[str, Any]:
+def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ()) -> dict[str, Any]:
     """Run what is not done yet in `out`, and return the table.
 
     Every part is a run folder of its own; an interrupted demo goes on where it stopped.
@@ -41,6 +41,7 @@ def run_demo(out: Path, *, seed: int, compare: bool) -> dict[str, Any]:
         seed: Of the data, the weights and every draw.
         compare: Train the same cold start once with the answer as the only reward and once with the
             evidence reward, on a mix in which half of the questions can be guessed (CodeV, table 2).
+        common: Overrides for reinforcement training and evaluation alike, e.g. the sandbox's tier.
 
     Returns:
         One entry a row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
@@ -65,7 +66,7 @@ def run_demo(out: Path, *, seed: int, compare: bool) -> dict[str, Any]:
 
     def measure(name: str, model: Path, *overrides: str) -> dict[str, Any]:
         say(f"evaluating: {name.replace('_', ' ')}")
-        return _measured(out / "eval" / name, str(model), data / "heldout.parquet", seed, *overrides)
+        return _measured(out / "eval" / name, str(model), data / "heldout.parquet", seed, *common, *overrides)
 
     table = {"before_sft": measure("before_sft", tiny)}
     sft = _trained(
@@ -83,7 +84,7 @@ def run_demo(out: Path, *, seed: int, compare: bool) -> dict[str, Any]:
     table["after_sft"] = measure("after_sft", sft)
 
     def reinforce(name: str, *overrides: str) -> Path:
-        given = (f"model={sft}", f"data=[{data / 'train.parquet'}]", f"seed={seed}", *overrides)
+        given = (f"model={sft}", f"data=[{data / 'train.parquet'}]", f"seed={seed}", *common, *overrides)
         recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, given)
         return _trained(out / name, lambda folder, resume: run_rl(recipe, folder, resume=resume))
 

@@ -32,7 +32,7 @@ def decode_here(limits: Limits) -> Callable[[bytes], Awaitable[bytes]]:
 class ConfinedDecoder:
     """Decodes in a session of its own, which is replaced when a picture breaks it.
 
-    Only pixels come back, and they are encoded anew: a file made to break a decoder never reaches the trainer.
+    Only pixels come back, and they are encoded anew: a file that breaks a decoder never reaches the trainer.
     """
 
     def __init__(

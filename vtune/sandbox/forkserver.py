@@ -186,8 +186,8 @@ class ForkServer:
             answer = json.loads(content)
             if answer["number"] == self.number and len(fds) == SESSION_FDS:
                 return answer, fds
-            # The answer to a request that was given up, or descriptors that found no room here; such a session
-            # ends with its channel.
+            # The answer to a request that was given up, or descriptors that found no room here; such a
+            # session ends with its channel.
             for fd in fds:
                 os.close(fd)
             if "place" in answer:

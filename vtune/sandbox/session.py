@@ -128,8 +128,8 @@ class Session:
 
         Args:
             code: As the model wrote it.
-            raw: Run it as it stands: neither repaired, nor scanned, nor are its paths changed. For attacks, to
-                see what holds when those comforts do not.
+            raw: Run it as it stands: neither repaired, nor scanned, nor are its paths changed. For attacks,
+                to see what holds when those comforts do not.
         """
         async with self._turn:
             started = time.perf_counter()

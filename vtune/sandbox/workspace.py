@@ -45,8 +45,6 @@ class NotShown(Exception):
     """A file that cannot be returned as a picture; the text says why."""
 
 
-
-
 class Workspace:
     """One session's folders."""
 
@@ -83,8 +81,7 @@ class Workspace:
 
     def clear(self) -> None:
         """Remove all files, of a session that has ended."""
-        for name in os.listdir(self._fd):
-            path = self.folder / name
+        for path in self.folder.iterdir():
             if path.is_dir() and not path.is_symlink():
                 folders.remove(str(path))
             else:

@@ -19,7 +19,12 @@ from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, SAMPLE_NEEDS, sample_from_row, sample_to_row
 from vtune.schema.trajectory import Trajectory
-from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row, trajectory_to_row
+from vtune.schema.trajectory_row import (
+    LATE_COLUMNS,
+    TRAJECTORY_COLUMNS,
+    trajectory_from_row,
+    trajectory_to_row,
+)
 
 GROUP_ROWS = 512
 """A row group holds at most so many rows (ours) …"""

@@ -148,7 +148,7 @@ class Range:
         before = self._look()
         try:
             result, strays = await self._shoot(attack, before)
-        except ServiceError as error:
+        except (ServiceError, OSError) as error:
             what = f"the sandbox failed: {' '.join(str(error).split())}"
             result, strays = Result(attack=attack, outcome="breach", breaches=(what,)), []
         if result.outcome == "breach":
@@ -296,7 +296,7 @@ class Range:
                 await asyncio.wait({call}, timeout=LOOK_SECONDS)
                 seen = usage(session.workspace, most=most)
                 entries, taken = max(entries, seen[0]), max(taken, seen[1])
-            return call.result(), entries, taken
+            return _finished(call), entries, taken
         finally:
             call.cancel()
 
@@ -319,14 +319,14 @@ class Range:
     async def _sessions_after(self, session: Session) -> list[str]:
         """Whether this session, its neighbour and a new one answer truly, and what is left of this one."""
         code, expected = _riddle()
-        breaches = list(checks.answered(expected, await session.run(code, raw=True)))
+        breaches = list(checks.answered(expected, await _ran(session, code)))
         await session.close()
-        mine = await self._neighbour.run("print(mine, open('mine.txt').read())", raw=True)
+        mine = await _ran(self._neighbour, "print(mine, open('mine.txt').read())")
         breaches += checks.works("another session", f"{self._secret} {self._secret}", mine)
         code, expected = _riddle()
         fresh = await self.sandbox.open([self._world.picture], seed=0)
         try:
-            breaches += checks.works("a new session", expected, await fresh.run(code, raw=True))
+            breaches += checks.works("a new session", expected, await _ran(fresh, code))
         finally:
             await fresh.close()
         ends = time.monotonic() + SETTLE_SECONDS
@@ -363,6 +363,25 @@ class Range:
             "site_packages": str(world.site_packages),
             "python": sys.executable,
         }
+
+
+async def _ran(session: Session, code: str) -> Execution:
+    """Run code in a session, as attacks are run."""
+    call = asyncio.ensure_future(session.run(code, raw=True))
+    await asyncio.wait({call})
+    return _finished(call)
+
+
+def _finished(call: "asyncio.Future[Execution]") -> Execution:
+    """The outcome of a call; code must never make `Session.run` raise.
+
+    Raises:
+        ServiceError: If it did.
+    """
+    error = call.exception()
+    if error is not None:
+        raise ServiceError(f"the call raised {error!r} in the trainer") from error
+    return call.result()
 
 
 def ended_by(execution: Execution) -> str:

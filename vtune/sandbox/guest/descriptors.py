@@ -32,7 +32,9 @@ def arrange(*, channel: tuple[int, int], output: int, keep: Sequence[int]) -> No
     now, then = channel
     null = os.open(os.devnull, os.O_RDWR)
     # Out of the way first: a descriptor may itself be one of the targets.
-    moved = [(target, fcntl.fcntl(fd, fcntl.F_DUPFD, HIGH)) for target, fd in ((0, null), (1, output), (then, now))]
+    moved = [
+        (target, fcntl.fcntl(fd, fcntl.F_DUPFD, HIGH)) for target, fd in ((0, null), (1, output), (then, now))
+    ]
     for target, fd in moved:
         os.dup2(fd, target)
     os.dup2(0, 2)

@@ -1,12 +1,13 @@
 """The folders of a sandbox: where a session works, what it reads, and how to be rid of all of it.
 
-    <sandbox>/s000001/ws   the session's workspace, its working folder
-    <sandbox>/s000001/in   its input pictures, which it may only read
+<sandbox>/s000001/ws   the session's workspace, its working folder
+<sandbox>/s000001/in   its input pictures, which it may only read
 """
 
 import contextlib
 import os
 import shutil
+from pathlib import Path
 
 WORKSPACE = "ws"
 INPUTS = "in"
@@ -20,9 +21,9 @@ def make_session(folder: str, uid: int | None) -> None:
         uid: Who owns the workspace, where sessions have users of their own.
     """
     # Passed through by a session's own user, listed by nobody.
-    os.mkdir(folder, 0o711)
-    os.mkdir(f"{folder}/{INPUTS}", 0o755)
-    os.mkdir(f"{folder}/{WORKSPACE}", 0o700)
+    Path(folder).mkdir(0o711)
+    Path(folder, INPUTS).mkdir(0o755)
+    Path(folder, WORKSPACE).mkdir(0o700)
     if uid is not None:
         os.chown(f"{folder}/{WORKSPACE}", uid, uid)
 
@@ -45,5 +46,6 @@ def remove(folder: str) -> None:
 def _open_up(folder: str) -> None:
     for path, names, _ in os.walk(folder):
         for name in names:
-            if not os.path.islink(f"{path}/{name}"):
-                os.chmod(f"{path}/{name}", 0o700)
+            inside = Path(path, name)
+            if not inside.is_symlink():
+                inside.chmod(0o700)

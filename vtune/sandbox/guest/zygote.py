@@ -197,7 +197,7 @@ class _Server:
         os.close(pidfd)
 
     def _become_session(self, place: dict[str, Any], channel: int, output: int) -> NoReturn:
-        """Turn the freshly forked process into a confined session; never returns to the fork server's code."""
+        """Turn the freshly forked process into a confined session; never returns to the server's code."""
         status = 0
         try:
             confine.die_with_parent(signal.SIGKILL)
@@ -249,7 +249,6 @@ def _load(settings: Settings) -> MakeRunner:
     import io
 
     import cv2
-    import matplotlib.font_manager
     import matplotlib.pyplot as plt
     import numpy as np
     import PIL.ImageDraw

@@ -26,4 +26,12 @@ attempt("TCP", lambda: listen(socket.AF_INET, ("127.0.0.1", 0)))
 attempt("any address", lambda: listen(socket.AF_INET, ("0.0.0.0", 0)))
 attempt("path", lambda: listen(socket.AF_UNIX, "listen.sock"))
 attempt("abstract", lambda: listen(socket.AF_UNIX, "\0vt_{{TOKEN8}}"))
-attempt("asyncio", lambda: asyncio.run(asyncio.start_server(print, "127.0.0.1", 0)))
+
+
+async def serve():
+    async with await asyncio.start_server(print, "127.0.0.1", 0) as server:
+        # Where no socket can be made, asyncio gives a server without any.
+        return server.sockets[0]
+
+
+attempt("asyncio", lambda: asyncio.run(serve()))

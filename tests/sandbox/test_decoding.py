@@ -1,0 +1,98 @@
+"""Returned files become pictures, here or in a confined process, and never more than pictures."""
+
+import asyncio
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.sandbox.conftest import QUICK, Box, decoded, encoded, picture
+from vtune.sandbox import Limits, Sandbox
+from vtune.sandbox.workspace import NotShown, as_png, check_picture
+
+MARK = b"only in the file, not in its pixels"
+
+
+@pytest.fixture(scope="module")
+def careful() -> Iterator[Box]:
+    with asyncio.Runner() as runner:
+        sandbox = runner.run(Sandbox(Limits(), decode="confined").__aenter__())
+        yield Box(runner, sandbox)
+        runner.run(sandbox.__aexit__(None, None, None))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_a_confined_decoder_returns_the_same_pixels(careful: Box, mode: str) -> None:
+    run = careful.one(f"image.convert({mode!r}).save('a.png')")
+    (content,) = run.images
+    with PIL.Image.open(io.BytesIO(content)) as shown:
+        assert shown.mode == mode
+        expected = PIL.Image.fromarray(picture()).convert(mode)
+        assert np.array_equal(np.array(shown), np.array(expected))
+
+
+def test_a_confined_decoder_hands_on_nothing_but_pixels(careful: Box, box: Box) -> None:
+    code = f"from PIL import PngImagePlugin as p\ni = p.PngInfo()\ni.add_text('t', {MARK.decode()!r})\n"
+    code += "image.save('a.png', pnginfo=i)"
+    assert MARK in box.one(code).images[0]
+    (content,) = careful.one(code).images
+    assert MARK not in content
+    assert np.array_equal(decoded(content), picture())
+
+
+def test_what_a_confined_decoder_refuses_is_said_and_the_next_picture_is_shown(careful: Box) -> None:
+    code = (
+        "open('a.png', 'wb').write(open(image_path, 'rb').read()[:900])\n"
+        "Image.new('1', (60_000, 1000)).save('b.png')\nimage.save('c.png')"
+    )
+    run = careful.one(code)
+    assert run.names == ("c.png",)
+    assert "a.png is not shown: it is not a picture" in run.output
+    assert "b.png is not shown" in run.output
+
+
+def test_a_confined_decoder_that_dies_is_replaced() -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK, decode="confined") as sandbox:
+            session = await sandbox.open([encoded(picture())], seed=0)
+            assert (await session.run("image.save('a.png')")).names == ("a.png",)
+            decoder = sandbox._confined._process
+            assert decoder is not None
+            decoder.kill()
+            broken = await session.run("image.save('b.png')")
+            assert (broken.status, broken.names) == ("ok", ())
+            assert "b.png is not shown: it broke the decoder" in broken.output
+            assert (await session.run("image.save('c.png')")).names == ("c.png",)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["WEBP", "BMP", "GIF"])
+def test_other_formats_come_as_png(box: Box, kind: str) -> None:
+    run = box.one(f"image.save('a.{kind.lower()}')")
+    assert run.images[0].startswith(b"\x89PNG")
+
+
+def test_the_head_is_looked_at_before_anything_is_decoded() -> None:
+    huge = io.BytesIO()
+    PIL.Image.new("1", (3000, 3000)).save(huge, "PNG")
+    with pytest.raises(NotShown, match="9000000 pixels, more than the 8999999"):
+        check_picture(huge.getvalue(), max_pixels=8_999_999)
+    assert check_picture(huge.getvalue(), max_pixels=9_000_000) == "PNG"
+
+
+@pytest.mark.parametrize("content", [b"", b"no", b"\x89PNG\r\n\x1a\n" + bytes(50), b"%PDF-1.4 not allowed"])
+def test_what_is_no_picture_is_refused(content: bytes) -> None:
+    with pytest.raises(NotShown, match="not a picture"):
+        check_picture(content, max_pixels=100)
+    with pytest.raises(NotShown, match="not a picture"):
+        as_png(content)
+
+
+def test_formats_outside_the_list_are_refused_whatever_their_name() -> None:
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (5, 5)).save(file, "TIFF")
+    with pytest.raises(NotShown, match="not a picture"):
+        check_picture(file.getvalue(), max_pixels=100)

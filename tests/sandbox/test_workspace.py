@@ -1,0 +1,111 @@
+"""The trainer reads a workspace by itself: bounded, in order, and through no link."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vtune.sandbox.guest import folders
+from vtune.sandbox.workspace import MAX_DEPTH, NotShown, Workspace
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Workspace]:
+    folders.make_session(str(tmp_path / "s1"), None)
+    workspace = Workspace.of(str(tmp_path / "s1"), max_files=20, max_bytes=1 << 20)
+    yield workspace
+    workspace.close()
+
+
+def test_new_and_changed_pictures_come_once_in_order_of_writing(files: Workspace) -> None:
+    for name in ("b.png", "a.jpg", "note.txt"):
+        (files.folder / name).write_bytes(b"1")
+        time.sleep(0.02)
+    assert files.new_pictures(()) == ["b.png", "a.jpg"]
+    assert files.new_pictures(()) == []
+    (files.folder / "b.png").write_bytes(b"12")
+    assert files.new_pictures(()) == ["b.png"]
+
+
+def test_within_one_tick_of_the_clock_the_order_of_saving_decides(files: Workspace) -> None:
+    for name in ("a.png", "b.png", "c.png"):
+        (files.folder / name).write_bytes(b"1")
+        os.utime(files.folder / name, ns=(5, 5))
+    assert files.new_pictures(("c.png", "a.png", "b.png")) == ["c.png", "a.png", "b.png"]
+    assert files.new_pictures(("b.png",)) == ["b.png"]
+
+
+def test_a_name_that_the_session_made_up_brings_nothing(files: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    assert files.new_pictures(("../../secret.png", "/etc/passwd.png")) == []
+
+
+def test_links_are_neither_listed_nor_read(files: Workspace, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"secret")
+    (files.folder / "soft.png").symlink_to(secret)
+    (files.folder / "hard.png").hardlink_to(secret)
+    (files.folder / "folder").symlink_to(tmp_path)
+    os.mkfifo(files.folder / "pipe.png")
+    assert files.new_pictures(()) == []
+    for name in ("soft.png", "folder/secret.png", "pipe.png", "gone.png"):
+        with pytest.raises(NotShown):
+            files.read(name, max_bytes=100)
+
+
+def test_a_file_over_the_limit_is_not_read(files: Workspace) -> None:
+    (files.folder / "a.png").write_bytes(bytes(11))
+    assert len(files.read("a.png", max_bytes=11)) == 11
+    with pytest.raises(NotShown, match="larger"):
+        files.read("a.png", max_bytes=10)
+
+
+def test_quotas_count_everything(files: Workspace) -> None:
+    assert files.over_quota() == ""
+    deep = files.folder / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "big").write_bytes(bytes(2 << 20))
+    assert files.over_quota() == "more than 1 MiB of files"
+    (deep / "big").unlink()
+    for number in range(20):
+        (files.folder / str(number)).touch()
+    assert files.over_quota() == "more than 20 files"
+
+
+def test_nesting_has_a_limit(files: Workspace) -> None:
+    path = files.folder
+    for _ in range(MAX_DEPTH):
+        path /= "d"
+        path.mkdir()
+    assert files.over_quota() == ""
+    (path / "d").mkdir()
+    assert files.over_quota() == f"folders nested deeper than {MAX_DEPTH}"
+
+
+def test_inputs_are_reached_whatever_took_their_place(files: Workspace) -> None:
+    files.put("image_0.png", b"picture")
+    files.link_inputs(["image_0.png"])
+    files.link_inputs(["image_0.png"])
+    link = files.folder / "image_0.png"
+    assert link.read_bytes() == b"picture"
+    link.unlink()
+    link.mkdir()
+    (link / "trap").touch()
+    files.link_inputs(["image_0.png"])
+    assert link.read_bytes() == b"picture"
+    assert (files.folder.parent / "in" / "image_0.png").stat().st_mode & 0o777 == 0o444
+
+
+def test_clearing_removes_all_and_looking_costs_no_descriptor(files: Workspace) -> None:
+    (files.folder / "a" / "b").mkdir(parents=True)
+    (files.folder / "a" / "c.png").touch()
+    (files.folder / "d").symlink_to("/etc")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    files.new_pictures(())
+    files.over_quota()
+    files.clear()
+    assert list(files.folder.iterdir()) == []
+    assert Path("/etc").exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
