@@ -1,0 +1,189 @@
+"""What a session may not exceed, and what it can neither fake nor hide."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import QUICK, Box, encoded, picture
+from vtune.errors import SandboxUnavailable
+from vtune.sandbox import Execution, Isolation, Sandbox, Session
+
+SMALL = replace(QUICK, seconds=5.0, workspace_mb=8, workspace_files=50, file_mb=4)
+FIND_QUESTION = """
+import sys, json, struct
+frame = sys._getframe()
+while frame and "message" not in frame.f_locals:
+    frame = frame.f_back
+question = frame.f_locals["message"]["n"]
+def say(answer):
+    content = json.dumps(answer).encode()
+    os.write(10, struct.pack("!I", len(content)) + content)
+good = {"n": question, "status": "ok", "error": "", "written": [], "broken": [], "crops": []}
+"""
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def in_session(box: Box, story: Callable[[Session], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with await box.sandbox.open([encoded(picture())], seed=0) as session:
+            await story(session)
+
+    box.runner.run(whole())
+
+
+def in_small_session(story: Callable[[Session], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with Sandbox(SMALL) as sandbox, await sandbox.open([encoded(picture())], seed=0) as session:
+            await story(session)
+
+    asyncio.run(whole())
+
+
+def test_a_session_is_stopped_between_calls(box: Box) -> None:
+    async def story(session: Session) -> None:
+        await session.run("x = 1")
+        await asyncio.sleep(0.05)
+        assert state(session.pid) == "T"
+
+    in_session(box, story)
+
+
+def test_a_forged_answer_buys_no_time(box: Box) -> None:
+    async def story(session: Session) -> None:
+        forged = await session.run(FIND_QUESTION + "print('forged')\nsay(good)\nwhile True: pass", raw=True)
+        assert (forged.status, forged.output) == ("ok", "forged")
+        await asyncio.sleep(0.05)
+        before = cpu_ticks(session.pid)
+        await asyncio.sleep(0.3)
+        assert cpu_ticks(session.pid) == before
+        # The call never ended, so the session cannot answer the next one.
+        assert (await session.run("print(1)")).status == "killed"
+        assert (await session.run("print(2)")).output == "2"
+
+    box_limits = replace(QUICK, seconds=0.5)
+
+    async def whole() -> None:
+        async with Sandbox(box_limits) as sandbox, await sandbox.open([], seed=0) as session:
+            await story(session)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "say({**good, 'n': 'another'})",
+        "say(good)\nsay(good)",
+        "say({**good, 'status': 'infra'})",
+        "say({**good, 'error': 5})",
+        "say({**good, 'written': 7})",
+        "say({**good, 'crops': [{'image': 9, 'bbox': [1, 2, 3, 4], 'shown': None}]})",
+        "say({**good, 'crops': [{'image': 0, 'bbox': [0, 0, 1e999, 4], 'shown': None}]})",
+        "say({**good, 'crops': 'no'})",
+        "say([1])",
+        "os.write(10, struct.pack('!I', 1 << 30))",
+        "os.write(10, struct.pack('!I', 100000) + b'[' * 100000)",
+        "os.close(10)",
+    ],
+)
+def test_a_session_that_meddles_with_its_answers_is_killed_and_replaced(box: Box, code: str) -> None:
+    async def story(session: Session) -> None:
+        runs = [await session.run(FIND_QUESTION + code, raw=True), await session.run("print(6 * 7)")]
+        # An answer written ahead is found out when the next question is asked.
+        assert "killed" in [run.status for run in runs]
+        assert (await session.run("print(6 * 7)")).output == "42"
+
+    in_session(box, story)
+
+
+def test_a_flood_of_files_is_stopped_early_and_swept_away() -> None:
+    async def story(session: Session) -> None:
+        run = await session.run("for i in range(10**6): open(f'f{i}', 'w').close()")
+        assert run.status == "killed"
+        assert "more than 50 files" in run.error
+        assert run.seconds < 2
+        assert [path.name for path in session.workspace.iterdir()] == []
+        assert (
+            await session.run("print(sorted(os.listdir()), image.size)")
+        ).output == "['image_0.png'] (400, 300)"
+
+    in_small_session(story)
+
+
+def test_a_disk_is_not_filled() -> None:
+    async def story(session: Session) -> None:
+        run = await session.run("for i in range(100): open(f'f{i}', 'wb').write(bytes(4 << 20))")
+        assert run.status == "killed"
+        assert "more than 8 MiB" in run.error
+
+    in_small_session(story)
+
+
+def test_what_a_killed_call_left_is_shown() -> None:
+    async def story(session: Session) -> None:
+        run = await session.run("image.save('a.png')\nprint('so far')\nos._exit(1)")
+        assert (run.status, run.names) == ("killed", ("a.png",))
+        assert run.output == "so far"
+
+    in_small_session(story)
+
+
+def test_the_hard_limit_comes_in_time() -> None:
+    hostile = "import time\nwhile True:\n try:\n  while True: time.sleep(0.01)\n except BaseException: pass"
+
+    async def story() -> Execution:
+        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+            return await session.run(hostile)
+
+    run = asyncio.run(story())
+    assert run.status == "killed"
+    assert 1.0 <= run.seconds < 1.5
+
+
+def test_time_that_the_trainer_was_busy_does_not_count() -> None:
+    async def story() -> Execution:
+        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+            call = asyncio.create_task(session.run("print('done')"))
+            await asyncio.sleep(0.001)
+            # As an engine does that draws in this process.
+            time.sleep(QUICK.seconds + QUICK.grace + 0.2)
+            return await call
+
+    run = asyncio.run(story())
+    assert (run.status, run.output) == ("ok", "done")
+
+
+@pytest.mark.parametrize("isolation", ["flat", "unsafe"])
+def test_a_tier_can_be_asked_for(isolation: Isolation, capfd: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK, isolation=isolation) as sandbox:
+            assert sandbox.tier == sandbox.info()["tier"] == isolation
+            session = await sandbox.open([encoded(picture())], seed=0)
+            assert (await session.run("print(image.size)")).output == "(400, 300)"
+            reached = (await session.run("print(open('/etc/passwd').read())", raw=True)).status
+            assert (reached == "ok") is (isolation == "unsafe")
+
+    asyncio.run(story())
+    assert ("WARNING" in capfd.readouterr().err) is (isolation == "unsafe")
+
+
+def test_without_a_sufficient_layer_nothing_starts() -> None:
+    async def story() -> None:
+        # A kernel without Landlock, and no namespaces.
+        async with Sandbox(QUICK, isolation="flat", landlock_abi=0):
+            raise AssertionError("it started")
+
+    with pytest.raises(SandboxUnavailable, match="landlock"):
+        asyncio.run(story())
