@@ -160,7 +160,7 @@ def _fixes(
     if sandbox["tier"] is None:
         fixes.append(
             "sandbox: run on Linux 5.13 or newer with Landlock (named in /sys/kernel/security/lsm), or as"
-            " root where namespaces may be made; `--set sandbox=unsafe` trains without protection"
+            " root where namespaces may be made; `--sandbox unsafe` trains without protection"
         )
     elif sandbox["tier"] == "flat":
         fixes.append(

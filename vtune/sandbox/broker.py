@@ -194,7 +194,7 @@ class Sandbox:
         try:
             return await self._spawn_once(place)
         except ServiceError:
-            if server is self._server and server.alive():
+            if server is self._server and await server.lives():
                 raise
         return await self._spawn_once(place)
 

@@ -62,7 +62,7 @@ class ConfinedDecoder:
                     answer = await self._process.ask({"decode": INPUT, "into": OUTPUT})
                 return self._encoded(answer, self._files)
             except (OSError, EOFError, TimeoutError, ProtocolError) as error:
-                lives = self._process.server_lives()
+                lives = await self._process.server_lives()
                 await self._process.end()
                 if not lives:
                     raise ServiceError("the sandbox's fork server died while it decoded a picture") from error

@@ -20,7 +20,7 @@ from vtune.sandbox.waiting import is_readable, readable
 
 START_SECONDS = 60.0
 """Ours: imports from a cold disk; a warm start takes well under a second."""
-SPAWN_SECONDS = 20.0
+ANSWER_SECONDS = 20.0
 END_SECONDS = 5.0
 SESSION_FDS = 3
 """Descriptors of a session: its pidfd, its channel, its output file."""
@@ -50,7 +50,8 @@ class ForkServer:
         self.pidfd = os.pidfd_open(process.pid)
         self.ended = False
         self.number = 0
-        """Of the last spawn request."""
+        """Of the last request."""
+        self._turn = asyncio.Lock()
         self.facts: dict[str, Any] = {}
         """What isolation is in force."""
 
@@ -124,17 +125,23 @@ class ForkServer:
         except OSError:
             return False
 
+    async def lives(self) -> bool:
+        """Whether it answers: unlike `alive`, this notices a death that is only about to show."""
+        try:
+            await self._request({"ping": True}, 0)
+        except (OSError, EOFError):
+            return False
+        return True
+
     async def spawn(self, place: Place | None) -> tuple[Process, Place]:
         """One session process: a waiting one, or a new one in the place of one that ended.
-
-        The caller must not run two spawns at once.
 
         Raises:
             ServiceError: If the fork server, or this process, cannot.
         """
         try:
-            async with asyncio.timeout(SPAWN_SECONDS):
-                answer, fds = await self._request(place)
+            request = {"place": None if place is None else asdict(place)}
+            answer, fds = await self._request(request, SESSION_FDS)
         except (OSError, EOFError) as error:
             raise ServiceError(
                 f"the sandbox cannot start a session: {error or type(error).__name__}",
@@ -143,7 +150,7 @@ class ForkServer:
         pidfd, channel, output = fds
         ours = socket.socket(fileno=channel)
         ours.setblocking(False)
-        process = Process(pidfd=pidfd, channel=ours, output=output, server_lives=self.alive)
+        process = Process(pidfd=pidfd, channel=ours, output=output, server_lives=self.lives)
         return process, Place(**answer["place"])
 
     async def end(self) -> None:
@@ -176,24 +183,30 @@ class ForkServer:
                 self.control.shutdown(socket.SHUT_RDWR)
             self.control.close()
 
-    async def _request(self, place: Place | None) -> tuple[dict[str, Any], list[int]]:
-        """The answer to one request, and the pidfd, channel and output file of the session."""
-        self.number += 1
-        message = {"number": self.number, "place": None if place is None else asdict(place)}
-        self.control.send(json.dumps(message).encode())
-        while True:
-            content, fds = await self._receive()
-            answer = json.loads(content)
-            if answer["number"] == self.number and len(fds) == SESSION_FDS:
-                return answer, fds
-            # The answer to a request that was given up, or descriptors that found no room here; such a
-            # session ends with its channel.
-            for fd in fds:
-                os.close(fd)
-            if "place" in answer:
-                folders.remove(answer["place"]["folder"])
-            if answer["number"] == self.number:
-                raise OSError(answer.get("failed", "too many open files"))
+    async def _request(self, request: dict[str, Any], fds_expected: int) -> tuple[dict[str, Any], list[int]]:
+        """The answer to one request, and the descriptors that came with it.
+
+        Raises:
+            OSError, EOFError: If it does not answer, or cannot do it.
+        """
+        async with self._turn, asyncio.timeout(ANSWER_SECONDS):
+            if self.ended:
+                raise EOFError("the fork server has ended")
+            self.number += 1
+            self.control.send(json.dumps({"number": self.number, **request}).encode())
+            while True:
+                content, fds = await self._receive()
+                answer = json.loads(content)
+                if answer["number"] == self.number and len(fds) == fds_expected:
+                    return answer, fds
+                # The answer to a request that was given up, or descriptors that found no room here; such a
+                # session ends with its channel.
+                for fd in fds:
+                    os.close(fd)
+                if "place" in answer:
+                    folders.remove(answer["place"]["folder"])
+                if answer["number"] == self.number:
+                    raise OSError(answer.get("failed", "too many open files"))
 
     async def _receive(self) -> tuple[bytes, list[int]]:
         await readable(self.control.fileno())

@@ -6,16 +6,27 @@ It is stopped whenever it has no question to answer, so it can neither work nor 
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vtune.sandbox.guest import wire
-from vtune.sandbox.waiting import is_readable, readable
+from vtune.sandbox.waiting import is_readable, readable, readable_within
+
+
+CHUNK = 1 << 16
+"""Bytes read at a time; most answers come whole."""
+Look = Callable[[], float]
+
+
+def _patiently() -> float:
+    """Wait for as long as it takes."""
+    return math.inf
 
 
 class ProtocolError(Exception):
@@ -30,7 +41,7 @@ class Process:
     channel: socket.socket
     output: int
     """The file that it prints to; its offset is shared, so it says how much was printed."""
-    server_lives: Callable[[], bool]
+    server_lives: Callable[[], Awaitable[bool]]
     """Whether the fork server that made it still runs; when both are gone, the sandbox has failed."""
     closed: bool = False
 
@@ -40,8 +51,13 @@ class Process:
         facts = Path(f"/proc/self/fdinfo/{self.pidfd}").read_text()
         return next(int(line.split()[1]) for line in facts.splitlines() if line.startswith("Pid:"))
 
-    async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, message: dict[str, Any], look: Look = _patiently) -> dict[str, Any]:
         """Send one message and read its answer.
+
+        Args:
+            message: What to ask.
+            look: Called while the answer is awaited; returns the seconds until it wants to be called again, and
+                raises to give up.
 
         Raises:
             EOFError: If the process ends instead.
@@ -51,21 +67,36 @@ class Process:
             raise ProtocolError("something was said without being asked")
         os.lseek(self.output, 0, os.SEEK_SET)
         question = os.urandom(8).hex()
+        content = wire.pack({"n": question, **message})
+        # As much as fits goes first: a process that wakes up and finds its question there wakes up only once.
+        sent = self.channel.send(content)
         self._signal(signal.SIGCONT)
-        await asyncio.get_running_loop().sock_sendall(self.channel, wire.pack({"n": question, **message}))
-        answer = await self.answer()
+        if sent < len(content):
+            await asyncio.get_running_loop().sock_sendall(self.channel, content[sent:])
+        answer = await self.answer(look)
         self._signal(signal.SIGSTOP)
         if answer.pop("n", None) != question:
-            raise ProtocolError("an answer to another question")
+            raise ProtocolError(f"an answer to another question{_failure(answer)}")
         return answer
 
-    async def answer(self) -> dict[str, Any]:
-        """Read one message; raises as `ask` does."""
-        (length,) = wire.HEAD.unpack(await self._exactly(wire.HEAD.size))
-        if length > wire.MAX_ANSWER:
-            raise ProtocolError(f"an answer of {length} bytes")
+    async def answer(self, look: Look = _patiently) -> dict[str, Any]:
+        """Read one message; takes and raises what `ask` does."""
+        content = bytearray()
+        length = wire.HEAD.size
+        while len(content) < length:
+            if await readable_within(self.channel.fileno(), look()):
+                part = self.channel.recv(CHUNK)
+                if not part:
+                    raise EOFError("the session process has gone")
+                content += part
+            if length == wire.HEAD.size and len(content) >= length:
+                length += wire.HEAD.unpack_from(content)[0]
+                if length > wire.MAX_ANSWER:
+                    raise ProtocolError(f"an answer of {length} bytes")
+        if len(content) > length:
+            raise ProtocolError("more than one answer")
         try:
-            message = json.loads(await self._exactly(length))
+            message = json.loads(content[wire.HEAD.size :])
         except (ValueError, RecursionError) as error:
             raise ProtocolError(str(error)) from error
         if not isinstance(message, dict):
@@ -74,7 +105,8 @@ class Process:
 
     def printed(self) -> str:
         """What the current call has printed so far."""
-        count = os.lseek(self.output, 0, os.SEEK_CUR)
+        # The session shares the offset, and may have put it anywhere.
+        count = min(os.lseek(self.output, 0, os.SEEK_CUR), os.fstat(self.output).st_size)
         return os.pread(self.output, count, 0).decode("utf-8", "replace")
 
     def kill(self) -> None:
@@ -110,13 +142,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signum)
 
-    async def _exactly(self, count: int) -> bytes:
-        loop = asyncio.get_running_loop()
-        content = bytearray(count)
-        rest = memoryview(content)
-        while rest:
-            got = await loop.sock_recv_into(self.channel, rest)
-            if not got:
-                raise EOFError("the session process has gone")
-            rest = rest[got:]
-        return bytes(content)
+
+def _failure(answer: dict[str, Any]) -> str:
+    """What a session says that could not be confined."""
+    return f": {answer['failed']}" if "failed" in answer else ""

@@ -1,6 +1,7 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, Self
 from vtune.errors import ServiceError
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
-from vtune.sandbox.process import Process, ProtocolError
+from vtune.sandbox.process import Look, Process, ProtocolError
 from vtune.sandbox.repair import repair
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.types import Execution, Limits, ShownCrop
@@ -190,16 +191,14 @@ class Session:
         assert files is not None
         answer: _Answer | None = None
         try:
-            answer = self._checked(await self._watched(process, files, {"code": source, "raw": raw}))
+            answer = self._checked(await process.ask({"code": source, "raw": raw}, self._watch(files)))
         except _Stopped as stopped:
+            # At once: it may be in the middle of an attack on the disk.
+            process.kill()
             why = str(stopped)
         except ProtocolError:
             why = "the code interfered with the session's own answers"
         except (OSError, EOFError):
-            # A fork server that died took the session with it; otherwise the code ended its own process.
-            if not process.server_lives():
-                self._drop()
-                raise ServiceError("the sandbox's fork server died") from None
             why = "the code ended its own process or ran out of memory or CPU time"
         except BaseException:
             # Cancelled: a half-done call would answer the next one.
@@ -210,41 +209,40 @@ class Session:
             if not quota:
                 return await self._execution(answer, files, process.printed())
             why = f"the code left {quota}"
+        elif not await process.server_lives():
+            # A fork server that died took the session with it: not the code's doing.
+            self._drop()
+            raise ServiceError("the sandbox's fork server died")
         return await self._killed(process, files, why)
 
-    async def _watched(self, process: Process, files: Workspace, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message, unless the call takes too long or writes too much.
+    def _watch(self, files: Workspace) -> Look:
+        """Looks at the clock and at the quotas of a call that begins now.
 
-        Raises:
-            _Stopped: If it does.
+        The function raises `_Stopped` if the call takes too long or writes too much.
         """
         seconds = self._limits.seconds
         deadline = time.monotonic() + seconds + self._limits.grace
-        asked = asyncio.ensure_future(process.ask(message))
-        try:
-            while True:
-                now = time.monotonic()
-                left = deadline - now
-                pause = max(0.0, min(WATCH_SECONDS, left))
-                done, _ = await asyncio.wait({asked}, timeout=pause)
-                if done:
-                    return asked.result()
+        expected = math.inf
+
+        def look() -> float:
+            nonlocal deadline, expected
+            now = time.monotonic()
+            if expected < math.inf:
                 # While this process itself is busy an answer may lie unread: that time does not count.
-                late = time.monotonic() - now - pause
-                if late > WATCH_SECONDS:
-                    deadline += late
-                    continue
-                if left <= 0:
-                    raise _Stopped(
-                        f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped"
-                    )
+                if now - expected > WATCH_SECONDS:
+                    deadline += now - expected
                 if quota := files.over_quota():
                     raise _Stopped(f"the code wrote {quota}")
-        finally:
-            if not asked.done():
-                # Dead before anything else happens: it may be in the middle of an attack on the disk.
-                process.kill()
-                asked.cancel()
+            left = deadline - now
+            if left <= 0:
+                raise _Stopped(
+                    f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped"
+                )
+            pause = min(WATCH_SECONDS, left)
+            expected = now + pause
+            return pause
+
+        return look
 
     async def _killed(self, process: Process, files: Workspace, why: str) -> Execution:
         printed = process.printed()
@@ -297,6 +295,8 @@ class Session:
             else:
                 shown[name] = len(images)
                 images.append(image)
+        # What went past the session's own count of its characters ends here.
+        printed = printed[: limits.output_chars]
         lines = [self._plain(printed).rstrip("\n"), *(f"(note: {note})" for note in notes)]
         # A session's own word for the status is one of those that are checked above.
         status: Any = answer.status
@@ -311,6 +311,8 @@ class Session:
 
     def _plain(self, text: str) -> str:
         """Text without the real name of the folder, and such that it can be written down."""
+        if not text:
+            return text
         folder = self.workspace
         text = text.replace(str(folder), WORKSPACE).replace(str(folder.parent.parent), "/")
         return _readable(text)

@@ -1,23 +1,32 @@
 """Waiting for file descriptors inside the running event loop, without threads."""
 
 import asyncio
+import math
 import select
 
 
 async def readable(fd: int) -> None:
     """Wait until `fd` can be read; a pidfd can when its process has ended."""
+    await readable_within(fd, math.inf)
+
+
+async def readable_within(fd: int, seconds: float) -> bool:
+    """Wait until `fd` can be read, or so many seconds have passed; returns which."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, _finish, future)
+    future: asyncio.Future[bool] = loop.create_future()
+    loop.add_reader(fd, _finish, future, True)
+    timer = None if seconds == math.inf else loop.call_later(seconds, _finish, future, False)
     try:
-        await future
+        return await future
     finally:
         loop.remove_reader(fd)
+        if timer is not None:
+            timer.cancel()
 
 
-def _finish(future: asyncio.Future[None]) -> None:
+def _finish(future: "asyncio.Future[bool]", result: bool) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(result)
 
 
 def is_readable(fd: int) -> bool:

@@ -138,7 +138,11 @@ class _Server:
         if not message:
             raise _TrainerGone
         request = json.loads(message)
-        number, place = request["number"], request["place"]
+        number = request["number"]
+        if "ping" in request:
+            self.control.send(json.dumps({"number": number}).encode())
+            return
+        place = request["place"]
         try:
             session = self.idle.popleft() if place is None and self.idle else self._fork(place)
         except OSError as error:
