@@ -115,9 +115,11 @@ class Scanner:
     def scan(self, tree: ast.Module) -> list[str]:
         """What the code must not name, sorted, empty for honest code."""
         found: set[str] = set()
-        for node in ast.walk(tree):
-            found.update(self._learn(node))
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(tree))
+        for node in nodes:
+            if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
+                found.update(self._learn(node))
+        for node in nodes:
             if isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
                 name = self._resolve(node)
                 if name is not None and _refused(name):

@@ -191,7 +191,9 @@ class Session:
         assert files is not None
         answer: _Answer | None = None
         try:
-            answer = self._checked(await process.ask({"code": source, "raw": raw}, self._watch(files)))
+            answer = self._checked(
+                await process.ask({"code": source, "raw": raw}, self._watch(process, files))
+            )
         except _Stopped as stopped:
             # At once: it may be in the middle of an attack on the disk.
             process.kill()
@@ -215,7 +217,7 @@ class Session:
             raise ServiceError("the sandbox's fork server died")
         return await self._killed(process, files, why)
 
-    def _watch(self, files: Workspace) -> Look:
+    def _watch(self, process: Process, files: Workspace) -> Look:
         """Looks at the clock and at the quotas of a call that begins now.
 
         The function raises `_Stopped` if the call takes too long or writes too much.
@@ -231,7 +233,7 @@ class Session:
                 # While this process itself is busy an answer may lie unread: that time does not count.
                 if now - expected > WATCH_SECONDS:
                     deadline += now - expected
-                if quota := files.over_quota():
+                if quota := files.over_quota(process.unlinked_bytes()):
                     raise _Stopped(f"the code wrote {quota}")
             left = deadline - now
             if left <= 0:
@@ -313,8 +315,10 @@ class Session:
         """Text without the real name of the folder, and such that it can be written down."""
         if not text:
             return text
-        folder = self.workspace
-        text = text.replace(str(folder), WORKSPACE).replace(str(folder.parent.parent), "/")
+        assert self._place is not None
+        folder = self._place.folder
+        for name, shown in ((f"{folder}/{folders.WORKSPACE}", WORKSPACE), (folder.rpartition("/")[0], "/")):
+            text = text.replace(name, shown)
         return _readable(text)
 
 

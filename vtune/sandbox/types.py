@@ -40,8 +40,8 @@ class Limits:
     error_chars: int = 4_000
     images_per_call: int = 5
     """Pictures returned by one call (CodeV keeps the first five)."""
-    max_pixels: int = 50_000_000
-    """Pixels of one returned picture."""
+    max_pixels: int = 25_000_000
+    """Pixels of one returned picture: three times 4K. Decoding it takes some 300 MB."""
     sessions: int = 1024
     """That live at the same time; fewer where memory is short."""
 

@@ -87,18 +87,16 @@ class Workspace:
             else:
                 path.unlink()
 
-    def over_quota(self) -> str:
-        """Which quota is exceeded, empty if none."""
-        used = 0
+    def over_quota(self, hidden: int = 0) -> str:
+        """Which quota is exceeded, empty if none; `hidden` bytes are in files that are in no folder."""
+        used = hidden
         for number, entry in enumerate(self._entries(), 1):
             used += entry.facts.st_blocks * 512
             if number > self._max_files:
                 return f"more than {self._max_files} files"
-            if used > self._max_bytes:
-                return f"more than {self._max_bytes >> 20} MiB of files"
             if entry.name.count("/") >= MAX_DEPTH:
                 return f"folders nested deeper than {MAX_DEPTH}"
-        return ""
+        return f"more than {self._max_bytes >> 20} MiB of files" if used > self._max_bytes else ""
 
     def new_pictures(self, written: Sequence[str]) -> list[str]:
         """Names of the pictures that are new or changed since the last look, in order of creation.

@@ -129,8 +129,13 @@ def test_devices_work_and_keep_their_mode(places: Path, become: Callable[[], Non
             content = zero.read(3)
         return [content.hex(), outcome(os.chmod, "/dev/null", 0o600), names(Path("/dev"))]
 
-    assert inside(places, work, become) == ["000000", "EROFS", ["null", "zero"]]
-    assert Path("/dev/null").stat().st_mode == mode
+    try:
+        assert inside(places, work, become) == ["000000", "EROFS", ["null", "zero"]]
+        assert Path("/dev/null").stat().st_mode == mode
+    finally:
+        # It is the machine's own device: a view that does not hold must not cost it.
+        if Path("/dev/null").stat().st_mode != mode:
+            Path("/dev/null").chmod(mode)
 
 
 @WHO

@@ -41,13 +41,12 @@ ALLOWED = set(
     access alarm brk capget chdir clock_getres clock_gettime clock_nanosleep close close_range
     copy_file_range creat dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 exit
     exit_group faccessat faccessat2 fadvise64 fchdir fdatasync flock fstat fstatfs fsync ftruncate futex
-    getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer getpgid getpgrp getpid
-    getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid gettid gettimeofday
-    getuid lseek lstat madvise membarrier mkdir mkdirat mmap mprotect mremap msync munmap nanosleep
-    newfstatat pause pipe pipe2 poll ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read
-    readlink readlinkat readv rename renameat restart_syscall rmdir rseq rt_sigaction rt_sigprocmask
-    rt_sigreturn sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getparam
-    sched_getscheduler sched_yield select sendfile set_robust_list set_tid_address setitimer sigaltstack
+    getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer getpgrp getpid getppid
+    getrandom getresgid getresuid getrlimit getrusage gettid gettimeofday getuid lseek lstat madvise
+    membarrier mkdir mkdirat mmap mprotect mremap msync munmap nanosleep newfstatat pause pipe pipe2 poll
+    ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readlink readlinkat readv rename
+    renameat restart_syscall rmdir rseq rt_sigaction rt_sigprocmask rt_sigreturn sched_get_priority_max
+    sched_get_priority_min sched_yield select sendfile set_robust_list set_tid_address setitimer sigaltstack
     stat statfs statx sysinfo time times umask uname unlink unlinkat write writev
     """.split()  # noqa: SIM905
 )
@@ -59,6 +58,12 @@ PRETENDED = set(
 LISTED = {  # name: (index of an int argument, values that pass, the error for others)
     "kill": (0, {PID}, errno.EPERM),
     "tgkill": (0, {PID}, errno.EPERM),
+    "getpgid": (0, {0, PID}, errno.EPERM),
+    "getsid": (0, {0, PID}, errno.EPERM),
+    "getpriority": (1, {0, PID}, errno.EPERM),
+    "sched_getaffinity": (0, {0, PID}, errno.EPERM),
+    "sched_getparam": (0, {0, PID}, errno.EPERM),
+    "sched_getscheduler": (0, {0, PID}, errno.EPERM),
     "fcntl": (1, {0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032}, errno.EPERM),
     "ioctl": (1, {0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451}, errno.ENOTTY),
     "prctl": (0, {3, 15, 16, 21, 23, 0x53564D41}, errno.EPERM),
@@ -137,7 +142,9 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
         index, values, error = LISTED[name]
         answer = 0x7FFF0000 if arguments[index] % (1 << 32) in values else refused(error)
     elif name in WITHOUT_POINTER:
-        answer = refused(errno.EPERM) if arguments[WITHOUT_POINTER[name]] else 0x7FFF0000
+        foreign = name == "prlimit64" and arguments[0] % (1 << 32) not in (0, PID)
+        allowed = not arguments[WITHOUT_POINTER[name]] and not foreign
+        answer = 0x7FFF0000 if allowed else refused(errno.EPERM)
     elif name in OPEN_FLAGS:
         flags = arguments[OPEN_FLAGS[name]]
         harmless = not flags & os.O_TRUNC or flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)

@@ -4,13 +4,15 @@
 <sandbox>/s000001/in   its input pictures, which it may only read
 """
 
-import contextlib
+import itertools
 import os
-import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 WORKSPACE = "ws"
 INPUTS = "in"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_session(folder: str, uid: int | None) -> None:
@@ -31,21 +33,52 @@ def make_session(folder: str, uid: int | None) -> None:
 def remove(folder: str) -> None:
     """Remove a folder with all that is in it; one that is not there is fine.
 
+    Folders that a session made may be closed even to their owner, and nested deeper than any path or any
+    recursion reaches: each is opened up, and what it holds is brought to the top.
+
     Raises:
         OSError: If something cannot be removed.
     """
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            shutil.rmtree(folder)
-        except PermissionError:
-            # A session can make folders that not even their owner may enter.
-            _open_up(folder)
-            shutil.rmtree(folder)
+    try:
+        top = os.open(folder, _FOLDER)
+    except FileNotFoundError:
+        return
+    # Names that nobody could have foreseen and taken.
+    token = os.urandom(8).hex()
+    free = (f"{token}.{number}" for number in itertools.count())
+    try:
+        while inner := _folders_of(top):
+            for name in inner:
+                _empty_into(top, name, free)
+    finally:
+        os.close(top)
+    Path(folder).rmdir()
 
 
-def _open_up(folder: str) -> None:
-    for path, names, _ in os.walk(folder):
-        for name in names:
-            inside = Path(path, name)
-            if not inside.is_symlink():
-                inside.chmod(0o700)
+def _empty_into(top: int, name: str, free: Iterator[str]) -> None:
+    """Remove a folder of `top`; folders inside it become folders of `top`."""
+    folder = os.open(name, _FOLDER, dir_fd=top)
+    try:
+        for inner in _folders_of(folder):
+            os.rename(inner, next(free), src_dir_fd=folder, dst_dir_fd=top)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=top)
+
+
+def _folders_of(folder: int) -> list[str]:
+    """The folders in a folder; everything else in it is removed."""
+    # The listing closes its own duplicate, which shares the offset.
+    os.lseek(folder, 0, os.SEEK_SET)
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries]
+    return [name for name in names if not _removed(name, folder)]
+
+
+def _removed(name: str, folder: int) -> bool:
+    """Remove an entry unless it is a folder; a folder is opened up for its owner."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=folder)
+        return True
+    os.chmod(name, 0o700, dir_fd=folder)
+    return False

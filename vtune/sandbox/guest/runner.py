@@ -95,7 +95,7 @@ class Runner:
         Raises:
             EOFError: When it did.
         """
-        sys.stdin = open(os.devnull)  # noqa: SIM115 - for the life of the process
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
         signal.signal(signal.SIGALRM, self._alarm)
         while True:
             # The answer carries the number that came with the question, so an answer written ahead is known.

@@ -41,10 +41,18 @@ _TIME_AND_SIGNALS = """
     exit_group
 """
 _FACTS = """
-    getpid gettid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getgroups getresuid
-    getresgid getrlimit getrusage getpriority sched_getparam sched_getscheduler sched_get_priority_max
-    sched_get_priority_min sched_getaffinity getcpu uname sysinfo capget
+    getpid gettid getppid getpgrp getuid geteuid getgid getegid getgroups getresuid
+    getresgid getrlimit getrusage sched_get_priority_max sched_get_priority_min getcpu uname sysinfo capget
 """
+_OF_A_PROCESS = {
+    "getpgid": 0,
+    "getsid": 0,
+    "sched_getparam": 0,
+    "sched_getscheduler": 0,
+    "sched_getaffinity": 0,
+    "getpriority": 1,
+}
+"""Facts about the process that an argument names: only the session itself."""
 _PRETENDED = """
     chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat
 """
@@ -134,6 +142,7 @@ def _policy() -> dict[str, _Steps]:
     policy = dict.fromkeys((_FILES + _MEMORY + _TIME_AND_SIGNALS + _FACTS).split(), _ALLOWED)
     policy |= dict.fromkeys(_PRETENDED.split(), _refuse(0))
     policy |= dict.fromkeys(_ATTRIBUTES.split(), _refuse(errno.ENOTSUP))
+    policy |= {name: _one_of(index, [0, None]) for name, index in _OF_A_PROCESS.items()}
     return policy | {
         "open": _open(1),
         "openat": _open(2),
@@ -143,7 +152,8 @@ def _policy() -> dict[str, _Steps]:
         "clone": _refuse(errno.EAGAIN),
         "kill": _one_of(0, [None]),
         "tgkill": _one_of(0, [None]),
-        "prlimit64": _null(2),
+        # Only to read, and only its own.
+        "prlimit64": (*_null(2)[:-1], *_one_of(0, [0, None])),
         "fcntl": _one_of(1, _FCNTL),
         "ioctl": _one_of(1, _IOCTL, _refuse(errno.ENOTTY)),
         "prctl": _one_of(0, _PRCTL),
