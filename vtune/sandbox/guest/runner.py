@@ -14,8 +14,13 @@ from types import FrameType
 from typing import Any
 
 import cv2
+import matplotlib.pyplot as plt
 import numpy as np
 import PIL.Image
+import PIL.ImageDraw
+import PIL.ImageEnhance
+import PIL.ImageFilter
+import PIL.ImageOps
 
 from . import decoding, rewrite, wire
 from .artifacts import Artifact, Collector
@@ -80,11 +85,17 @@ class Runner:
         self.names: dict[str, Any] = {
             "__name__": "__main__",
             "__builtins__": {**vars(builtins), rewrite.TAKE: rewrite.take},
+            # What models use without importing it (CodeV, appendix 12).
             "cv2": cv2,
             "Image": PIL.Image,
+            "ImageDraw": PIL.ImageDraw,
+            "ImageEnhance": PIL.ImageEnhance,
+            "ImageFilter": PIL.ImageFilter,
+            "ImageOps": PIL.ImageOps,
             "math": math,
             "np": np,
             "os": os,
+            "plt": plt,
             "random": random,
         }
         self.armed = False
