@@ -34,5 +34,16 @@ def test_the_map_has_one_line_for_every_file() -> None:
 def test_every_verb_has_its_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     pages = " ".join(re.findall(r"^### (.*)$", text, re.MULTILINE))
-    for verb in ("demo", "data", "sft", "rl", "eval", "faithfulness", "report", "sandbox", "doctor", "recipes"):
+    for verb in (
+        "demo",
+        "data",
+        "sft",
+        "rl",
+        "eval",
+        "faithfulness",
+        "report",
+        "sandbox",
+        "doctor",
+        "recipes",
+    ):
         assert f"`vtune {verb}" in pages

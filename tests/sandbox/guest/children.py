@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from vtune.sandbox.guest import linux
 
+PR_SET_DUMPABLE = 4
 NEW_USER = 0x10000000
 
 
@@ -74,5 +75,5 @@ def become_nobody_special() -> None:
     Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
     give_up_capabilities()
     # Capabilities make a process unreadable to itself; a fresh one would not be.
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)
+    linux.prctl(PR_SET_DUMPABLE, 1)
     assert os.geteuid() == 1000

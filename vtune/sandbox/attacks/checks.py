@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -120,6 +121,8 @@ def _shows(content: bytes, picture: PIL.Image.Image) -> bool:
 
 
 def _holds(path: Path, needle: str) -> bool:
+    # A snippet may have closed its file even to its owner.
+    path.chmod(path.stat().st_mode | stat.S_IRUSR)
     with path.open("rb") as file:
         return needle.encode() in file.read(64 << 20)
 

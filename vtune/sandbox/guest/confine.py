@@ -117,7 +117,8 @@ def confine(how: Confinement, *, writable: str, readable: str, uid: int | None) 
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     linux.syscall("capset", _THIS_PROCESS, _NO_CAPABILITIES)
-    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+    # It stays "dumpable", unless its user changed: so the trainer may see its open files under /proc, and
+    # count those that are in no folder. It writes no core, and other sessions reach neither /proc nor ptrace.
     # The kernel forgets the wish when the user changes: it comes after that, and the parent may have gone.
     die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
