@@ -22,6 +22,8 @@ from vtune.schema.box import proper
 WORKSPACE = "/workspace"
 """What a model sees in place of its folder's real name, which differs from run to run."""
 STATE_LOST = "the session was restarted, all variables are lost (files are kept)"
+ADOPT_SECONDS = 20.0
+"""For a process to take in the inputs: ours, generous for a busy machine."""
 WATCH_SECONDS = 0.05
 """Between two looks at what a running call has written."""
 
@@ -111,7 +113,8 @@ class Session:
                 for name, content in self._images:
                     self._files.put(name, content)
             self._files.link_inputs(self.image_names)
-            answer = await self._process.ask({"seed": self._seed, "inputs": self.image_names})
+            async with asyncio.timeout(ADOPT_SECONDS):
+                answer = await self._process.ask({"seed": self._seed, "inputs": self.image_names})
             if not answer.get("ready"):
                 raise ProtocolError(str(answer))
         except (OSError, EOFError, ProtocolError) as error:

@@ -232,6 +232,7 @@ class _Server:
             uid=place["uid"],
         )
         confine.self_test(self.confinement, outside=OUTSIDE, files=self.tier.files)
+        runner.prepare()
         wire.send(CHANNEL, {"ready": True})
         runner.loop(CHANNEL)
 
