@@ -1,7 +1,6 @@
 import asyncio
 import io
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
@@ -28,7 +27,7 @@ from tests.rollout.build import (
 from vtune.errors import DataError
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
-from vtune.rollout.agent import Agent, Stopwatch, black
+from vtune.rollout.agent import Agent, black
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution
 from vtune.schema.message import Message, Picture
@@ -239,17 +238,6 @@ def test_a_trajectory_says_what_its_code_ran_under(policy: Policy) -> None:
     (looked,) = roll_out(policy, TWO_TURNS)
     (answered,) = roll_out(policy, [ANSWER], jobs=[job(silent)])
     assert (looked.sandbox, answered.sandbox) == ("flat", "")
-
-
-def test_seconds_of_waiting_count_once_however_many_wait() -> None:
-    watch = Stopwatch()
-    with watch:
-        with watch:
-            time.sleep(0.02)
-        time.sleep(0.02)
-    first = watch.take()
-    assert 0.04 <= first < 0.06 + 0.02
-    assert watch.take() == 0.0
 
 
 def test_the_same_job_seeds_the_sandbox_alike(policy: Policy) -> None:

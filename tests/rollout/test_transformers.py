@@ -32,7 +32,13 @@ def requests(rows: Sequence[Row], *, key: int = 0, **sampling: Any) -> list[Requ
 
 
 def draw(policy: Policy, asked: Sequence[Request]) -> list[Completion]:
-    return TransformersEngine(policy, max_batch=64).draw(asked)
+    async def story() -> list[Completion]:
+        engine = TransformersEngine(policy, max_batch=64)
+        for _ in asked:
+            engine.join()
+        return await asyncio.gather(*(engine.generate(request) for request in asked))
+
+    return asyncio.run(story())
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Regions follow any view of an array; blind pictures are located where they are, or not at all."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.sandbox.conftest import picture
+from vtune.sandbox.guest.hooks import Tracker
 from vtune.sandbox.guest.locate import locate
-from vtune.sandbox.guest.provenance import Cuts, region_of, track, whole
+from vtune.sandbox.guest.provenance import Cuts, compose, inverted, pasted, region_of, track, whole
 
 HEIGHT, WIDTH = 30, 40
 
@@ -71,6 +74,78 @@ def test_the_box_of_a_view_holds_just_the_pixels_it_shows(
     assert seen_x.max() < x1 <= min(WIDTH, seen_x.max() + skipping + 1)
     assert seen_y.min() - skipping < y0
     assert seen_x.min() - skipping < x0
+
+
+def tracker_of(root: Path, image: Path) -> Tracker:
+    tracker = Tracker()
+    tracker.root = str(root.resolve())
+    tracker.add_input(image.name, (40, 30), 6)
+    return tracker
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["in the workspace", "behind a link"])
+def test_an_input_is_known_by_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    image = (tmp_path if linked else workspace) / "image_0.png"
+    image.write_bytes(b"picture")
+    if linked:
+        (workspace / image.name).symlink_to("../image_0.png")
+    tracker = tracker_of(workspace, image)
+    monkeypatch.chdir(workspace)
+    for path in ("image_0.png", "./image_0.png", workspace / "image_0.png", str(image.resolve())):
+        region = tracker.region_of_file(path, upright=False)
+        assert region is not None
+        assert region.size == (40, 30)
+        turned = tracker.region_of_file(path, upright=True)
+        assert turned is not None
+        assert turned.size == (30, 40)
+    assert tracker.region_of_file("other.png", upright=False) is None
+    assert tracker.region_of_file(7, upright=False) is None
+    copy = tracker.region_of_content(b"picture", upright=False)
+    assert copy is not None
+    assert copy.size == (40, 30)
+    assert tracker.region_of_content(b"Picture", upright=False) is None
+
+
+def test_a_picture_saved_anew_loses_its_old_region(tmp_path: Path) -> None:
+    tracker = tracker_of(tmp_path, tmp_path / "image_0.png")
+    path = str(tmp_path.resolve() / "c.png")
+    tracker.note_saved(path, whole(0, (40, 30), Cuts()))
+    assert tracker.saved[path] is not None
+    tracker.note_saved(path, None)
+    assert path not in tracker.saved
+    assert tracker.written == [path, path]
+
+
+def test_a_canvas_shows_what_was_put_onto_it_last() -> None:
+    source = whole(0, (400, 300), Cuts())
+    first = source.moved((1, 0, 10, 0, 1, 20), (50, 60))
+    second = source.moved((1, 0, 200, 0, 1, 100), (50, 60))
+    assert first is not None
+    assert second is not None
+    canvas = pasted(None, first)
+    assert canvas is not None
+    assert [part.box for part in canvas.parts] == [(10, 20, 60, 80)]
+    covered = pasted(canvas, second)
+    assert covered is not None
+    assert [part.box for part in covered.parts] == [(200, 100, 250, 160)]
+
+
+def test_a_change_of_perspective_is_followed() -> None:
+    region = whole(0, (400, 300), Cuts())
+    corners = np.float32([[0, 0], [100, 0], [100, 80], [0, 80]])
+    there = cv2.getPerspectiveTransform(corners, np.float32([[60, 40], [150, 50], [160, 130], [50, 140]]))
+    matrix = tuple(float(value) for value in there.ravel())
+    bent = region.moved(matrix, (100, 80))
+    assert bent is not None
+    assert bent.box == pytest.approx((50, 40, 160, 140), abs=1e-3)
+    corner = bent.moved((1, 0, 99, 0, 1, 79), (1, 1))
+    assert corner is not None
+    assert corner.box[2:] == pytest.approx((160, 130), abs=0.1)
+    back = inverted(matrix)
+    assert back is not None
+    assert compose(matrix, back) == pytest.approx((1, 0, 0, 0, 1, 0, 0, 0, 1), abs=1e-9)
 
 
 def grey(pixels: np.ndarray) -> np.ndarray:

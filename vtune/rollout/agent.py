@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,8 +16,9 @@ from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.prompts import STYLES, Style
+from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
-from vtune.sandbox import Sandbox, Session
+from vtune.sandbox import Sandbox, Session, image_names
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
@@ -59,30 +59,6 @@ class Job:
     """Seeds the draw and the sandbox; unique in a run."""
 
 
-class Stopwatch:
-    """Seconds during which at least one `with` block over it was open; blocks may overlap."""
-
-    def __init__(self) -> None:
-        self._open = 0
-        self._began = 0.0
-        self._seconds = 0.0
-
-    def __enter__(self) -> None:
-        if not self._open:
-            self._began = time.monotonic()
-        self._open += 1
-
-    def __exit__(self, *_error: object) -> None:
-        self._open -= 1
-        if not self._open:
-            self._seconds += time.monotonic() - self._began
-
-    def take(self) -> float:
-        """The seconds since the last call of this method."""
-        seconds, self._seconds = self._seconds, 0.0
-        return seconds
-
-
 class Agent:
     """Runs conversations between an engine and a sandbox.
 
@@ -94,6 +70,7 @@ class Agent:
         recipe: How conversations are drawn.
         look: What the policy is shown of a tool's picture; evaluation passes a function that
             blackens it, to prove that the picture is used.
+        waiting: Runs while conversations wait for the sandbox.
     """
 
     def __init__(
@@ -104,6 +81,7 @@ class Agent:
         pictures: PictureReader,
         recipe: Rollout,
         look: Callable[[bytes], bytes] | None = None,
+        waiting: Stopwatch | None = None,
     ) -> None:
         self._engine = engine
         self._sandbox = sandbox
@@ -111,8 +89,7 @@ class Agent:
         self._pictures = pictures
         self._recipe = recipe
         self._look = look
-        self.sandbox_time = Stopwatch()
-        """Wall clock during which at least one conversation waited for the sandbox."""
+        self._waiting = waiting or Stopwatch()
 
     async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each.
@@ -138,27 +115,31 @@ class Agent:
         return [task.result() for task in running]
 
     async def _one(self, job: Job, done: Callable[[], None]) -> Trajectory:
-        session: Session | None = None
+        opening: asyncio.Task[Session] | None = None
         book = Transcript(self._chat, self._pictures)
         try:
             if job.sample.tools:
-                with self.sandbox_time:
-                    session = await self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32)
-            stop = await self._converse(job, book, session)
+                # The session gets ready while the first turn is drawn.
+                opening = asyncio.create_task(self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32))
+                # It begins now, not when this conversation first waits.
+                await asyncio.sleep(0)
+            stop = await self._converse(job, book, opening)
         except ServiceError as error:
             stop = "error"
             self._note_failure(book, str(error))
         finally:
             self._engine.leave()
-            if session is not None:
-                await session.close()
+            if opening is not None:
+                await _close(opening)
             done()
-        return replace(_record(job, book, stop), sandbox=self._sandbox.tier if job.sample.tools else "")
+        return replace(_record(job, book, stop), sandbox=self._sandbox.tier if opening else "")
 
-    async def _converse(self, job: Job, book: Transcript, session: Session | None) -> StopReason:
+    async def _converse(
+        self, job: Job, book: Transcript, opening: asyncio.Task[Session] | None
+    ) -> StopReason:
         recipe = self._recipe
-        names = session.image_names if session else tuple(f"image_{i}" for i in range(len(job.images)))
         sizes = [_size(data) for data in job.images]
+        names = image_names(job.images)
         try:
             book.open(STYLES[recipe.prompt](job.sample, names, sizes), job.images)
         except DataError as error:
@@ -170,7 +151,7 @@ class Agent:
             sampling = Sampling(
                 temperature=recipe.temperature,
                 max_new_tokens=min(recipe.max_new_tokens, room),
-                stop=("</code>",) if session else (),
+                stop=("</code>",) if opening else (),
             )
             request = Request(
                 token_ids=tuple(book.token_ids),
@@ -183,12 +164,12 @@ class Agent:
             if completion.finish == "length":
                 return "context" if room <= recipe.max_new_tokens else "length"
             code = CODE.search(text)
-            if code is None or session is None or completion.finish == "end":
+            if code is None or opening is None or completion.finish == "end":
                 return "answer"
             if turn == recipe.max_turns - 1:
                 return "turns"
-            with self.sandbox_time:
-                seen = await run_python(session, code[1])
+            with self._waiting:
+                seen = await run_python(await opening, code[1])
             seen = self._readable(seen)
             if seen.status == "infra":
                 raise ServiceError(f"the sandbox failed: {seen.error}")
@@ -213,6 +194,17 @@ class Agent:
     def _note_failure(self, book: Transcript, why: str) -> None:
         start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
         book.calls.append(Call(tool="python", arguments="{}", status="infra", error=why, span=start))
+
+
+async def _close(opening: "asyncio.Task[Session]") -> None:
+    """End a session, also one that is not there yet."""
+    opening.cancel()
+    try:
+        session = await opening
+    except (ServiceError, DataError, asyncio.CancelledError):
+        # It never came to be; where that mattered, it has been said.
+        return
+    await session.close()
 
 
 def _call(code: str, seen: Observation, book: Transcript) -> Call:

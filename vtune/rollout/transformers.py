@@ -1,8 +1,9 @@
 """Rollouts with the training model itself, through transformers: no server, no second copy of the weights."""
 
 import asyncio
+import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,24 +11,32 @@ import torch
 from vtune.models.batch import Row, collate, image_features
 from vtune.models.policy import Policy, policy_logprobs
 from vtune.rollout.engine import Completion, Finish, Request
+from vtune.rollout.stopwatch import Stopwatch
+
+_Asked = tuple[Request, "asyncio.Future[Completion]"]
+"""A turn that somebody waits for."""
 
 
 class TransformersEngine:
     """Draws turns in batches. A batch starts when every running trajectory waits for a turn.
 
     Within a batch each distinct prompt is prefilled once, and each distinct picture encoded once,
-    however many rollouts share it; rows that have ended leave the batch.
+    however many rollouts share it. A row that has ended leaves the batch and is handed over at once: what its
+    code does happens while the others are drawn.
 
     Args:
         policy: The model; its weights may change between batches.
         max_batch: Rows drawn at the same time, at most.
+        waiting: Covered while a batch is drawn.
     """
 
-    def __init__(self, policy: Policy, *, max_batch: int) -> None:
+    def __init__(self, policy: Policy, *, max_batch: int, waiting: Stopwatch | None = None) -> None:
         self._policy = policy
         self._max_batch = max_batch
+        self._stopwatch = waiting or Stopwatch()
         self._running = 0
-        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._waiting: list[_Asked] = []
+        self._drawing: asyncio.Task[None] | None = None
         self._closers: dict[str, frozenset[int]] = {}
 
     def join(self) -> None:
@@ -49,29 +58,50 @@ class TransformersEngine:
     def _draw_if_all_wait(self) -> None:
         # A trajectory that was cancelled (Ctrl-C, a failure next door) waits no longer.
         self._waiting = [item for item in self._waiting if not item[1].done()]
-        if not self._waiting or len(self._waiting) < self._running:
+        if self._drawing or not self._waiting or len(self._waiting) < self._running:
             return
         # The order in which tools returned must not matter: rows are sorted by who they are.
-        waiting = sorted(self._waiting, key=lambda item: item[0].key)
+        asked = sorted(self._waiting, key=lambda item: item[0].key)
         self._waiting = []
-        for start in range(0, len(waiting), self._max_batch):
-            part = waiting[start : start + self._max_batch]
-            # A failure here is raised in one trajectory; the task group of the rollout ends the others.
-            completions = self.draw([request for request, _ in part])
-            for (_, future), completion in zip(part, completions, strict=True):
-                future.set_result(completion)
+        self._drawing = asyncio.get_running_loop().create_task(self._draw(asked))
+        self._drawing.add_done_callback(functools.partial(self._drawn, asked))
 
-    @torch.no_grad()
-    def draw(self, requests: Sequence[Request]) -> list[Completion]:
-        """Draw one turn for each request, in their order, as one batch."""
-        policy = self._policy
-        model = policy.model
+    def _drawn(self, asked: "Sequence[_Asked]", task: "asyncio.Task[None]") -> None:
+        self._drawing = None
+        for _, future in asked:
+            if future.done():
+                continue
+            error = None if task.cancelled() else task.exception()
+            if error is None:
+                future.cancel()
+            else:
+                # Raised in the trajectories; the task group of the rollout ends the others.
+                future.set_exception(error)
+        self._draw_if_all_wait()
+
+    async def _draw(self, asked: "Sequence[_Asked]") -> None:
+        model = self._policy.model
         training = model.training
         model.eval()
         try:
-            return _Draw(policy, requests, [self._closing_ids(request) for request in requests]).run()
+            with self._stopwatch.covered():
+                for start in range(0, len(asked), self._max_batch):
+                    await self._draw_batch(asked[start : start + self._max_batch])
         finally:
             model.train(training)
+
+    async def _draw_batch(self, asked: "Sequence[_Asked]") -> None:
+        requests = [request for request, _ in asked]
+        batch = _Draw(self._policy, requests, [self._closing_ids(request) for request in requests])
+        for ended in batch.steps():
+            for row in ended:
+                if not asked[row][1].done():
+                    asked[row][1].set_result(batch.completion(row))
+            if all(future.done() for _, future in asked):
+                # Also where all were cancelled: nobody wants the rest.
+                return
+            # Whoever waits for the sandbox goes on between two tokens.
+            await asyncio.sleep(0)
 
     def _closing_ids(self, request: Request) -> frozenset[int]:
         """Tokens that can complete a stop text: only after those is the text looked at."""
@@ -99,22 +129,25 @@ class _Draw:
         digest = hashlib.blake2b(repr([request.key for request in requests]).encode(), digest_size=8).digest()
         self.generator = torch.Generator(policy.device).manual_seed(int.from_bytes(digest, "big") >> 1)
 
-    def run(self) -> list[Completion]:
+    @torch.no_grad()
+    def steps(self) -> Iterator[list[int]]:
+        """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
         hidden, cache, mask, position = self._prefill()
-        budget = max(request.sampling.max_new_tokens for request in self.requests)
-        for step in range(budget):
+        while True:
             drawn = self._sample(rows, hidden)
             keep = [
                 i
                 for i, (row, token) in enumerate(zip(rows, drawn.tolist(), strict=True))
                 if not self._ends(row, token)
             ]
-            if not keep or step == budget - 1:
-                break
-            if len(keep) < len(rows):
+            left = [rows[i] for i in keep]
+            yield [row for row in rows if row not in left]
+            if not left:
+                return
+            if len(left) < len(rows):
                 index = torch.tensor(keep, device=drawn.device)
-                rows = [rows[i] for i in keep]
+                rows = left
                 drawn, mask, position = drawn[index], mask[index], position[index]
                 cache.batch_select_indices(index)
             mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
@@ -126,10 +159,10 @@ class _Draw:
                 use_cache=True,
             ).last_hidden_state[:, -1]
             position = position + 1
-        return [
-            Completion(tuple(tokens), tuple(logprobs), finish)
-            for tokens, logprobs, finish in zip(self.tokens, self.logprobs, self.finish, strict=True)
-        ]
+
+    def completion(self, row: int) -> Completion:
+        """The turn of a row that has ended."""
+        return Completion(tuple(self.tokens[row]), tuple(self.logprobs[row]), self.finish[row])
 
     def _prefill(self) -> tuple[torch.Tensor, Any, torch.Tensor, torch.Tensor]:
         """Hidden state of each row's last token (R, D), cache, mask (R, C) and next position (R,)."""

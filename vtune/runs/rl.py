@@ -21,6 +21,7 @@ from vtune.report.progress import Steps, say
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_evidence, check_samples, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout
+from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.data import check_data
 from vtune.runs.folder import start_run
@@ -131,7 +132,8 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
     if found:
         trainer.load(found / "deepspeed")
     prompts = sample_store([Path(name) for name in recipe.data])
-    engine = TransformersEngine(policy, max_batch=recipe.rollout.max_batch)
+    waiting = Stopwatch()
+    engine = TransformersEngine(policy, max_batch=recipe.rollout.max_batch, waiting=waiting)
     began = time.monotonic()
     rows: dict[str, dict[str, float]] = {}
     cache = out / f"judge-{ranks.rank}.jsonl"
@@ -141,7 +143,7 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
     ):
         if ranks.first:
             say_tier(sandbox)
-        agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout)
+        agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
         with Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
             for step in range(done, recipe.steps):
@@ -163,7 +165,7 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
                     write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
-                rows[ALL]["seconds_sandbox"] = agent.sandbox_time.take()
+                rows[ALL]["seconds_sandbox"] = waiting.take()
                 if log:
                     log.write(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}

@@ -4,8 +4,18 @@
 the fence is in `guest/`, which imports nothing of vtune.
 """
 
-from vtune.sandbox.broker import Sandbox
+from vtune.sandbox.broker import Sandbox, image_names
 from vtune.sandbox.session import Session
 from vtune.sandbox.types import Decode, Execution, Isolation, Layer, Limits, ShownCrop
 
-__all__ = ["Decode", "Execution", "Isolation", "Layer", "Limits", "Sandbox", "Session", "ShownCrop"]
+__all__ = [
+    "Decode",
+    "Execution",
+    "Isolation",
+    "Layer",
+    "Limits",
+    "Sandbox",
+    "Session",
+    "ShownCrop",
+    "image_names",
+]

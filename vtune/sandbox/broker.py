@@ -139,7 +139,7 @@ class Sandbox:
             DataError: If an input is not an image.
             ServiceError: If the sandbox cannot start it.
         """
-        named = [(f"image_{n}.{_ending(image, n)}", image) for n, image in enumerate(images)]
+        named = list(zip(image_names(images), images, strict=True))
         await self._free.acquire()
         decode = self._confined.decode if self._decode == "confined" else decode_here(self.limits)
         session = Session(named, seed, self.limits, self._spawn, decode, self._forget)
@@ -220,6 +220,15 @@ class Sandbox:
             process.close()
             raise
         return process, place
+
+
+def image_names(images: Sequence[bytes]) -> tuple[str, ...]:
+    """File names of input images, as a session's code sees them.
+
+    Raises:
+        DataError: If one is not an image.
+    """
+    return tuple(f"image_{number}.{_ending(image, number)}" for number, image in enumerate(images))
 
 
 def _by_memory() -> int:

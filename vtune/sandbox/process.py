@@ -51,13 +51,16 @@ class Process:
         facts = Path(f"/proc/self/fdinfo/{self.pidfd}").read_text()
         return next(int(line.split()[1]) for line in facts.splitlines() if line.startswith("Pid:"))
 
-    async def ask(self, message: dict[str, Any], look: Look = _patiently) -> dict[str, Any]:
+    async def ask(
+        self, message: dict[str, Any], look: Look = _patiently, *, stop: bool = True
+    ) -> dict[str, Any]:
         """Send one message and read its answer.
 
         Args:
             message: What to ask.
             look: Called while the answer is awaited; returns the seconds until it wants to be called
                 again, and raises to give up.
+            stop: Stop the process when it has answered.
 
         Raises:
             EOFError: If the process ends instead.
@@ -74,7 +77,8 @@ class Process:
         if sent < len(content):
             await asyncio.get_running_loop().sock_sendall(self.channel, content[sent:])
         answer = await self.answer(look)
-        self._signal(signal.SIGSTOP)
+        if stop:
+            self._signal(signal.SIGSTOP)
         if answer.pop("n", None) != question:
             raise ProtocolError(f"an answer to another question{_failure(answer)}")
         return answer

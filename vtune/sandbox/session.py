@@ -114,7 +114,8 @@ class Session:
                     self._files.put(name, content)
             self._files.link_inputs(self.image_names)
             async with asyncio.timeout(ADOPT_SECONDS):
-                answer = await self._process.ask({"seed": self._seed, "inputs": self.image_names})
+                # No code of a model has run in it: it may go on, and decode its pictures.
+                answer = await self._process.ask({"seed": self._seed, "inputs": self.image_names}, stop=False)
             if not answer.get("ready"):
                 raise ProtocolError(str(answer))
         except (OSError, EOFError, ProtocolError) as error:

@@ -5,7 +5,6 @@ import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -60,7 +59,7 @@ class Collector:
         self.max_images = max_images
         self.max_pixels = max_pixels
         self.before: dict[str, Stamp] = {}
-        self.grey: dict[int, Any] = {}
+        self.sources: dict[int, locate.Source] = {}
         """Grey levels of the inputs, decoded when first needed."""
 
     def start_call(self) -> None:
@@ -115,12 +114,21 @@ class Collector:
         picture = _open(path, formats=FORMATS)
         if picture.width * picture.height > self.max_pixels:
             return None
+        with open(path, "rb") as file:
+            region = self.tracker.region_of_content(file.read(), upright=False)
+        if region is not None:
+            return region
         grey = np.asarray(picture.convert("L"))
         for region, _ in self.tracker.sources.values():
-            if region.image not in self.grey:
-                source = _open(f"{self.root}/{self.tracker.inputs[region.image]}")
-                self.grey[region.image] = np.asarray(source.convert("L"))
-            matrix = locate.locate(grey, self.grey[region.image])
-            if matrix is not None:
-                return region.moved(matrix, picture.size)
+            found = locate.region_in(
+                grey, self._source(region.image), region, self.tracker.cuts.hints(region.image)
+            )
+            if found is not None:
+                return found
         return None
+
+    def _source(self, image: int) -> locate.Source:
+        if image not in self.sources:
+            picture = _open(f"{self.root}/{self.tracker.inputs[image]}")
+            self.sources[image] = locate.Source(np.asarray(picture.convert("L")))
+        return self.sources[image]

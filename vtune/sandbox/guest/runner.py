@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import contextlib
 import io
 import linecache
 import math
@@ -22,13 +23,15 @@ import PIL.ImageEnhance
 import PIL.ImageFilter
 import PIL.ImageOps
 
-from . import decoding, rewrite, wire
-from .artifacts import Artifact, Collector
+from . import decoding, display, rewrite, wire
+from .artifacts import UNREADABLE, Artifact, Collector
 from .hooks import Tracker
 from .settings import Settings
 
 CODE = "<code>"
 """File name of the model's code in its error messages."""
+EARLY_PIXELS = 1 << 20
+"""Of an input that is decoded before it is asked for. Ours: 3 MB."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
 
@@ -87,6 +90,7 @@ class Runner:
             "__builtins__": {**vars(builtins), rewrite.TAKE: rewrite.take},
             # What models use without importing it (CodeV, appendix 12).
             "cv2": cv2,
+            "display": display.display,
             "Image": PIL.Image,
             "ImageDraw": PIL.ImageDraw,
             "ImageEnhance": PIL.ImageEnhance,
@@ -101,7 +105,7 @@ class Runner:
         self.armed = False
 
     def prepare(self) -> None:
-        """Do once what every session does first: its memory is then its own, and its first call as fast as any.
+        """Do once what every session does first, so that its first call is as fast as any.
 
         A forked process shares its memory until it writes to it; each first write costs a copy.
         """
@@ -123,6 +127,8 @@ class Runner:
             # The answer carries the number that came with the question, so an answer written ahead is known.
             message = wire.receive(channel)
             wire.send(channel, {"n": message["n"], **self._answer(message)})
+            if "inputs" in message:
+                self._decode_ahead()
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if "code" in message:
@@ -136,6 +142,13 @@ class Runner:
         _seed(message["seed"])
         self.names.update(self._inputs(message["inputs"]))
         return {"ready": True}
+
+    def _decode_ahead(self) -> None:
+        """Decode small inputs while nobody waits; large ones would fill the memory of many sessions."""
+        for picture in self.names.get("images", ()):
+            if picture.width * picture.height <= EARLY_PIXELS:
+                with contextlib.suppress(*UNREADABLE):  # whoever uses it will be told
+                    picture.load()
 
     def _inputs(self, names: list[str]) -> dict[str, Any]:
         pictures = []
@@ -201,9 +214,10 @@ class Runner:
     def _crops(self, artifacts: list[Artifact]) -> list[dict[str, Any]]:
         """Regions that pictures show, by the picture's name, then those that were only cut out."""
         crops: list[dict[str, Any]] = [
-            {"image": artifact.region.image, "bbox": artifact.region.box, "shown": artifact.name}
+            {"image": part.image, "bbox": part.box, "shown": artifact.name}
             for artifact in artifacts
             if artifact.region is not None
+            for part in artifact.region.parts
         ]
         shown = {(crop["image"], crop["bbox"]) for crop in crops}
         for image, box in self.tracker.cuts.seen:

@@ -1,0 +1,64 @@
+"""Whatever way a picture was cut out, its box is right, or there is none."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.sandbox.conftest import Box, encoded, picture
+from tests.sandbox.ways import LOST, WAYS, Way
+from vtune.sandbox import Execution
+from vtune.schema.box import iou
+
+PHOTOS = Path(__file__).resolve().parents[3] / "shared" / "data" / "coco-mini" / "images"
+FOLLOWED = {name: way for name, way in WAYS.items() if not name.startswith("lost: ")}
+BOX = (61, 43, 214, 165)
+
+
+def run(
+    box: Box, way: Way, image: bytes, place: tuple[int, int, int, int]
+) -> tuple[Execution, int, int, int]:
+    """The run, the number of regions that its last picture shows, of those found, and of wrong ones."""
+    size = PIL.Image.open(io.BytesIO(image)).size
+    done = box.one(way.program(place, size), [image])
+    last = len(done.images) - 1
+    shown = [crop.bbox for crop in done.crops if crop.shown is not None and crop.shown == last]
+    truth = way.boxes(place, size)
+    found = sum(any(iou(one, other) >= 0.9 for other in shown) for one in truth)
+    wrong = sum(all(iou(one, other) < 0.9 for other in truth) for one in shown)
+    return done, len(truth), found, wrong
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_followed_region_is_reported_for_the_picture_that_shows_it(box: Box, name: str) -> None:
+    done, truth, found, wrong = run(box, FOLLOWED[name], encoded(picture()), BOX)
+    assert done.status == "ok", done.error
+    assert (found, wrong) == (truth, 0), done.crops
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_picture_without_a_history_is_located_or_left_alone(box: Box, name: str) -> None:
+    done, _, found, wrong = run(box, WAYS[f"lost: {name}"], encoded(picture()), BOX)
+    assert done.status == "ok", done.error
+    assert wrong == 0
+    # To a square: neither zoom nor proportion is known.
+    assert found == 1 or name == "to a square"
+
+
+@pytest.mark.skipif(not PHOTOS.exists(), reason="needs the photographs in ../shared/data/coco-mini")
+def test_on_photographs_nearly_all_regions_are_found_and_nearly_none_is_wrong(box: Box) -> None:
+    photos = [path.read_bytes() for path in sorted(PHOTOS.glob("*.jpg"))]
+    random = np.random.default_rng(5)
+    regions = hits = misses = 0
+    for number, way in enumerate(WAYS.values()):
+        image = photos[number % len(photos)]
+        width, height = PIL.Image.open(io.BytesIO(image)).size
+        w, h = int(random.integers(50, width // 2)), int(random.integers(50, height // 2))
+        x, y = int(random.integers(4, width - w - 4)), int(random.integers(4, height - h - 4))
+        _, truth, found, wrong = run(box, way, image, (x, y, x + w, y + h))
+        regions, hits, misses = regions + truth, hits + found, misses + wrong
+    assert regions > 200
+    assert hits / regions >= 0.97
+    assert misses / hits <= 0.01

@@ -1,0 +1,114 @@
+"""Hooks in numpy: functions whose results would not know what their arguments show."""
+
+from typing import Any
+
+import numpy as np
+
+from .hooks import after, argument, first_argument
+from .provenance import (
+    Region,
+    TrackedArray,
+    as_canvas,
+    rearranged,
+    region_of,
+    together,
+    track,
+)
+
+SIDE_BY_SIDE = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}
+"""Functions that join pictures, and the axis along which they do."""
+
+
+def install() -> None:
+    """Hook `numpy`."""
+    for name in ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy", "require"):
+        after(np, name, _as_array)
+    for name in ("zeros_like", "ones_like", "empty_like", "full_like"):
+        after(np, name, _like)
+    for name in ("zeros", "ones", "empty", "full"):
+        after(np, name, _canvas)
+    for name, axis in SIDE_BY_SIDE.items():
+        after(np, name, lambda result, arrays, axis=axis, **_k: _joined(result, arrays, axis))
+    after(np, "concatenate", lambda result, *a, **k: _joined(result, a[0], argument(a, k, 1, "axis", 0)))
+    after(np, "stack", _stacked)
+    after(np, "pad", _padded)
+    after(np, "kron", _enlarged)
+    for function in (np.delete, np.roll):
+        after(
+            np,
+            function.__name__,
+            lambda result, *a, function=function, **k: _rearranged(function, result, a, k),
+        )
+    after(np, "where", _chosen)
+
+
+def _as_array(result: Any, thing: Any = None, *_args: Any, **_kwargs: Any) -> Any:
+    region = region_of(thing)
+    same = region is not None and result.ndim >= 2 and result.shape[1::-1] == region.size
+    return track(result, region) if same else result
+
+
+def _like(result: Any, *_args: Any, **_kwargs: Any) -> Any:
+    """An empty canvas of the same size shows nothing of the picture."""
+    return as_canvas(result) if isinstance(result, TrackedArray) else result
+
+
+def _canvas(result: Any, *_args: Any, **_kwargs: Any) -> Any:
+    """New arrays of bytes may become pictures; others stay what they are."""
+    return as_canvas(result) if result.dtype == np.uint8 and 2 <= result.ndim <= 3 else result
+
+
+def _joined(result: Any, arrays: Any, axis: Any) -> Any:
+    """Pictures next to each other; along the third axis, channels on top of each other."""
+    arrays = [np.asanyarray(array) for array in arrays]
+    regions = [region_of(array) for array in arrays]
+    if not any(regions) or not isinstance(axis, int) or not 2 <= result.ndim <= 3:
+        return result
+    size = (result.shape[1], result.shape[0])
+    axis %= result.ndim
+    if axis == 2:
+        same = (region for region in regions if region and region.size == size)
+        return track(result, next(same, None))
+    parts: list[Region | None] = []
+    start = 0
+    for array, region in zip(arrays, regions, strict=True):
+        shift = (1, 0, -start, 0, 1, 0) if axis == 1 else (1, 0, 0, 0, 1, -start)
+        parts.append(region and region.moved(shift, size))
+        start += array.shape[axis] if array.ndim > axis else 0
+    return track(result, together(parts))
+
+
+def _stacked(result: Any, arrays: Any, axis: int = 0, *_args: Any, **_kwargs: Any) -> Any:
+    """Channels on top of each other; a stack along another axis is a list of pictures."""
+    last = result.ndim == 3 and axis in (2, -1)
+    return track(result, region_of(next(iter(arrays)))) if last else result
+
+
+def _padded(result: Any, array: Any, pad_width: Any, *_args: Any, **_kwargs: Any) -> Any:
+    region = region_of(array)
+    if region is None or isinstance(pad_width, dict):
+        return result
+    (top, _), (left, _) = np.broadcast_to(pad_width, (array.ndim, 2))[:2].tolist()
+    return track(result, region.moved((1, 0, -left, 0, 1, -top), (result.shape[1], result.shape[0])))
+
+
+def _enlarged(result: Any, a: Any, b: Any) -> Any:
+    """Each pixel as a block of equal ones."""
+    region = region_of(a)
+    blocks = region is not None and result.ndim == a.ndim and np.ptp(b) == 0
+    return track(result, region.scaled((result.shape[1], result.shape[0]))) if region and blocks else result
+
+
+def _rearranged(function: Any, result: Any, args: Any, kwargs: Any) -> Any:
+    axis = argument(args, kwargs, 2, "axis")
+    what = args[1] if len(args) > 1 else next(kwargs[name] for name in ("obj", "shift") if name in kwargs)
+    return rearranged(result, first_argument(args, kwargs), axis, lambda line: function(line, what))
+
+
+def _chosen(result: Any, *args: Any, **_kwargs: Any) -> Any:
+    """Pixels of the one or the other picture: the region is that of the first that has one."""
+    if not isinstance(result, np.ndarray) or not 2 <= result.ndim <= 3:
+        return result
+    size = (result.shape[1], result.shape[0])
+    regions = (region_of(array) for array in args[1:])
+    return track(result, next((region for region in regions if region and region.size == size), None))
