@@ -90,6 +90,8 @@ class Agent:
         self._recipe = recipe
         self._look = look
         self._waiting = waiting or Stopwatch()
+        self._closing: set[asyncio.Task[None]] = set()
+        """Sessions that end while something else is done."""
 
     async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each.
@@ -98,10 +100,15 @@ class Agent:
         A sandbox that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         """
         found: list[Trajectory] = []
+        if self._closing:
+            await asyncio.gather(*self._closing)
+            self._closing.clear()
         # A session that had to wait for another to end would keep the whole batch from being drawn.
         size = min(self._recipe.max_batch, self._sandbox.capacity)
         for start in range(0, len(jobs), size):
             found += await self._portion(jobs[start : start + size], done)
+        # Once round, so that the last sessions are told to end.
+        await asyncio.sleep(0)
         return found
 
     async def _portion(self, jobs: Sequence[Job], done: Callable[[], None]) -> list[Trajectory]:
@@ -130,7 +137,7 @@ class Agent:
         finally:
             self._engine.leave()
             if opening is not None:
-                await _close(opening)
+                self._closing.add(asyncio.create_task(_close(opening)))
             done()
         return replace(_record(job, book, stop), sandbox=self._sandbox.tier if opening else "")
 

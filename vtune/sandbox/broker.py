@@ -80,7 +80,7 @@ class Sandbox:
                 "WARNING: the sandbox is off (unsafe): code that a model writes can read, change and send "
                 "whatever you can. Every trajectory is marked.\n"
             )
-        self._spawning = asyncio.Lock()
+        self._replacing = asyncio.Lock()
         self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
         """Sessions that may live at the same time; `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
@@ -184,6 +184,14 @@ class Sandbox:
             folders.remove(str(folder))
             raise
 
+    async def _replace_server(self) -> None:
+        """Start another fork server, unless somebody else has done it meanwhile."""
+        async with self._replacing:
+            if not self._server.alive():
+                await self._server.end()
+                folders.remove(str(self.folder))
+                self._server = await self._start_server()
+
     async def _spawn(self, place: Place | None) -> tuple[Process, Place]:
         """A process for a session; a fork server that is or falls dead is replaced once.
 
@@ -199,14 +207,11 @@ class Sandbox:
         return await self._spawn_once(place)
 
     async def _spawn_once(self, place: Place | None) -> tuple[Process, Place]:
-        async with self._spawning:
-            if not self._server.alive():
-                await self._server.end()
-                folders.remove(str(self.folder))
-                self._server = await self._start_server()
-            if place is not None and not place.folder.startswith(f"{self.folder}/"):
-                raise ServiceError("the sandbox's fork server died, and the session's files with it")
-            process, place = await self._server.spawn(place)
+        if not self._server.alive():
+            await self._replace_server()
+        if place is not None and not place.folder.startswith(f"{self.folder}/"):
+            raise ServiceError("the sandbox's fork server died, and the session's files with it")
+        process, place = await self._server.spawn(place)
         try:
             async with asyncio.timeout(READY_SECONDS):
                 answer = await process.answer()

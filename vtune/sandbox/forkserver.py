@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -32,6 +33,10 @@ BOOT = (
 """Loads the package `guest` from its folder and takes the folder off the path again."""
 
 
+_Answer = tuple[dict[str, Any], list[int]]
+"""What the fork server says, and the descriptors that came with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a session lives; a new process takes it over when one is lost."""
@@ -49,9 +54,9 @@ class ForkServer:
         self.control = control
         self.pidfd = os.pidfd_open(process.pid)
         self.ended = False
-        self.number = 0
-        """Of the last request."""
-        self._turn = asyncio.Lock()
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[_Answer]] = {}
+        """By number, the requests that are not answered yet."""
         self.facts: dict[str, Any] = {}
         """What isolation is in force."""
 
@@ -87,8 +92,7 @@ class ForkServer:
         try:
             async with asyncio.timeout(START_SECONDS):
                 while not self.facts.get("ready"):
-                    message, _ = await self._receive()
-                    self.facts.update(json.loads(message))
+                    self.facts.update(json.loads(await self._receive()))
                     if "unavailable" in self.facts:
                         await self.end()
                         raise SandboxUnavailable(
@@ -107,6 +111,7 @@ class ForkServer:
         except BaseException:
             self.abandon()
             raise
+        asyncio.get_running_loop().add_reader(self.control.fileno(), self._listen)
 
     @property
     def zygote(self) -> int:
@@ -178,42 +183,80 @@ class ForkServer:
 
     def _hang_up(self) -> None:
         if self.control.fileno() >= 0:
+            self._fail(EOFError("the fork server was ended"))
             with contextlib.suppress(OSError):  # it has gone first
                 # A process forked from this one may hold the socket too: closing alone would not be noticed.
                 self.control.shutdown(socket.SHUT_RDWR)
             self.control.close()
 
     async def _request(self, request: dict[str, Any], fds_expected: int) -> tuple[dict[str, Any], list[int]]:
-        """The answer to one request, and the descriptors that came with it.
+        """The answer to one request, and the descriptors that came with it. Many may be under way.
 
         Raises:
             OSError, EOFError: If it does not answer, or cannot do it.
         """
-        async with self._turn, asyncio.timeout(ANSWER_SECONDS):
-            if self.ended:
-                raise EOFError("the fork server has ended")
-            self.number += 1
-            self.control.send(json.dumps({"number": self.number, **request}).encode())
-            while True:
-                content, fds = await self._receive()
-                answer = json.loads(content)
-                if answer["number"] == self.number and len(fds) == fds_expected:
-                    return answer, fds
-                # The answer to a request that was given up, or descriptors that found no room here; such a
-                # session ends with its channel.
-                for fd in fds:
-                    os.close(fd)
-                if "place" in answer:
-                    folders.remove(answer["place"]["folder"])
-                if answer["number"] == self.number:
-                    raise OSError(answer.get("failed", "too many open files"))
+        if self.ended:
+            raise EOFError("the fork server has ended")
+        number = next(self._numbers)
+        self.control.send(json.dumps({"number": number, **request}).encode())
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer, fds = await future
+        except BaseException:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Given up at the moment in which the answer came.
+                _release(*future.result())
+            raise
+        finally:
+            del self._asked[number]
+        if len(fds) != fds_expected:
+            _release(answer, fds)
+            raise OSError(answer.get("failed", "too many open files"))
+        return answer, fds
 
-    async def _receive(self) -> tuple[bytes, list[int]]:
+    def _listen(self) -> None:
+        """Hand over all answers that are there."""
+        while True:
+            try:
+                message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, SESSION_FDS)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._fail(error)
+                return
+            if not message:
+                self._fail(EOFError("the fork server has gone"))
+                return
+            answer = json.loads(message)
+            future = self._asked.get(answer["number"])
+            if future is None or future.done():
+                # The answer to a request that was given up; such a session ends with its channel.
+                _release(answer, fds)
+            else:
+                future.set_result((answer, fds))
+
+    def _fail(self, error: Exception) -> None:
+        asyncio.get_running_loop().remove_reader(self.control.fileno())
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(error)
+
+    async def _receive(self) -> bytes:
         await readable(self.control.fileno())
-        message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, SESSION_FDS)
+        message = self.control.recv(1 << 16)
         if not message:
             raise EOFError("the fork server has gone")
-        return message, fds
+        return message
+
+
+def _release(answer: dict[str, Any], fds: list[int]) -> None:
+    """Let go of a session that nobody wants."""
+    for fd in fds:
+        os.close(fd)
+    if "place" in answer:
+        folders.remove(answer["place"]["folder"])
 
 
 def _environment(folder: str) -> dict[str, str]:

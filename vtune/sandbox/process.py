@@ -88,11 +88,14 @@ class Process:
         content = bytearray()
         length = wire.HEAD.size
         while len(content) < length:
-            if await readable_within(self.channel.fileno(), look()):
+            try:
                 part = self.channel.recv(CHUNK)
-                if not part:
-                    raise EOFError("the session process has gone")
-                content += part
+            except BlockingIOError:
+                await readable_within(self.channel.fileno(), look())
+                continue
+            if not part:
+                raise EOFError("the session process has gone")
+            content += part
             if length == wire.HEAD.size and len(content) >= length:
                 length += wire.HEAD.unpack_from(content)[0]
                 if length > wire.MAX_ANSWER:

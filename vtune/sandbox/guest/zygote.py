@@ -32,7 +32,9 @@ CHANNEL = 10
 OUTSIDE = "/etc/passwd"
 """A file that exists everywhere and that no session may read."""
 CALM_SECONDS = 0.01
-"""Without a request for so long, the next idle session is forked: a burst of requests goes first."""
+"""Without a request for so long, idle sessions are forked again: a burst of requests goes first."""
+STARVED_SECONDS = 1.0
+"""Until the next try where the machine could not fork."""
 FIRST_RULE = 200
 """Lowest descriptor of a readable path that is held open for the rules of the sessions."""
 OPEN_FILES = 8192
@@ -110,6 +112,8 @@ class _Server:
         """Sessions made; names their folders and users."""
         self.broken = False
         """Whether a session could not be confined: then none is made in advance."""
+        self.calm = 0.0
+        """When the last burst of requests will be over, as `time.monotonic`."""
         self.idle: deque[_Idle] = deque()
         self.children: dict[int, int] = {}
         """Pidfd -> pid of every child that lives."""
@@ -124,10 +128,12 @@ class _Server:
         self.control.send(json.dumps(facts).encode())
         while True:
             lacking = len(self.idle) < self.settings.warm and not self.broken
-            events = self.poll.poll(CALM_SECONDS * 1000 if lacking else None)
+            calm = max(0.0, self.calm - time.monotonic())
+            events = self.poll.poll(calm * 1000 if lacking else None)
             for fd, _ in events:
                 if fd == self.control.fileno():
                     self._answer()
+                    self.calm = time.monotonic() + CALM_SECONDS
                 else:
                     self._reap(fd)
             if not events and lacking:
@@ -159,7 +165,7 @@ class _Server:
             self.idle.append(self._fork(None))
         except OSError:
             # No process or memory to spare at the moment: a request will say so, or succeed later.
-            time.sleep(CALM_SECONDS)
+            self.calm = time.monotonic() + STARVED_SECONDS
 
     def _fork(self, place: dict[str, Any] | None) -> _Idle:
         """Fork one session, in a new folder or in that of a session that ended.
