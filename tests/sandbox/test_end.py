@@ -218,3 +218,89 @@ def test_folders_that_nobody_may_enter_are_removed_too() -> None:
             return sandbox.folder
 
     wait_until_gone(asyncio.run(story()))
+
+
+def session_folders(sandbox: Sandbox) -> set[str]:
+    return {path.name for path in sandbox.folder.glob("s*")}
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6])
+def test_an_opening_that_is_cancelled_leaves_nothing(turns: int) -> None:
+    async def story() -> None:
+        async with Sandbox(replace(QUICK, sessions=1), warm=0) as sandbox:
+            before = open_descriptors()
+            opening = asyncio.create_task(sandbox.open([encoded(picture())], seed=0))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait([opening])
+            # The only place is free again, and an answer that comes late is let go of.
+            session = await asyncio.wait_for(sandbox.open([], seed=0), 10)
+            assert (await session.run("print(1)")).output == "1"
+            assert session_folders(sandbox) == {session.workspace.parent.name}
+            await session.close()
+            assert session_folders(sandbox) == set()
+            assert open_descriptors() == before
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_restart_that_is_cancelled_keeps_the_files(turns: int) -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox:
+            session = await sandbox.open([encoded(picture())], seed=0)
+            await session.run("open('note', 'w').write('kept')")
+            await session.run("os._exit(1)")
+            call = asyncio.create_task(session.run("pass"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+            run = await session.run("print(open('note').read(), image.size)")
+            assert (run.status, run.output) == ("ok", "kept (400, 300)")
+
+    asyncio.run(story())
+
+
+def test_a_session_cannot_switch_the_pool_off() -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK, warm=2) as sandbox:
+            session = await sandbox.open([], seed=0)
+            for status in (1, 97):
+                assert (await session.run(f"os._exit({status})")).status == "killed"
+            await session.close()
+            await asyncio.sleep(0.5)
+            # The idle ones have their folders already.
+            assert len(session_folders(sandbox)) == 2
+
+    asyncio.run(story())
+
+
+def test_after_the_end_nothing_starts_again() -> None:
+    async def story() -> Path:
+        async with Sandbox(QUICK) as sandbox:
+            session = await sandbox.open([], seed=0)
+        assert (await session.run("print(1)")).status == "infra"
+        with pytest.raises(ServiceError, match="ended"):
+            await sandbox.open([], seed=0)
+        await session.close()
+        return sandbox.folder
+
+    wait_until_gone(asyncio.run(story()))
+
+
+def test_closing_ends_a_call_that_runs() -> None:
+    async def story() -> None:
+        async with Sandbox(replace(QUICK, seconds=20.0)) as sandbox:
+            session = await sandbox.open([], seed=0)
+            call = asyncio.create_task(session.run("import time\ntime.sleep(15)"))
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            await session.close()
+            assert (await call).status in ("killed", "infra")
+            assert (await session.run("print(1)")).status == "infra"
+            assert time.monotonic() - began < 5
+            assert session_folders(sandbox).isdisjoint({session.workspace.parent.name})
+
+    asyncio.run(story())

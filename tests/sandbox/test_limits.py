@@ -152,6 +152,32 @@ def test_the_hard_limit_comes_in_time() -> None:
     assert 1.0 <= run.seconds < 1.5
 
 
+def test_a_session_that_does_not_read_its_question_is_killed_in_time(box: Box) -> None:
+    async def story() -> Execution:
+        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+            await session.run(FIND_QUESTION + "say(good)\nimport time\nwhile True: time.sleep(1)", raw=True)
+            # Too long for what lies between two processes.
+            return await session.run("#" + "\U0001f600" * 60_000)
+
+    run = asyncio.run(story())
+    assert run.status == "killed"
+    assert run.seconds < 3
+
+
+def test_sessions_with_many_folders_do_not_stretch_each_others_limit() -> None:
+    hostile = "for i in range(1900): os.mkdir(f'd{i}')\nimport time\n"
+    hostile += "while True:\n try:\n  while True: time.sleep(0.01)\n except BaseException: pass"
+
+    async def story() -> list[Execution]:
+        async with Sandbox(QUICK) as sandbox:
+            sessions = [await sandbox.open([], seed=0) for _ in range(8)]
+            return list(await asyncio.gather(*(session.run(hostile) for session in sessions)))
+
+    runs = asyncio.run(story())
+    assert {run.status for run in runs} == {"killed"}
+    assert max(run.seconds for run in runs) < 3
+
+
 def test_time_that_the_trainer_was_busy_does_not_count() -> None:
     async def story() -> Execution:
         async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:

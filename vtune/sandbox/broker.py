@@ -19,7 +19,7 @@ from vtune.sandbox.decoding import ConfinedDecoder, decode_here
 from vtune.sandbox.forkserver import ForkServer, Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.settings import Settings
-from vtune.sandbox.process import Process, ProtocolError
+from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.session import Session
 from vtune.sandbox.types import Decode, Isolation, Layer, Limits
 from vtune.schema.decode import UNDECODABLE
@@ -71,6 +71,7 @@ class Sandbox:
         self._without = without
         self._landlock_abi = landlock_abi
         self._sessions: set[Session] = set()
+        self._ended = False
 
     async def __aenter__(self) -> Self:
         if not sys.platform.startswith("linux"):
@@ -91,11 +92,14 @@ class Sandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         try:
             await self._server.end()
         finally:
             for session in self._sessions:
                 session.abandon()
+                # Whoever waits for room learns that there is none to come.
+                self._free.release()
             self._sessions.clear()
             self._confined.abandon()
             folders.remove(str(self.folder))
@@ -190,7 +194,15 @@ class Sandbox:
             if not self._server.alive():
                 await self._server.end()
                 folders.remove(str(self.folder))
+                tier = self.tier
                 self._server = await self._start_server()
+                if self.tier != tier:
+                    found = self.tier
+                    await self._server.end()
+                    raise SandboxUnavailable(
+                        f"the sandbox began as {tier} and would go on as {found}",
+                        fix="`vtune doctor` shows what has changed on this machine",
+                    )
 
     async def _spawn(self, place: Place | None) -> tuple[Process, Place]:
         """A process for a session; a fork server that is or falls dead is replaced once.
@@ -207,24 +219,27 @@ class Sandbox:
         return await self._spawn_once(place)
 
     async def _spawn_once(self, place: Place | None) -> tuple[Process, Place]:
+        if self._ended:
+            raise ServiceError("the sandbox has ended")
         if not self._server.alive():
             await self._replace_server()
         if place is not None and not place.folder.startswith(f"{self.folder}/"):
             raise ServiceError("the sandbox's fork server died, and the session's files with it")
-        process, place = await self._server.spawn(place)
+        process, given = await self._server.spawn(place)
         try:
-            async with asyncio.timeout(READY_SECONDS):
-                answer = await process.answer()
+            answer = await process.answer(for_seconds(READY_SECONDS))
             if "failed" in answer:
                 raise ServiceError(f"the sandbox cannot confine a session: {answer['failed']}")
-        except (OSError, EOFError, ProtocolError) as error:
-            await process.end()
-            raise ServiceError(f"the sandbox's session did not start: {error}") from error
-        except BaseException:
+        except BaseException as error:
             process.kill()
             process.close()
+            if place is None:
+                folders.remove(given.folder)
+            if isinstance(error, OSError | EOFError | ProtocolError):
+                why = str(error) or type(error).__name__
+                raise ServiceError(f"the sandbox's session did not start: {why}") from error
             raise
-        return process, place
+        return process, given
 
 
 def image_names(images: Sequence[bytes]) -> tuple[str, ...]:

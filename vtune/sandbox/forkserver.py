@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -202,8 +203,11 @@ class ForkServer:
         future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer, fds = await future
+            # An answer that is there counts, however late a busy event loop comes to read it.
+            await asyncio.wait([future], timeout=ANSWER_SECONDS)
+            if not future.done():
+                raise TimeoutError(f"the fork server did not answer within {ANSWER_SECONDS:g} s")
+            answer, fds = future.result()
         except BaseException:
             if future.done() and not future.cancelled() and future.exception() is None:
                 # Given up at the moment in which the answer came.
@@ -220,7 +224,9 @@ class ForkServer:
         """Hand over all answers that are there."""
         while True:
             try:
-                message, fds, _, _ = socket.recv_fds(self.control, 1 << 16, SESSION_FDS)
+                message, fds, _, _ = socket.recv_fds(
+                    self.control, 1 << 16, SESSION_FDS, socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return
             except OSError as error:
@@ -252,16 +258,19 @@ class ForkServer:
 
 
 def _release(answer: dict[str, Any], fds: list[int]) -> None:
-    """Let go of a session that nobody wants."""
+    """Let go of a session that nobody wants; a folder that somebody else still has stays."""
+    if fds:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(fds[0], signal.SIGKILL)
     for fd in fds:
         os.close(fd)
-    if "place" in answer:
+    if answer.get("fresh"):
         folders.remove(answer["place"]["folder"])
 
 
 def _environment(folder: str) -> dict[str, str]:
     """All that a session may know of its surroundings."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a user may have no home
     return {
         "PATH": "/usr/bin:/bin",
         "HOME": "/nonexistent",

@@ -1,9 +1,9 @@
 """The trainer's end of one session process: its channel, its output file, its life.
 
-It is stopped whenever it has no question to answer, so it can neither work nor write behind our back.
+Once it has run a model's code it is stopped whenever it has no question to answer, so it can neither work nor
+write behind our back.
 """
 
-import asyncio
 import contextlib
 import json
 import math
@@ -11,13 +11,14 @@ import os
 import signal
 import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vtune.sandbox.guest import wire
-from vtune.sandbox.waiting import is_readable, readable, readable_within
+from vtune.sandbox.waiting import is_readable, readable, readable_within, writable_within
 
 CHUNK = 1 << 16
 """Bytes read at a time; most answers come whole."""
@@ -27,6 +28,22 @@ Look = Callable[[], float]
 def _patiently() -> float:
     """Wait for as long as it takes."""
     return math.inf
+
+
+def for_seconds(seconds: float) -> Look:
+    """Wait for so long, then raise TimeoutError.
+
+    What arrived meanwhile is read first, so a busy event loop costs nobody their answer.
+    """
+    deadline = time.monotonic() + seconds
+
+    def look() -> float:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+        return left
+
+    return look
 
 
 class ProtocolError(Exception):
@@ -71,17 +88,25 @@ class Process:
         os.lseek(self.output, 0, os.SEEK_SET)
         question = os.urandom(8).hex()
         content = wire.pack({"n": question, **message})
-        # As much as fits goes first: a process that wakes up and finds its question there wakes up only once.
-        sent = self.channel.send(content)
-        self._signal(signal.SIGCONT)
-        if sent < len(content):
-            await asyncio.get_running_loop().sock_sendall(self.channel, content[sent:])
+        await self._send(content, look)
         answer = await self.answer(look)
         if stop:
             self._signal(signal.SIGSTOP)
         if answer.pop("n", None) != question:
             raise ProtocolError(f"an answer to another question{_failure(answer)}")
         return answer
+
+    async def _send(self, content: bytes, look: Look) -> None:
+        """Send a message; a process that takes no more of it is given as long as `look` says."""
+        rest = memoryview(content)
+        # As much as fits goes first: a process that wakes up and finds its question there wakes up only once.
+        rest = rest[self.channel.send(rest) :]
+        self._signal(signal.SIGCONT)
+        while rest:
+            try:
+                rest = rest[self.channel.send(rest) :]
+            except BlockingIOError:
+                await writable_within(self.channel.fileno(), look())
 
     async def answer(self, look: Look = _patiently) -> dict[str, Any]:
         """Read one message; takes and raises what `ask` does."""
@@ -119,8 +144,8 @@ class Process:
     def unlinked_bytes(self) -> int:
         """Bytes of disk in files that it holds open and has removed, which no look at its folder finds.
 
-        Not known, and 0, where the kernel lets this process not look: the limits on the size of a file and on
-        open files then bound it alone.
+        Files that it has only mapped are not seen; a session's limit on memory bounds those. Not known, and
+        0, where the kernel lets this process not look.
         """
         total = 0
         with contextlib.suppress(OSError):

@@ -69,6 +69,7 @@ CALLS = frozenset(
     [f"os.{name}" for name in OS_CALLS]
     + [f"pathlib.{kind}().{name}" for kind in ("Path", "PosixPath") for name in PATH_CALLS]
     + ["shutil.rmtree", "shutil.move", "shutil.chown", "sys.settrace", "sys.setprofile"]
+    + ["sys._getframe", "sys._current_frames", "inspect.currentframe", "inspect.stack", "gc.get_objects"]
 )
 """Full names that are refused, called or not. `()` stands for the result of a call."""
 

@@ -1,7 +1,6 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,8 @@ ADOPT_SECONDS = 20.0
 """For a process to take in the inputs: ours, generous for a busy machine."""
 WATCH_SECONDS = 0.05
 """Between two looks at what a running call has written."""
+WATCH_SHARE = 20.0
+"""Times what a look took pass until the next."""
 
 Spawn = Callable[[Place | None], Awaitable[tuple[Process, Place]]]
 Decoder = Callable[[bytes], Awaitable[bytes]]
@@ -120,7 +121,8 @@ class Session:
                 raise ProtocolError(str(answer))
         except (OSError, EOFError, ProtocolError) as error:
             self._drop()
-            raise ServiceError(f"the sandbox cannot start a session: {error}") from error
+            why = str(error) or type(error).__name__
+            raise ServiceError(f"the sandbox cannot start a session: {why}") from error
         except BaseException:
             self._drop()
             raise
@@ -140,22 +142,28 @@ class Session:
             started = time.perf_counter()
             try:
                 execution = await self._run(code, raw=raw)
-            except ServiceError as error:
+            except (ServiceError, OSError) as error:
+                # What the code can cause has been dealt with: this is the machine.
+                self._drop()
                 self._failed = str(error)
                 execution = Execution(status="infra", error=self._failed)
             return replace(execution, seconds=time.perf_counter() - started)
 
     async def close(self) -> None:
-        """End the process and remove the folder; harmless when repeated."""
-        try:
-            if self._process is not None:
-                await self._process.end()
-        finally:
-            self._forget(self)
-            if self._files is not None:
-                self._files.close()
-            if self._place is not None:
-                folders.remove(self._place.folder)
+        """End the process and remove the folder; harmless when repeated. A call that still runs is ended."""
+        self._failed = self._failed or "the session is closed"
+        if self._process is not None and not self._process.closed:
+            self._process.kill()
+        async with self._turn:
+            try:
+                if self._process is not None:
+                    await self._process.end()
+            finally:
+                self._forget(self)
+                if self._files is not None:
+                    self._files.close()
+                if self._place is not None:
+                    folders.remove(self._place.folder)
 
     def abandon(self) -> None:
         """Let go of everything without waiting for the process to end; the folder is left to the caller."""
@@ -193,33 +201,31 @@ class Session:
         process, files = self._process, self._files
         assert process is not None
         assert files is not None
-        answer: _Answer | None = None
         try:
-            answer = self._checked(
-                await process.ask({"code": source, "raw": raw}, self._watch(process, files))
-            )
-        except _Stopped as stopped:
+            try:
+                message = {"code": source, "raw": raw}
+                answer = self._checked(await process.ask(message, self._watch(process, files)))
+            except _Stopped as stopped:
+                why = str(stopped)
+            except ProtocolError:
+                why = "the code interfered with the session's own answers"
+            except (OSError, EOFError):
+                why = "the code ended its own process or ran out of memory or CPU time"
+            else:
+                quota = files.over_quota()
+                if not quota:
+                    return await self._execution(answer, files, process.printed())
+                why = f"the code left {quota}"
             # At once: it may be in the middle of an attack on the disk.
             process.kill()
-            why = str(stopped)
-        except ProtocolError:
-            why = "the code interfered with the session's own answers"
-        except (OSError, EOFError):
-            why = "the code ended its own process or ran out of memory or CPU time"
+            if not await process.server_lives():
+                # A fork server that died took the session with it: not the code's doing.
+                raise ServiceError("the sandbox's fork server died")
+            return await self._killed(process, files, why)
         except BaseException:
-            # Cancelled: a half-done call would answer the next one.
+            # Also on cancellation: a half-done call would answer the next one.
             self._drop()
             raise
-        if answer is not None:
-            quota = files.over_quota()
-            if not quota:
-                return await self._execution(answer, files, process.printed())
-            why = f"the code left {quota}"
-        elif not await process.server_lives():
-            # A fork server that died took the session with it: not the code's doing.
-            self._drop()
-            raise ServiceError("the sandbox's fork server died")
-        return await self._killed(process, files, why)
 
     def _watch(self, process: Process, files: Workspace) -> Look:
         """Looks at the clock and at the quotas of a call that begins now.
@@ -228,25 +234,27 @@ class Session:
         """
         seconds = self._limits.seconds
         deadline = time.monotonic() + seconds + self._limits.grace
-        expected = math.inf
+        next_quota = time.monotonic() + WATCH_SECONDS
 
         def look() -> float:
-            nonlocal deadline, expected
-            now = time.monotonic()
-            if expected < math.inf:
-                # While this process itself is busy an answer may lie unread: that time does not count.
-                if now - expected > WATCH_SECONDS:
-                    deadline += now - expected
-                if quota := files.over_quota(process.unlinked_bytes()):
+            nonlocal next_quota
+            began = time.monotonic()
+            if began >= next_quota:
+                try:
+                    quota = files.over_quota(process.unlinked_bytes())
+                except OSError as error:
+                    raise ServiceError(f"the sandbox cannot look at its files: {error}") from error
+                if quota:
                     raise _Stopped(f"the code wrote {quota}")
-            left = deadline - now
+                # A workspace that takes long to look at is looked at less often: others run beside it.
+                now = time.monotonic()
+                next_quota = now + max(WATCH_SECONDS, WATCH_SHARE * (now - began))
+            left = deadline - time.monotonic()
             if left <= 0:
                 raise _Stopped(
                     f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped"
                 )
-            pause = min(WATCH_SECONDS, left)
-            expected = now + pause
-            return pause
+            return min(left, max(0.0, next_quota - time.monotonic()))
 
         return look
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import select
+from collections.abc import Callable
 
 
 async def readable(fd: int) -> None:
@@ -13,13 +14,26 @@ async def readable(fd: int) -> None:
 async def readable_within(fd: int, seconds: float) -> bool:
     """Wait until `fd` can be read, or so many seconds have passed; returns which."""
     loop = asyncio.get_running_loop()
+    return await _within(fd, seconds, loop.add_reader, loop.remove_reader)
+
+
+async def writable_within(fd: int, seconds: float) -> bool:
+    """Wait until `fd` can be written to, or so many seconds have passed; returns which."""
+    loop = asyncio.get_running_loop()
+    return await _within(fd, seconds, loop.add_writer, loop.remove_writer)
+
+
+async def _within(
+    fd: int, seconds: float, watch: Callable[..., object], forget: Callable[[int], object]
+) -> bool:
+    loop = asyncio.get_running_loop()
     future: asyncio.Future[bool] = loop.create_future()
-    loop.add_reader(fd, _finish, future, True)
+    watch(fd, _finish, future, True)
     timer = None if seconds == math.inf else loop.call_later(seconds, _finish, future, False)
     try:
         return await future
     finally:
-        loop.remove_reader(fd)
+        forget(fd)
         if timer is not None:
             timer.cancel()
 

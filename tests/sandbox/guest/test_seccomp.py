@@ -70,11 +70,15 @@ LISTED = {  # name: (index of an int argument, values that pass, the error for o
     "arch_prctl": (0, {0x1003, 0x1004}, errno.EPERM),
     "socketpair": (0, {socket.AF_UNIX}, errno.EPERM),
     "renameat2": (4, {0, 1, 2}, errno.EPERM),
-    "fallocate": (1, {0}, errno.EOPNOTSUPP),
 }
 WITHOUT_POINTER = {"prlimit64": 2, "sendto": 4, "recvfrom": 4}
 OPEN_FLAGS = {"open": 1, "openat": 2}
-ERRORS = {"clone": errno.EAGAIN, "clone3": errno.ENOSYS, "openat2": errno.ENOSYS}
+ERRORS = {
+    "clone": errno.EAGAIN,
+    "clone3": errno.ENOSYS,
+    "openat2": errno.ENOSYS,
+    "fallocate": errno.EOPNOTSUPP,
+}
 VALUES = sorted(
     {
         0,

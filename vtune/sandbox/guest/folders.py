@@ -24,9 +24,10 @@ def make_session(folder: str, uid: int | None) -> None:
     """
     # Passed through by a session's own user, listed by nobody.
     Path(folder).mkdir(0o711)
-    Path(folder, INPUTS).mkdir(0o755)
+    Path(folder, INPUTS).mkdir(0o750)
     Path(folder, WORKSPACE).mkdir(0o700)
     if uid is not None:
+        os.chown(f"{folder}/{INPUTS}", -1, uid)
         os.chown(f"{folder}/{WORKSPACE}", uid, uid)
 
 

@@ -134,7 +134,7 @@ class Runner:
         if "code" in message:
             return self._call(message)
         if "decode" in message:
-            return decoding.decode(message["decode"], message["into"], self.settings.max_pixels)
+            return decoding.decode(message["decode"], message["into"], message["max_pixels"])
         return self._adopt(message)
 
     def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ MOUNT_POINT = ".view"
 FIRST_UID = 1_610_612_736
 """Users of the sessions: far from those that people and containers have."""
 UIDS = 1 << 20
+CAPABILITIES = (0, 1, 3, 5, 6, 7)
+"""CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID: what it takes to run sessions as users of their own."""
 
 
 class Unavailable(Exception):
@@ -92,7 +94,7 @@ def choose(settings: Settings) -> Tier:
         private_uid=_private_uid(settings, spaces, notes),
         notes=tuple(notes),
     )
-    if not tier.files and not settings.without:
+    if not tier.files and not {"landlock", "namespaces"} & set(settings.without):
         raise Unavailable("; ".join(notes))
     return tier
 
@@ -159,6 +161,9 @@ def _private_uid(settings: Settings, spaces: bool, notes: list[str]) -> bool:
     if os.geteuid() != 0:
         notes.append("uid: only root can give sessions users of their own")
         return False
+    if not _capable():
+        notes.append("uid: this root may not act for other users")
+        return False
     if not _mapped(FIRST_UID, UIDS):
         notes.append("uid: this container has no spare user ids")
         return False
@@ -166,6 +171,13 @@ def _private_uid(settings: Settings, spaces: bool, notes: list[str]) -> bool:
     if closed:
         notes.append(f"uid: another user cannot reach {closed[0]}")
     return not closed
+
+
+def _capable() -> bool:
+    """Whether this process can make, read, signal and remove what belongs to a session's own user."""
+    facts = Path("/proc/self/status").read_text().splitlines()
+    held = next(int(line.split()[1], 16) for line in facts if line.startswith("CapEff:"))
+    return all(held >> number & 1 for number in CAPABILITIES)
 
 
 def _mapped(first: int, count: int) -> bool:

@@ -154,7 +154,7 @@ class _Server:
         except OSError as error:
             self.control.send(json.dumps({"number": number, "failed": str(error)}).encode())
             return
-        answer = {"number": number, "place": session.place}
+        answer = {"number": number, "place": session.place, "fresh": place is None}
         socket.send_fds(self.control, [json.dumps(answer).encode()], session.fds)
         # The pidfd stays: the end of the session is read from it.
         for fd in session.fds[1:]:
@@ -196,51 +196,55 @@ class _Server:
     def _reap(self, pidfd: int) -> None:
         self.poll.unregister(pidfd)
         _, status = os.waitpid(self.children.pop(pidfd), 0)
-        self.broken |= os.waitstatus_to_exitcode(status) == NO_CONFINEMENT
-        if not self.broken:
-            # Killed while it waited, for want of memory: the next request gets another.
-            for session in [idle for idle in self.idle if idle.fds[0] == pidfd]:
-                self.idle.remove(session)
-                for fd in session.fds[1:]:
-                    os.close(fd)
-                folders.remove(session.place["folder"])
+        for session in [idle for idle in self.idle if idle.fds[0] == pidfd]:
+            # No code of a model has run in it: its status is our own. Otherwise memory was short, and the
+            # next request gets another.
+            self.broken |= os.waitstatus_to_exitcode(status) == NO_CONFINEMENT
+            self.idle.remove(session)
+            for fd in session.fds[1:]:
+                os.close(fd)
+            folders.remove(session.place["folder"])
         os.close(pidfd)
 
     def _become_session(self, place: dict[str, Any], channel: int, output: int) -> NoReturn:
         """Turn the freshly forked process into a confined session; never returns to the server's code."""
-        status = 0
+        status = NO_CONFINEMENT
         try:
             confine.die_with_parent(signal.SIGKILL)
             if os.getppid() == self.pid:
-                self._live(place, channel, output)
-        except EOFError:
+                runner = self._confined(place, channel, output)
+                status = 0
+                runner.loop(CHANNEL)
+        except (EOFError, ConnectionError):
             # The trainer has closed the channel: the session's regular end.
             pass
-        except (OSError, RuntimeError) as error:
-            status = NO_CONFINEMENT
-            wire.send(CHANNEL, {"failed": str(error)})
         finally:
             # A session must not fall back into the fork server's loop, whatever happened.
             os._exit(status)
 
-    def _live(self, place: dict[str, Any], channel: int, output: int) -> None:
+    def _confined(self, place: dict[str, Any], channel: int, output: int) -> Any:
+        """The runner of this process, which can do no harm from here on."""
         descriptors.arrange(
             channel=(channel, CHANNEL), output=output, keep=[rule.fd for rule in self.confinement.rules]
         )
-        os.umask(0o022)
-        workspace = f"{place['folder']}/{folders.WORKSPACE}"
-        os.chdir(workspace)
-        runner = self.make_runner(workspace)
-        confine.confine(
-            self.confinement,
-            writable=workspace,
-            readable=f"{place['folder']}/{folders.INPUTS}",
-            uid=place["uid"],
-        )
-        confine.self_test(self.confinement, outside=OUTSIDE, files=self.tier.files)
+        try:
+            os.umask(0o022)
+            workspace = f"{place['folder']}/{folders.WORKSPACE}"
+            os.chdir(workspace)
+            runner = self.make_runner(workspace)
+            confine.confine(
+                self.confinement,
+                writable=workspace,
+                readable=f"{place['folder']}/{folders.INPUTS}",
+                uid=place["uid"],
+            )
+            confine.self_test(self.confinement, outside=OUTSIDE, files=self.tier.files)
+        except (OSError, RuntimeError) as error:
+            wire.send(CHANNEL, {"failed": str(error)})
+            os._exit(NO_CONFINEMENT)
         runner.prepare()
         wire.send(CHANNEL, {"ready": True})
-        runner.loop(CHANNEL)
+        return runner
 
 
 def _rules() -> tuple[landlock.Rule, ...]:
