@@ -232,7 +232,7 @@ def test_crops_of_photographs_by_their_evidence_earn_the_full_evidence_reward(
 ) -> None:
     """Only the words are made up: sandbox, reward and update are those of any run."""
     monkeypatch.setattr(
-        vtune_rl, "TransformersEngine", lambda policy, max_batch: Looker(policy.chat, ["never said"])
+        vtune_rl, "TransformersEngine", lambda policy, max_batch, waiting: Looker(policy.chat, ["never said"])
     )
     settings = setting(
         steps=3, rollout__prompt="codev", rollout__max_new_tokens=400, rollout__max_tokens=4000

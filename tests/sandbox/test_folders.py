@@ -1,6 +1,7 @@
 """A session's folders go away, whatever was made of them."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,15 @@ def test_names_that_look_like_ours_are_no_trouble(tmp_path: Path) -> None:
         (tmp_path / "s1" / name / ".0.1.0" / "x").mkdir(parents=True)
     folders.remove(str(tmp_path / "s1"))
     assert not (tmp_path / "s1").exists()
+
+
+def test_two_may_remove_the_same(tmp_path: Path) -> None:
+    for _ in range(20):
+        nest_into = tmp_path / "s1"
+        for name in "abcd":
+            (nest_into / name).mkdir(parents=True)
+            nest(nest_into / name, 10)
+        with ThreadPoolExecutor(2) as two:
+            for done in [two.submit(folders.remove, str(nest_into)) for _ in range(2)]:
+                done.result()
+        assert not nest_into.exists()

@@ -4,6 +4,7 @@
 <sandbox>/s000001/in   its input pictures, which it may only read
 """
 
+import errno
 import itertools
 import os
 import stat
@@ -12,6 +13,8 @@ from pathlib import Path
 
 WORKSPACE = "ws"
 INPUTS = "in"
+ATTEMPTS = 100
+"""To remove a folder that somebody else removes too."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -37,13 +40,25 @@ def remove(folder: str) -> None:
     Folders that a session made may be closed even to their owner, and nested deeper than any path or any
     recursion reaches: each is opened up, and what it holds is brought to the top.
 
+    Whoever else removes the same at the same time, as the guardian does when the fork server dies, is no
+    trouble.
+
     Raises:
         OSError: If something cannot be removed.
     """
-    try:
-        top = os.open(folder, _FOLDER)
-    except FileNotFoundError:
-        return
+    for _ in range(ATTEMPTS):
+        try:
+            _remove(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
+        if not os.path.lexists(folder):
+            return
+    raise OSError(errno.ENOTEMPTY, "something goes on being written", folder)
+
+
+def _remove(folder: str) -> None:
+    top = os.open(folder, _FOLDER)
     # Names that nobody could have foreseen and taken.
     token = os.urandom(8).hex()
     free = (f"{token}.{number}" for number in itertools.count())
