@@ -212,9 +212,9 @@ class Session:
             except (OSError, EOFError):
                 why = "the code ended its own process or ran out of memory or CPU time"
             else:
-                quota = files.over_quota()
+                found, quota = files.new_pictures(answer.written)
                 if not quota:
-                    return await self._execution(answer, files, process.printed())
+                    return await self._execution(answer, files, found, process.printed())
                 why = f"the code left {quota}"
             # At once: it may be in the middle of an attack on the disk.
             process.kill()
@@ -263,9 +263,10 @@ class Session:
         await process.end()
         # Names that the lost code had imported are gone with it.
         self._scanner = Scanner()
-        execution = await self._execution(_Answer("killed", "", (), frozenset(), ()), files, printed)
+        found, quota = files.new_pictures(())
+        execution = await self._execution(_Answer("killed", "", (), frozenset(), ()), files, found, printed)
         error = f"{why}; {STATE_LOST}"
-        if files.over_quota():
+        if quota:
             # A new process would be stopped for the old files.
             files.clear()
             error = f"{why}; the session was restarted, all variables and files are lost"
@@ -290,12 +291,13 @@ class Session:
             raise ProtocolError(f"status {status!r}")
         return _Answer(status, error, written, broken, crops)
 
-    async def _execution(self, answer: _Answer, files: Workspace, printed: str) -> Execution:
-        """What the call printed, left and showed."""
+    async def _execution(
+        self, answer: _Answer, files: Workspace, found: Sequence[str], printed: str
+    ) -> Execution:
+        """What the call printed, left and showed; `found` are its new pictures."""
         limits = self._limits
         images: list[bytes] = []
         shown: dict[str, int] = {}
-        found = files.new_pictures(answer.written)
         notes = []
         if len(found) > limits.images_per_call:
             notes.append(f"only the first {limits.images_per_call} of {len(found)} new pictures are shown")

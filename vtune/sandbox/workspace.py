@@ -89,25 +89,33 @@ class Workspace:
 
     def over_quota(self, hidden: int = 0) -> str:
         """Which quota is exceeded, empty if none; `hidden` bytes are in files that are in no folder."""
+        return self._over_quota(list(self._entries()), hidden)
+
+    def _over_quota(self, entries: Sequence[Entry], hidden: int = 0) -> str:
         used = hidden
-        for number, entry in enumerate(self._entries(), 1):
+        for entry in entries:
             used += entry.facts.st_blocks * 512
-            if number > self._max_files:
-                return f"more than {self._max_files} files"
             if entry.name.count("/") >= MAX_DEPTH:
                 return f"folders nested deeper than {MAX_DEPTH}"
+        if len(entries) > self._max_files:
+            return f"more than {self._max_files} files"
         return f"more than {self._max_bytes >> 20} MiB of files" if used > self._max_bytes else ""
 
-    def new_pictures(self, written: Sequence[str]) -> list[str]:
-        """Names of the pictures that are new or changed since the last look, in order of creation.
+    def new_pictures(self, written: Sequence[str]) -> tuple[list[str], str]:
+        """What a call has left.
 
         Args:
             written: Pictures in the order in which the session says that it wrote them. It decides between
                 files of one tick of the clock, and notices a file that was written again within one.
+
+        Returns:
+            Names of the pictures that are new or changed since the last look, in order of creation, and
+            which quota is exceeded, empty if none.
         """
+        entries = list(self._entries())
         order = {name: number for number, name in enumerate(written)}
         found = []
-        for name, facts in self._entries():
+        for name, facts in entries:
             # A second name for a file can only be that of a file elsewhere.
             plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
             if not plain or not name.lower().endswith(PICTURES):
@@ -116,7 +124,7 @@ class Workspace:
             if name in order or self._seen.get(name) != stamp:
                 found.append((facts.st_mtime_ns, order.get(name, len(order)), name))
                 self._seen[name] = stamp
-        return [name for _, _, name in sorted(found)]
+        return [name for _, _, name in sorted(found)], self._over_quota(entries)
 
     def read(self, name: str, *, max_bytes: int) -> bytes:
         """A file of the workspace.

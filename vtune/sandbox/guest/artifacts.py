@@ -1,7 +1,6 @@
 """The pictures that a call left in its workspace, traced back to the inputs."""
 
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,13 +57,15 @@ class Collector:
         self.tracker = tracker
         self.max_images = max_images
         self.max_pixels = max_pixels
-        self.before: dict[str, Stamp] = {}
+        self.before: dict[str, Stamp] | None = None
+        """Picture files after the last call, None before the first."""
         self.sources: dict[int, locate.Source] = {}
         """Grey levels of the inputs, decoded when first needed."""
 
     def start_call(self) -> None:
-        """Remember what is there now."""
-        self.before = dict(self._files())
+        """Remember what is there now; between two calls of a session nothing changes."""
+        if self.before is None:
+            self.before = dict(self._files())
 
     def collect(self) -> list[Artifact]:
         """The pictures that are new or changed since `start_call`, in order of creation.
@@ -72,10 +73,11 @@ class Collector:
         What the first `max_images` show is found out, should their history not tell.
         """
         written = {path: number for number, path in enumerate(self.tracker.written)}
+        before, self.before = self.before or {}, dict(self._files())
         found = []
-        for name, stamp in self._files():
+        for name, stamp in self.before.items():
             order = written.get(f"{self.root}/{name}")
-            if order is not None or self.before.get(name) != stamp:
+            if order is not None or before.get(name) != stamp:
                 # Files written within one tick of the clock share their time; the order of saving decides.
                 found.append((stamp[1], len(written) if order is None else order, name))
         artifacts = []
@@ -89,17 +91,24 @@ class Collector:
     def _files(self) -> Iterator[tuple[str, Stamp]]:
         """Regular picture files, never through a link."""
         count = 0
-        for folder, _, names in os.walk(self.root):
-            for name in names:
+        pending = [self.root]
+        while pending:
+            try:
+                with os.scandir(pending.pop()) as listing:
+                    entries = list(listing)
+            except OSError:
+                # The code has removed it, or closed it to itself.
+                continue
+            for entry in entries:
                 count += 1
                 if count > MAX_ENTRIES:
                     return
-                path = f"{folder}/{name}"
-                if not name.lower().endswith(PICTURES):
-                    continue
-                facts = os.lstat(path)
-                if stat.S_ISREG(facts.st_mode):
-                    yield os.path.relpath(path, self.root), (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif entry.name.lower().endswith(PICTURES) and entry.is_file(follow_symlinks=False):
+                    facts = entry.stat(follow_symlinks=False)
+                    name = entry.path[len(self.root) + 1 :]
+                    yield name, (facts.st_ino, facts.st_mtime_ns, facts.st_size)
 
     def _artifact(self, name: str, *, look: bool) -> Artifact:
         path = f"{self.root}/{name}"

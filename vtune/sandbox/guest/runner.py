@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -34,6 +35,17 @@ EARLY_PIXELS = 1 << 20
 """Of an input that is decoded before it is asked for. Ours: 3 MB."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
+
+
+def _sample(kind: str) -> bytes:
+    """A tiny picture as a file."""
+    file = io.BytesIO()
+    PIL.Image.new("RGB", (8, 8)).save(file, kind)
+    return file.getvalue()
+
+
+SAMPLES = [_sample(kind) for kind in ("PNG", "JPEG")]
+"""Of what inputs are; made in the fork server."""
 
 # The model may rebind names in these modules; the loop keeps its own.
 _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
@@ -111,10 +123,11 @@ class Runner:
         """
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
         signal.signal(signal.SIGALRM, self._alarm)
-        for kind in ("PNG", "JPEG"):
-            file = io.BytesIO()
-            PIL.Image.new("RGB", (8, 8)).save(file, kind)
-            PIL.Image.open(file).crop((1, 1, 4, 4)).load()
+        _seed(0)
+        for content in SAMPLES:
+            Path("sample").write_bytes(content)
+            PIL.Image.open("sample")
+        Path("sample").unlink()
         self._call({"code": "import numpy", "raw": False})
 
     def loop(self, channel: int) -> None:
