@@ -20,8 +20,6 @@ from typing import Any
 from vtune.sandbox.guest import wire
 from vtune.sandbox.waiting import is_readable, readable, readable_within, writable_within
 
-CHUNK = 1 << 16
-"""Bytes read at a time; most answers come whole."""
 Look = Callable[[], float]
 
 
@@ -114,7 +112,7 @@ class Process:
         length = wire.HEAD.size
         while len(content) < length:
             try:
-                part = self.channel.recv(CHUNK)
+                part = self.channel.recv(wire.CHUNK)
             except BlockingIOError:
                 await readable_within(self.channel.fileno(), look())
                 continue

@@ -75,6 +75,8 @@ class Session:
         self._files: Workspace | None = None
         self._scanner = Scanner()
         self._turn = asyncio.Lock()
+        self._began = 0.0
+        """When the current call did, as `time.perf_counter`."""
         self._failed = ""
         """Why the sandbox under this session failed; nothing runs after that."""
 
@@ -139,7 +141,7 @@ class Session:
                 to see what holds when those comforts do not.
         """
         async with self._turn:
-            started = time.perf_counter()
+            self._began = time.perf_counter()
             try:
                 execution = await self._run(code, raw=raw)
             except (ServiceError, OSError) as error:
@@ -147,7 +149,9 @@ class Session:
                 self._drop()
                 self._failed = str(error)
                 execution = Execution(status="infra", error=self._failed)
-            return replace(execution, seconds=time.perf_counter() - started)
+            # One that ran knows it already.
+            seconds = time.perf_counter() - self._began
+            return execution if execution.seconds else replace(execution, seconds=seconds)
 
     async def close(self) -> None:
         """End the process and remove the folder; harmless when repeated. A call that still runs is ended."""
@@ -323,6 +327,7 @@ class Session:
             images=tuple(images),
             names=tuple(_readable(name) for name in shown),
             crops=tuple(_crop(crop, len(self.image_names), shown) for crop in answer.crops),
+            seconds=time.perf_counter() - self._began,
         )
 
     def _plain(self, text: str) -> str:

@@ -179,7 +179,6 @@ class Runner:
 
     def _call(self, message: dict[str, Any]) -> dict[str, Any]:
         sys.stdout = sys.stderr = _Output(self.settings.output_chars)
-        _chdir(self.folder)
         self.tracker.start_call()
         self.collector.start_call()
         status, error = self._execute(message["code"], raw=message["raw"])

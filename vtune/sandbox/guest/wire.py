@@ -9,6 +9,8 @@ import struct
 from typing import Any
 
 HEAD = struct.Struct("!I")
+CHUNK = 1 << 16
+"""Bytes read at a time; most messages come whole."""
 MAX_ANSWER = 256 << 10
 """Bytes; a longer answer breaks the protocol."""
 
@@ -32,17 +34,15 @@ def receive(fd: int) -> dict[str, Any]:
     Raises:
         EOFError: If the other side has gone.
     """
-    (length,) = HEAD.unpack(_exactly(fd, HEAD.size))
-    message: dict[str, Any] = json.loads(_exactly(fd, length))
-    return message
-
-
-def _exactly(fd: int, count: int) -> bytes:
-    parts = []
-    while count:
-        part = os.read(fd, min(count, 1 << 20))
+    content = bytearray()
+    length = HEAD.size
+    while len(content) < length:
+        # Whoever asks waits for the answer: there is never more than one message.
+        part = os.read(fd, CHUNK)
         if not part:
             raise EOFError("the other side has gone")
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+        content += part
+        if length == HEAD.size and len(content) >= length:
+            length += HEAD.unpack_from(content)[0]
+    message: dict[str, Any] = json.loads(content[HEAD.size :])
+    return message
