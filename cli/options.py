@@ -12,6 +12,7 @@ Overrides = Annotated[
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; runs/<recipe> if not given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, show the recipe, start nothing.")]
+TIERS = ("auto", "namespaces", "flat", "unsafe")
 Protection = Annotated[
     str | None,
     typer.Option(
@@ -25,5 +26,11 @@ Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same 
 
 
 def with_protection(overrides: list[str] | None, protection: str | None) -> list[str]:
-    """The overrides, with that of the sandbox's tier."""
+    """The overrides, with that of the sandbox's tier.
+
+    Raises:
+        typer.BadParameter: If there is no such tier.
+    """
+    if protection is not None and protection not in TIERS:
+        raise typer.BadParameter(f"{protection!r} is not one of {', '.join(TIERS)}", param_hint="--sandbox")
     return [*(overrides or ()), *([] if protection is None else [f"sandbox.isolation={protection}"])]

@@ -14,6 +14,8 @@ from vtune.runs import attack as attack_run
 from vtune.sandbox.attacks.runner import Result, Tally
 from vtune.sandbox.attacks.suite import SHIPPED, Attack
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 HEAD = "# MUST NOT: harm\n# CHECK: canary tree unchanged\n"
 INFO = {
     "tier": "flat",
@@ -79,7 +81,8 @@ def test_what_cannot_be_read_is_exit_2(tmp_path: Path, photo: Path) -> None:
     photo.write_bytes(b"no picture")
     broken = run(tmp_path, "print(1)", "--image", photo)
     assert broken.code == 2
-    assert "input image 0 cannot be read" in broken.err
+    assert "this is no picture" in broken.err
+    assert str(photo) in broken.err
     (tmp_path / "file").touch()
     blocked = run(tmp_path, "Image.new('L', (9, 9)).save('a.png')", "--out", tmp_path / "file" / "x")
     assert blocked.code == 2

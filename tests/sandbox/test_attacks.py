@@ -29,6 +29,8 @@ from vtune.sandbox.attacks.suite import read_suite
 from vtune.sandbox.attacks.world import SECRET_BYTES, VARIABLE, Surroundings, World
 from vtune.sandbox.types import Isolation, Layer
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 HEAD = "# MUST NOT: harm a file\n# CHECK: canary tree unchanged\n"
 HERE = Path("a.py")
 LIMITS = Limits()
@@ -168,7 +170,7 @@ def victim(world: World) -> int:
 
 def settle() -> None:
     """Give a signal time to arrive."""
-    time.sleep(0.05)
+    time.sleep(0.3)
 
 
 def strays(before: Surroundings, after: Surroundings, world: World, text: str = "") -> list[Path]:

@@ -12,6 +12,7 @@ import PIL.Image
 from vtune.errors import DataError
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.types import Isolation
+from vtune.schema.decode import UNDECODABLE
 
 STANDARD_INPUT = "-"
 
@@ -80,9 +81,14 @@ def _code(file: str) -> str:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"the picture cannot be read: {error}", where=str(path)) from error
+        raise DataError(f"the picture cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        PIL.Image.open(io.BytesIO(content)).close()
+    except UNDECODABLE as error:
+        raise DataError("this is no picture", where=str(path), fix="give a PNG or JPEG file") from error
+    return content
 
 
 def _picture(name: str, content: bytes, out: Path | None) -> dict[str, Any]:

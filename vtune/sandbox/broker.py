@@ -279,6 +279,6 @@ def _ending(image: bytes, number: int) -> str:
             kind = picture.format or "png"
     except UNDECODABLE as error:
         raise DataError(
-            f"input image {number} cannot be read: {error}", fix="store it as PNG or JPEG"
+            f"input image {number} (counted from 0) is no picture", fix="store it as PNG or JPEG"
         ) from error
     return ENDINGS.get(kind, kind.lower())

@@ -7,7 +7,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,7 +265,9 @@ class Range:
             breaches.append(f"the sandbox failed: {execution.error[:200]}")
         breaches += await self._sessions_after(session)
         leak = list(checks.metadata(execution, attack))
-        allowed = bool(leak) and not breaches and not self.sandbox.info()["layers"]["namespaces"]
+        layers = self.sandbox.info()["layers"]
+        allowed = bool(leak) and not breaches and not layers["namespaces"]
+        held = not breaches and not leak
         return (
             Result(
                 attack=attack,
@@ -274,7 +276,7 @@ class Range:
                 status=execution.status,
                 seconds=took,
                 note="metadata can be read where there is no mount namespace" if allowed else "",
-                stopped_by=attack.layer or ended_by(execution),
+                stopped_by=stopped_by(attack, execution, layers) if held else "",
             ),
             strays,
         )
@@ -382,6 +384,11 @@ def _finished(call: "asyncio.Future[Execution]") -> Execution:
     if error is not None:
         raise ServiceError(f"the call raised {error!r} in the trainer") from error
     return call.result()
+
+
+def stopped_by(attack: Attack, execution: Execution, layers: Mapping[str, Any]) -> str:
+    """The layer that the attack's header names, where it is in force; else what its end tells."""
+    return attack.layer if layers.get(attack.layer, bool(attack.layer)) else ended_by(execution)
 
 
 def ended_by(execution: Execution) -> str:

@@ -14,6 +14,22 @@ HEADER = re.compile(r"#\s*([A-Z][A-Z -]*[A-Z])\s*:\s*(.*)")
 SOFT_SECONDS = 2.0
 
 
+LAYERS = (
+    "landlock",
+    "seccomp",
+    "namespaces",
+    "rlimits",
+    "timer",
+    "quota",
+    "freeze",
+    "protocol",
+    "collector",
+    "seals",
+    "fork server",
+)
+"""What can stop an attack."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
     """One hostile snippet."""
@@ -81,6 +97,12 @@ def _read(path: Path) -> Attack:
                 fix=f"begin the file with `# {name}: ...`",
             )
     kinds(source, path)
+    if headers.get("LAYER", LAYERS[0]) not in LAYERS:
+        raise DataError(
+            f"there is no layer {headers['LAYER']!r}",
+            where=str(path),
+            fix=f"write `# LAYER:` with one of {', '.join(LAYERS)}, or leave it out",
+        )
     return Attack(
         name=path.stem,
         path=path,

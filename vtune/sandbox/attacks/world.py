@@ -232,9 +232,10 @@ class World:
 
     def _start_victim(self) -> None:
         self.victim = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", f"'{self.token}'; import time; time.sleep(86400)"],
+            [sys.executable, "-I", "-S", "-c", f"'{self.token}'; import sys; sys.stdin.read()"],
             env={VARIABLE: self.token},
-            stdin=subprocess.DEVNULL,
+            # It ends with this process, however that ends.
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -242,7 +243,7 @@ class World:
 
     def _end_victim(self) -> None:
         self.victim.kill()
-        self.victim.wait()
+        self.victim.communicate()
 
     def _runtime_files(self) -> list[Path]:
         files = [self.poisoned, *sorted(self.site_packages.glob("*.pth"))]

@@ -173,9 +173,8 @@ class Runner:
             picture.region = region  # type: ignore[attr-defined]
             # An RGB picture stays undecoded until the model touches it.
             pictures.append(picture if picture.mode == "RGB" else picture.convert("RGB"))
-        if not names:
-            return {}
-        return {"image": pictures[0], "image_path": names[0], "images": pictures, "image_paths": list(names)}
+        first = {"image": pictures[0], "image_path": names[0]} if names else {}
+        return {**first, "images": pictures, "image_paths": list(names)}
 
     def _call(self, message: dict[str, Any]) -> dict[str, Any]:
         sys.stdout = sys.stderr = _Output(self.settings.output_chars)
