@@ -72,5 +72,5 @@ class Execution:
     names: tuple[str, ...] = ()
     """Their file names in the workspace, one each."""
     crops: tuple[ShownCrop, ...] = ()
-    """One for each part of an input that a picture shows, then the regions that were cut out and not shown."""
+    """One for each part of an input that a picture shows, then the regions that were cut out only."""
     seconds: float = 0.0
