@@ -14,7 +14,7 @@ from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
-from vtune.rollout.engine import Engine, Request, Sampling
+from vtune.rollout.engine import COHORTS, Engine, Request, Sampling
 from vtune.rollout.prompts import STYLES, Style
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
@@ -112,16 +112,21 @@ class Agent:
         return found
 
     async def _portion(self, jobs: Sequence[Job], done: Callable[[], None]) -> list[Trajectory]:
-        for _ in jobs:
-            self._engine.join()
+        # Neighbours stay together: they share a prompt, which is read once.
+        cohorts = [number * COHORTS // len(jobs) for number in range(len(jobs))]
+        for cohort in cohorts:
+            self._engine.join(cohort)
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(self._one(job, done)) for job in jobs]
+                running = [
+                    tasks.create_task(self._one(job, cohort, done))
+                    for job, cohort in zip(jobs, cohorts, strict=True)
+                ]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         return [task.result() for task in running]
 
-    async def _one(self, job: Job, done: Callable[[], None]) -> Trajectory:
+    async def _one(self, job: Job, cohort: int, done: Callable[[], None]) -> Trajectory:
         opening: asyncio.Task[Session] | None = None
         book = Transcript(self._chat, self._pictures)
         try:
@@ -130,19 +135,19 @@ class Agent:
                 opening = asyncio.create_task(self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32))
                 # It begins now, not when this conversation first waits.
                 await asyncio.sleep(0)
-            stop = await self._converse(job, book, opening)
+            stop = await self._converse(job, cohort, book, opening)
         except ServiceError as error:
             stop = "error"
             self._note_failure(book, str(error))
         finally:
-            self._engine.leave()
+            self._engine.leave(cohort)
             if opening is not None:
                 self._closing.add(asyncio.create_task(_close(opening)))
             done()
         return replace(_record(job, book, stop), sandbox=self._sandbox.tier if opening else "")
 
     async def _converse(
-        self, job: Job, book: Transcript, opening: asyncio.Task[Session] | None
+        self, job: Job, cohort: int, book: Transcript, opening: asyncio.Task[Session] | None
     ) -> StopReason:
         recipe = self._recipe
         sizes = [_size(data) for data in job.images]
@@ -165,6 +170,7 @@ class Agent:
                 pixels=tuple(book.pixels),
                 sampling=sampling,
                 key=(*job.key, turn),
+                cohort=cohort,
             )
             completion = await self._engine.generate(request)
             text = book.wrote(completion)

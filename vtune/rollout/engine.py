@@ -10,6 +10,10 @@ Finish = Literal["stop", "end", "length"]
 """stop: a stop text was written. end: the policy ended its turn. length: the token limit was reached."""
 
 
+COHORTS = 2
+"""Trajectories that run together are parted in so many: while one part is drawn, the tools of the other run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How tokens are drawn."""
@@ -31,6 +35,8 @@ class Request:
     sampling: Sampling
     key: tuple[int, ...] = field(default=())
     """(seed, step, group, rollout, turn): orders and seeds the draw, so that a run repeats."""
+    cohort: int = 0
+    """Of the trajectory, in [0, COHORTS)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,11 @@ class Completion:
 class Engine(Protocol):
     """Draws turns. Trajectories register while they run, so that an engine may wait for all of them."""
 
-    def join(self) -> None:
+    def join(self, cohort: int) -> None:
         """A trajectory starts to run."""
         ...
 
-    def leave(self) -> None:
+    def leave(self, cohort: int) -> None:
         """A trajectory has ended."""
         ...
 

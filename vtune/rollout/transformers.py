@@ -10,7 +10,7 @@ import torch
 
 from vtune.models.batch import Row, collate, image_features
 from vtune.models.policy import Policy, policy_logprobs
-from vtune.rollout.engine import Completion, Finish, Request
+from vtune.rollout.engine import COHORTS, Completion, Finish, Request
 from vtune.rollout.stopwatch import Stopwatch
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
@@ -18,7 +18,9 @@ _Asked = tuple[Request, "asyncio.Future[Completion]"]
 
 
 class TransformersEngine:
-    """Draws turns in batches. A batch starts when every running trajectory waits for a turn.
+    """Draws turns in batches. A batch starts when every running trajectory of a cohort waits for a turn.
+
+    While one cohort is drawn, the tools of the others run.
 
     Within a batch each distinct prompt is prefilled once, and each distinct picture encoded once,
     however many rollouts share it. A row that has ended leaves the batch and is handed over at once: what its
@@ -34,37 +36,40 @@ class TransformersEngine:
         self._policy = policy
         self._max_batch = max_batch
         self._stopwatch = waiting or Stopwatch()
-        self._running = 0
-        self._waiting: list[_Asked] = []
+        self._running = [0] * COHORTS
+        self._waiting: list[list[_Asked]] = [[] for _ in range(COHORTS)]
         self._drawing: asyncio.Task[None] | None = None
         self._closers: dict[str, frozenset[int]] = {}
 
-    def join(self) -> None:
-        """A trajectory starts to run: batches wait for it from now on."""
-        self._running += 1
+    def join(self, cohort: int) -> None:
+        """A trajectory starts to run: batches of its cohort wait for it from now on."""
+        self._running[cohort] += 1
 
-    def leave(self) -> None:
+    def leave(self, cohort: int) -> None:
         """A trajectory has ended: batches no longer wait for it."""
-        self._running -= 1
+        self._running[cohort] -= 1
         self._draw_if_all_wait()
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn, together with those of all other running trajectories."""
+        """Draw one turn, together with those of all other running trajectories of its cohort."""
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, future))
+        self._waiting[request.cohort].append((request, future))
         self._draw_if_all_wait()
         return await future
 
     def _draw_if_all_wait(self) -> None:
-        # A trajectory that was cancelled (Ctrl-C, a failure next door) waits no longer.
-        self._waiting = [item for item in self._waiting if not item[1].done()]
-        if self._drawing or not self._waiting or len(self._waiting) < self._running:
+        if self._drawing:
             return
-        # The order in which tools returned must not matter: rows are sorted by who they are.
-        asked = sorted(self._waiting, key=lambda item: item[0].key)
-        self._waiting = []
-        self._drawing = asyncio.get_running_loop().create_task(self._draw(asked))
-        self._drawing.add_done_callback(functools.partial(self._drawn, asked))
+        for cohort, waiting in enumerate(self._waiting):
+            # A trajectory that was cancelled (Ctrl-C, a failure next door) waits no longer.
+            waiting[:] = [item for item in waiting if not item[1].done()]
+            if waiting and len(waiting) >= self._running[cohort]:
+                # The order in which tools returned must not matter: rows are sorted by who they are.
+                asked = sorted(waiting, key=lambda item: item[0].key)
+                waiting.clear()
+                self._drawing = asyncio.get_running_loop().create_task(self._draw(asked))
+                self._drawing.add_done_callback(functools.partial(self._drawn, asked))
+                return
 
     def _drawn(self, asked: "Sequence[_Asked]", task: "asyncio.Task[None]") -> None:
         self._drawing = None
