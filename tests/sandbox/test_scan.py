@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from vtune.sandbox.scan import Scanner
+from vtune.sandbox.scan import CALLS, MODULES, ROOTS, SUBMODULES, Scanner
 
 DANGEROUS = {
     "import os\nos.remove('x')": "os.remove",
@@ -69,13 +69,31 @@ HONEST = [
 
 @pytest.mark.parametrize(("code", "name"), DANGEROUS.items())
 def test_dangerous_code_is_named(code: str, name: str) -> None:
-    assert Scanner().scan(ast.parse(code)) == [name]
+    assert Scanner().scan(code, ast.parse(code)) == [name]
 
 
 @pytest.mark.parametrize("code", HONEST)
 def test_honest_code_passes(code: str) -> None:
-    assert Scanner().scan(ast.parse(code)) == []
+    assert Scanner().scan(code, ast.parse(code)) == []
 
 
 def test_several_dangers_are_all_named() -> None:
-    assert Scanner().scan(ast.parse("os.remove('a')\nos.rename('a', 'b')")) == ["os.remove", "os.rename"]
+    code = "os.remove('a')\nos.rename('a', 'b')"
+    assert Scanner().scan(code, ast.parse(code)) == ["os.remove", "os.rename"]
+
+
+def test_a_closer_look_is_not_spared_where_a_word_is_spelt_in_other_letters() -> None:
+    code = "\uff4f\uff53.remove('a')"  # the parser reads it as os.remove
+    assert Scanner().scan(code, ast.parse(code)) == ["os.remove"]
+
+
+def test_an_alias_of_an_earlier_call_leads_to_a_closer_look() -> None:
+    scanner = Scanner()
+    for code in ("import os as o", "files = o", "x = 1"):
+        assert scanner.scan(code, ast.parse(code)) == []
+    assert scanner.scan("files.remove('a')", ast.parse("files.remove('a')")) == ["os.remove"]
+
+
+@pytest.mark.parametrize("name", sorted(CALLS | MODULES | SUBMODULES))
+def test_whatever_is_refused_begins_with_a_word_that_leads_to_a_closer_look(name: str) -> None:
+    assert name.partition(".")[0] in ROOTS

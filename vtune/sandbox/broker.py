@@ -71,6 +71,8 @@ class Sandbox:
         self._without = without
         self._landlock_abi = landlock_abi
         self._sessions: set[Session] = set()
+        self._under_way: set[Session] = set()
+        """Those that are in a call now."""
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -146,7 +148,7 @@ class Sandbox:
         named = list(zip(image_names(images), images, strict=True))
         await self._free.acquire()
         decode = self._confined.decode if self._decode == "confined" else decode_here(self.limits)
-        session = Session(named, seed, self.limits, self._spawn, decode, self._forget)
+        session = Session(named, seed, self.limits, self._spawn, decode, self._forget, self._under_way)
         self._sessions.add(session)
         try:
             await session.start()

@@ -8,6 +8,7 @@ Source: CodeV, appendix 12 ("deleting, moving, or renaming files").
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 OS_CALLS = (
@@ -104,6 +105,9 @@ MODULES = frozenset(
 )
 """Modules that are refused as a whole."""
 SUBMODULES = frozenset({"urllib.request", "asyncio.subprocess", "concurrent.futures.process"})
+ROOTS = MODULES | {name.partition(".")[0] for name in CALLS | SUBMODULES} | {"__import__", "importlib"}
+"""Without one of these words, or an alias of one, code can name nothing that is refused."""
+_WORD = re.compile(r"\w+")
 
 
 class Scanner:
@@ -112,9 +116,21 @@ class Scanner:
     def __init__(self) -> None:
         self._aliases: dict[str, str] = {"os": "os"}
         """Name in the code -> full name. A session predefines `os`."""
+        self._words = ROOTS
+        """What makes a closer look necessary."""
 
-    def scan(self, tree: ast.Module) -> list[str]:
+    def scan(self, source: str, tree: ast.Module) -> list[str]:
         """What the code must not name, sorted, empty for honest code."""
+        # Most code names none of the words, which is seen at once. Other letters may be spelt in several ways.
+        if source.isascii() and self._words.isdisjoint(_WORD.findall(source)):
+            return []
+        found = self._look(tree)
+        self._words = ROOTS | {
+            alias for alias, name in self._aliases.items() if name.partition(".")[0] in ROOTS
+        }
+        return found
+
+    def _look(self, tree: ast.Module) -> list[str]:
         found: set[str] = set()
         nodes = list(ast.walk(tree))
         for node in nodes:

@@ -61,6 +61,7 @@ class Session:
         spawn: Spawn,
         decode: Decoder,
         forget: Callable[["Session"], object],
+        under_way: "set[Session]",
     ) -> None:
         self.image_names = tuple(name for name, _ in images)
         """File names of the input images, as the model's code sees them."""
@@ -70,6 +71,8 @@ class Session:
         self._spawn = spawn
         self._decode = decode
         self._forget = forget
+        self._under_way = under_way
+        """Sessions of this sandbox that are in a call now."""
         self._place: Place | None = None
         self._process: Process | None = None
         self._files: Workspace | None = None
@@ -142,6 +145,7 @@ class Session:
         """
         async with self._turn:
             self._began = time.perf_counter()
+            self._under_way.add(self)
             try:
                 execution = await self._run(code, raw=raw)
             except (ServiceError, OSError) as error:
@@ -149,6 +153,8 @@ class Session:
                 self._drop()
                 self._failed = str(error)
                 execution = Execution(status="infra", error=self._failed)
+            finally:
+                self._under_way.remove(self)
             # One that ran knows it already.
             seconds = time.perf_counter() - self._began
             return execution if execution.seconds else replace(execution, seconds=seconds)
@@ -192,7 +198,7 @@ class Session:
         if not raw:
             try:
                 source, tree = repair(code)
-                forbidden = self._scanner.scan(tree)
+                forbidden = self._scanner.scan(source, tree)
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 return Execution(status="error", error=_one_line(error))
             if forbidden:
@@ -208,7 +214,9 @@ class Session:
         try:
             try:
                 message = {"code": source, "raw": raw}
-                answer = self._checked(await process.ask(message, self._watch(process, files)))
+                alone = len(self._under_way) == 1
+                look = self._watch(process, files)
+                answer = self._checked(await process.ask(message, look, alone=alone))
             except _Stopped as stopped:
                 why = str(stopped)
             except ProtocolError:

@@ -43,8 +43,8 @@ def _finish(future: "asyncio.Future[bool]", result: bool) -> None:
         future.set_result(result)
 
 
-def is_readable(fd: int) -> bool:
-    """Whether `fd` can be read right now."""
+def is_readable(fd: int, within_ms: int = 0) -> bool:
+    """Whether `fd` can be read right now, or so soon that everything may wait for it."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(within_ms))

@@ -198,7 +198,8 @@ class Runner:
         try:
             try:
                 tree = ast.parse(source, CODE)
-                if not raw:
+                # Only texts and slices are ever changed, and most of a call's time would go into the search.
+                if not raw and any(mark in source for mark in "'\"["):
                     rewrite.rewrite(tree, self.tracker.inputs)
                 program = _compile(tree, CODE, "exec")
                 self.armed = True
