@@ -43,7 +43,7 @@ def picture(seed: int) -> bytes:
 
 async def draw(engine: TransformersEngine, requests: list[Request]) -> list:
     for _ in requests:
-        engine.join()
+        engine.join(0)
     return await asyncio.gather(*(engine.generate(request) for request in requests))
 
 

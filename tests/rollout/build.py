@@ -81,13 +81,13 @@ class Recording:
         self.asked: list[tuple[Request, Completion]] = []
         self.running = 0
 
-    def join(self) -> None:
+    def join(self, cohort: int) -> None:
         self.running += 1
-        self.engine.join()
+        self.engine.join(cohort)
 
-    def leave(self) -> None:
+    def leave(self, cohort: int) -> None:
         self.running -= 1
-        self.engine.leave()
+        self.engine.leave(cohort)
 
     async def generate(self, request: Request) -> Completion:
         completion = await self.engine.generate(request)

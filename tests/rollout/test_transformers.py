@@ -35,7 +35,7 @@ def draw(policy: Policy, asked: Sequence[Request]) -> list[Completion]:
     async def story() -> list[Completion]:
         engine = TransformersEngine(policy, max_batch=64)
         for _ in asked:
-            engine.join()
+            engine.join(0)
         return await asyncio.gather(*(engine.generate(request) for request in asked))
 
     return asyncio.run(story())
@@ -103,7 +103,7 @@ def test_a_draw_does_not_depend_on_the_order_in_which_requests_arrive(policy: Po
     async def arrive(order: Sequence[int]) -> dict[int, Completion]:
         engine = TransformersEngine(policy, max_batch=2)
         for _ in order:
-            engine.join()
+            engine.join(0)
         async with asyncio.TaskGroup() as group:
             tasks = {number: group.create_task(engine.generate(asked[number])) for number in order}
         return {number: task.result() for number, task in tasks.items()}
@@ -118,16 +118,30 @@ def test_a_batch_waits_for_every_running_trajectory(policy: Policy) -> None:
     async def story() -> list[tuple[int, int]]:
         engine = TransformersEngine(policy, max_batch=8)
         for _ in range(3):
-            engine.join()
+            engine.join(0)
         with forwards(policy) as shapes:
             waiting = [asyncio.create_task(engine.generate(request)) for request in (first, second)]
             await asyncio.sleep(0)
             assert shapes == []
-            engine.leave()
+            engine.leave(0)
             await asyncio.gather(*waiting)
         return shapes
 
     assert asyncio.run(story())[0] == (2, len(first.token_ids))
+
+
+def test_a_batch_does_not_wait_for_the_tools_of_the_other_cohort(policy: Policy) -> None:
+    first, second, _ = requests(ragged(policy))
+
+    async def story() -> None:
+        engine = TransformersEngine(policy, max_batch=8)
+        engine.join(0)
+        engine.join(1)
+        # The trajectory of cohort 1 is busy with a tool and asks only afterwards.
+        await asyncio.wait_for(engine.generate(first), 60)
+        await asyncio.wait_for(engine.generate(replace(second, cohort=1)), 60)
+
+    asyncio.run(story())
 
 
 def test_the_same_key_gives_the_same_draw_and_another_key_another(policy: Policy) -> None:

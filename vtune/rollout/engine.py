@@ -11,7 +11,7 @@ Finish = Literal["stop", "end", "length"]
 
 
 COHORTS = 2
-"""Trajectories that run together are parted in so many: while one part is drawn, the tools of the other run."""
+"""Trajectories that run together are parted in so many: while some are drawn, the tools of the others run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

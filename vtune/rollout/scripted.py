@@ -17,10 +17,10 @@ class ScriptedEngine:
         self._chat = chat
         self._turns = cycle(script)
 
-    def join(self) -> None:
+    def join(self, cohort: int) -> None:
         """Nothing to wait for."""
 
-    def leave(self) -> None:
+    def leave(self, cohort: int) -> None:
         """Nothing to wait for."""
 
     async def generate(self, request: Request) -> Completion:

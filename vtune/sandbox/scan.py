@@ -121,7 +121,7 @@ class Scanner:
 
     def scan(self, source: str, tree: ast.Module) -> list[str]:
         """What the code must not name, sorted, empty for honest code."""
-        # Most code names none of the words, which is seen at once. Other letters may be spelt in several ways.
+        # Most code names none of the words: seen at once. Other letters may be spelt in several ways.
         if source.isascii() and self._words.isdisjoint(_WORD.findall(source)):
             return []
         found = self._look(tree)
