@@ -11,7 +11,6 @@ import random
 import signal
 import sys
 import traceback
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -36,16 +35,6 @@ EARLY_PIXELS = 1 << 20
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
 
-
-def _sample(kind: str) -> bytes:
-    """A tiny picture as a file."""
-    file = io.BytesIO()
-    PIL.Image.new("RGB", (8, 8)).save(file, kind)
-    return file.getvalue()
-
-
-SAMPLES = [_sample(kind) for kind in ("PNG", "JPEG")]
-"""Of what inputs are; made in the fork server."""
 
 # The model may rebind names in these modules; the loop keeps its own.
 _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
@@ -117,17 +106,10 @@ class Runner:
         self.armed = False
 
     def prepare(self) -> None:
-        """Do once what every session does first, so that its first call is as fast as any.
-
-        A forked process shares its memory until it writes to it; each first write costs a copy.
-        """
+        """What a freshly forked process needs to serve, and its first call, which is slow."""
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
         signal.signal(signal.SIGALRM, self._alarm)
         _seed(0)
-        for content in SAMPLES:
-            Path("sample").write_bytes(content)
-            PIL.Image.open("sample")
-        Path("sample").unlink()
         self._call({"code": "import numpy", "raw": False})
 
     def loop(self, channel: int) -> None:
