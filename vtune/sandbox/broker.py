@@ -148,7 +148,9 @@ class Sandbox:
         named = list(zip(image_names(images), images, strict=True))
         await self._free.acquire()
         decode = self._confined.decode if self._decode == "confined" else decode_here(self.limits)
-        session = Session(named, seed, self.limits, self._spawn, decode, self._forget, self._under_way)
+        session = Session(
+            named, seed, self.limits, self._spawn, decode, self._remove, self._forget, self._under_way
+        )
         self._sessions.add(session)
         try:
             await session.start()
@@ -161,6 +163,18 @@ class Sandbox:
         if session in self._sessions:
             self._sessions.discard(session)
             self._free.release()
+
+    async def _remove(self, folder: str) -> None:
+        """Remove the folder of a session that has ended.
+
+        Raises:
+            OSError: If that is not possible.
+        """
+        try:
+            await self._server.remove(folder)
+        except (OSError, EOFError):
+            # The fork server has gone; whoever cleans up after it may be at the same folder.
+            folders.remove(folder)
 
     async def _start_server(self) -> ForkServer:
         """A fork server with a new folder of its own."""

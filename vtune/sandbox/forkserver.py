@@ -159,6 +159,16 @@ class ForkServer:
         process = Process(pidfd=pidfd, channel=ours, output=output, server_lives=self.lives)
         return process, Place(**answer["place"])
 
+    async def remove(self, folder: str) -> None:
+        """Have the folder of a session that has ended removed: on a busy disk that takes a while.
+
+        Raises:
+            OSError, EOFError: If it cannot.
+        """
+        answer, _ = await self._request({"remove": folder}, 0)
+        if "failed" in answer:
+            raise OSError(answer["failed"])
+
     async def end(self) -> None:
         """Ask it to end, which ends all its sessions and removes its folder; kill it if it does not."""
         self._hang_up()

@@ -60,6 +60,7 @@ class Session:
         limits: Limits,
         spawn: Spawn,
         decode: Decoder,
+        remove: Callable[[str], Awaitable[None]],
         forget: Callable[["Session"], object],
         under_way: "set[Session]",
     ) -> None:
@@ -70,6 +71,7 @@ class Session:
         self._limits = limits
         self._spawn = spawn
         self._decode = decode
+        self._remove = remove
         self._forget = forget
         self._under_way = under_way
         """Sessions of this sandbox that are in a call now."""
@@ -173,7 +175,7 @@ class Session:
                 if self._files is not None:
                     self._files.close()
                 if self._place is not None:
-                    folders.remove(self._place.folder)
+                    await self._remove(self._place.folder)
 
     def abandon(self) -> None:
         """Let go of everything without waiting for the process to end; the folder is left to the caller."""

@@ -133,7 +133,6 @@ class _Server:
             for fd, _ in events:
                 if fd == self.control.fileno():
                     self._answer()
-                    self.calm = time.monotonic() + CALM_SECONDS
                 else:
                     self._reap(fd)
             if not events and lacking:
@@ -148,6 +147,15 @@ class _Server:
         if "ping" in request:
             self.control.send(json.dumps({"number": number}).encode())
             return
+        if "remove" in request:
+            answer = {"number": number}
+            try:
+                folders.remove(request["remove"])
+            except OSError as error:
+                answer["failed"] = str(error)
+            self.control.send(json.dumps(answer).encode())
+            return
+        self.calm = time.monotonic() + CALM_SECONDS
         place = request["place"]
         try:
             session = self.idle.popleft() if place is None and self.idle else self._fork(place)
