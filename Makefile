@@ -3,13 +3,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench clean
+# vLLM for the CPU has an environment of its own: its pins are narrower than ours.
+VLLM := .venv-vllm/bin
+VLLM_READY := .venv-vllm/.ready
+
+.PHONY: demo test test-vllm lint bench clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
 
-test: $(READY)
+test: $(READY) test-vllm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
+	OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm --with-vllm
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,5 +33,13 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install -e ".[dev]"
 	touch $@
 
+.venv-vllm: $(VLLM_READY)
+
+$(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM)/python tests/vllm/install.py
+	$(VLLM)/python -m pip install --constraint tests/vllm/requirements.txt -e ".[dev]"
+	touch $@
+
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

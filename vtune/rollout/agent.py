@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from PIL import Image
@@ -96,30 +96,37 @@ class Agent:
     async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each.
 
-        They run in portions of one batch, so the number of sandbox processes does not grow with the step.
+        Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
+        as the batch and the sandbox hold, and the next begins when one ends.
         A sandbox that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         """
-        found: list[Trajectory] = []
         if self._closing:
             await asyncio.gather(*self._closing)
             self._closing.clear()
-        # A session that had to wait for another to end would keep the whole batch from being drawn.
-        size = min(self._recipe.max_batch, self._sandbox.capacity)
-        for start in range(0, len(jobs), size):
-            found += await self._portion(jobs[start : start + size], done)
-        # Once round, so that the last sessions are told to end.
-        await asyncio.sleep(0)
-        return found
-
-    async def _portion(self, jobs: Sequence[Job], done: Callable[[], None]) -> list[Trajectory]:
-        for _ in jobs:
+        found: dict[int, Trajectory] = {}
+        left = iter(enumerate(jobs))
+        lanes = min(self._recipe.max_batch, self._sandbox.capacity, len(jobs))
+        for _ in range(lanes):
             self._engine.join()
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(self._one(job, done)) for job in jobs]
+                for _ in range(lanes):
+                    tasks.create_task(self._lane(left, found, done))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
-        return [task.result() for task in running]
+        # Once round, so that the last sessions are told to end.
+        await asyncio.sleep(0)
+        return [found[number] for number in range(len(jobs))]
+
+    async def _lane(
+        self, left: Iterator[tuple[int, Job]], found: dict[int, Trajectory], done: Callable[[], None]
+    ) -> None:
+        """One conversation after the other, until none is left."""
+        try:
+            for number, job in left:
+                found[number] = await self._one(job, done)
+        finally:
+            self._engine.leave()
 
     async def _one(self, job: Job, done: Callable[[], None]) -> Trajectory:
         opening: asyncio.Task[Session] | None = None
@@ -135,7 +142,6 @@ class Agent:
             stop = "error"
             self._note_failure(book, str(error))
         finally:
-            self._engine.leave()
             if opening is not None:
                 self._closing.add(asyncio.create_task(_close(opening)))
             done()
@@ -244,6 +250,7 @@ def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:
         token_ids=tuple(book.token_ids),
         loss_mask=tuple(book.loss_mask),
         logprobs=tuple(book.logprobs),
+        weight_versions=tuple(book.weight_versions),
         stop_reason=stop,
     )
     return replace(record, answer=answer(record.reply))

@@ -1,13 +1,20 @@
 """What a rollout needs from whatever draws the tokens: token ids in, token ids out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+import torch
 
 from vtune.models.pictures import Pixels
 
 Finish = Literal["stop", "end", "length"]
 """stop: a stop text was written. end: the policy ended its turn. length: the token limit was reached."""
+
+
+Weights = Callable[[], Iterator[tuple[str, torch.Tensor]]]
+"""Starts a pass over the policy's weights by their names in a checkpoint, each whole. Every process of the
+training takes part in a pass: gathering may need them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +48,42 @@ class Completion:
     logprobs: tuple[float, ...]
     """Log-probability (nats) of each token at temperature 1, banned tokens excluded."""
     finish: Finish
+    weight_versions: tuple[int, ...]
+    """Updates that the weights behind each token had had."""
 
 
 class Engine(Protocol):
     """Draws turns. Trajectories register while they run, so that an engine may wait for all of them."""
 
     def join(self) -> None:
-        """A trajectory starts to run."""
+        """A conversation starts to run, and maybe others after it without a gap."""
         ...
 
     def leave(self) -> None:
-        """A trajectory has ended."""
+        """It has ended, and no other follows it."""
         ...
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn."""
+        """Draw one turn.
+
+        Raises:
+            RunFailed: If nothing is left that could draw it.
+        """
+        ...
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Draw with these weights from now on; called by every process of the training, between rollouts.
+
+        Args:
+            weights: The policy's weights.
+            version: Updates that they have had.
+        """
+        ...
+
+    async def rest(self) -> None:
+        """Nothing is drawn until the next `take`: the device is somebody else's until then."""
+        ...
+
+    async def close(self) -> None:
+        """End what was started to draw."""
         ...
