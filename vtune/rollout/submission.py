@@ -47,14 +47,14 @@ class Submissions:
         self._chat = policy.chat
         columns = int(policy.model.config.get_text_config().vocab_size)
         banned = {*self._chat.banned_ids, *range(len(self._chat.tokenizer), columns)}
-        self._bias = {token: BAN for token in sorted(banned)}
+        self._bias = dict.fromkeys(sorted(banned), BAN)
 
     def prompt(self, request: Request) -> list[int]:
         """The conversation with one placeholder a picture."""
         return collapsed(request.token_ids, request.pixels, image_id=self._chat.image_id)
 
     def sampling(self, request: Request) -> dict[str, Any]:
-        """Sampling parameters by vLLM's names. Everything that a model's own settings might change is said."""
+        """Sampling parameters by vLLM's names; all that a model's own settings might change is said."""
         sampling = request.sampling
         return {
             "temperature": sampling.temperature,
@@ -150,11 +150,11 @@ def seed_of(key: tuple[int, ...]) -> int:
 
 
 def label_of(version: int) -> str:
-    """What weights that have had so many updates are called at vLLM."""
+    """What weights after so many training steps are called at vLLM."""
     return f"{_LABEL}{version}"
 
 
 def version_of(label: str) -> int:
-    """The number of updates in a label; -1 for one that is not ours, as before the first hand-over."""
+    """The number of steps in a label; -1 for one that is not ours, as before the first hand-over."""
     number = label.removeprefix(_LABEL)
     return int(number) if label.startswith(_LABEL) and number.isdecimal() else -1

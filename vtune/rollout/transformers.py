@@ -63,7 +63,7 @@ class TransformersEngine:
     async def rest(self) -> None:
         """Nothing to give back: there is one copy of the weights."""
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Nothing to end."""
 
     def _draw_if_all_wait(self) -> None:

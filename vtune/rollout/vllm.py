@@ -7,7 +7,8 @@ weights from files.
 import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine, Iterator, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from vllm.distributed.weight_transfer.factory import (
     WeightTransferTrainerFactory,
 )
 from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo
+from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -38,6 +40,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 from vtune.errors import RunFailed
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.servers import Fleet
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.transfer import FILES, Link, send_files
@@ -141,6 +144,11 @@ class VllmEngine:
                 self._resting = False
             await link.resume()
 
+    async def keep_loaded(self) -> None:
+        """Draw with the weights that it has loaded itself: those before any training."""
+        with _said():
+            await self._llm.update_weight_version(label_of(0))
+
     async def rest(self) -> None:
         """On a GPU, give its memory to the training; the weights are sent again before the next turn."""
         if self._on_gpu:
@@ -148,7 +156,7 @@ class VllmEngine:
                 await self._llm.sleep(level=2)
             self._resting = True
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End vLLM's process."""
         self._llm.shutdown()
 
@@ -173,9 +181,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         max_num_seqs=setup.max_batch,
         limit_mm_per_prompt={"video": 0},
         # What comes is resized already; these limits see to it that it is not resized again.
-        mm_processor_kwargs={
-            "size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}
-        },
+        mm_processor_kwargs={"size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}},
         # Of the distribution that is drawn from, bans included: the one that is trained.
         logprobs_mode="processed_logprobs",
         generation_config="vllm",
@@ -227,7 +233,7 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def _said() -> Iterator[None]:
-    """vLLM's death in our words."""
+    """VLLM's death in our words."""
     try:
         yield
     except (EngineDeadError, EngineGenerateError) as error:
@@ -325,6 +331,47 @@ def _send_handles(weights: Weights, client: _Blocking) -> None:
     WeightTransferTrainerFactory.trainer_init(info, client=client, source=_Source(weights)).send_weights()
 
 
+def nccl_sender(*, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+    """Sends weights to servers on other GPUs; every process of the training calls it.
+
+    Args:
+        first: Whether this process sends; the others only help to gather.
+    """
+    sources: list[_Source] = []
+    senders: dict[tuple[str, ...], Any] = {}
+
+    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
+        if not sources:
+            sources.append(_Source(weights))
+        (source,) = sources
+        # Shapes take a pass of their own, once, in every process.
+        source.metadata()
+        if not first:
+            for _ in source:
+                pass
+            return
+        await fleet.pause()
+        client = _Blocking(fleet, asyncio.get_running_loop(), label)
+        # A group is formed anew when a server has gone or come back.
+        members = tuple(server.url for server in fleet.left())
+        if members not in senders:
+            senders.clear()
+            info = NCCLTrainerInitInfo(
+                master_address=socket.gethostbyname(socket.gethostname()),
+                master_port=_free_port(),
+                world_size=1 + await fleet.workers(),
+                rank=0,
+            )
+            senders[members] = await asyncio.to_thread(
+                WeightTransferTrainerFactory.trainer_init, info, client=client, source=source
+            )
+        senders[members].client = client
+        await asyncio.to_thread(senders[members].send_weights)
+        await fleet.resume()
+
+    return send
+
+
 @dataclass
 class FilesInit(WeightTransferInitInfo):
     """Nothing has to be agreed on."""
@@ -376,6 +423,13 @@ class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
 
     def shutdown(self) -> None:
         """Nothing to end."""
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
 
 
 def register() -> None:

@@ -72,7 +72,7 @@ class Trajectory:
     logprobs: tuple[float | None, ...] = ()
     """Log-probability (nats) of each sampled token under the policy that drew it; None elsewhere."""
     weight_versions: tuple[int | None, ...] = ()
-    """Updates that the weights behind each sampled token had had; None elsewhere. Empty where nobody noted it."""
+    """Training steps behind the weights that drew each sampled token; None elsewhere, empty if unknown."""
     answer: str | None = None
     """Content of the reply's only `<answer>`, None where there is not exactly one."""
     stop_reason: StopReason = "answer"
