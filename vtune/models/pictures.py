@@ -73,7 +73,7 @@ class PictureReader:
     def shown(self, pixels: Pixels) -> Image.Image:
         """The picture as the policy sees it, resized and padded: the patches put together again, exactly.
 
-        Whoever processes it once more, within the same limits of size, gets the same patches.
+        Whoever processes it once more without resizing gets the same patches.
         """
         processor = self._processor
         _, rows, columns = pixels.grid

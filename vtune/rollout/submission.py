@@ -81,8 +81,7 @@ class Submissions:
         if list(answer.prompt) != list(request.token_ids):
             raise RunFailed(
                 f"vLLM made {len(answer.prompt)} tokens of a prompt that has {len(request.token_ids)} here",
-                fix="its picture sizes differ: it needs the recipe's model folder and pixel limits "
-                "(see the README on servers)",
+                fix="it has to take pictures as they come: --mm-processor-kwargs '{\"do_resize\": false}'",
             )
         if len(answer.logprobs) != len(answer.token_ids):
             raise RunFailed("vLLM gave other than one log-probability a token", fix="use vllm 0.32")

@@ -180,8 +180,11 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         max_model_len=setup.max_tokens,
         max_num_seqs=setup.max_batch,
         limit_mm_per_prompt={"video": 0},
-        # What comes is resized already; these limits see to it that it is not resized again.
-        mm_processor_kwargs={"size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}},
+        # What comes is resized already; the limits tell how much room pictures may take.
+        mm_processor_kwargs={
+            "do_resize": False,
+            "size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels},
+        },
         # Of the distribution that is drawn from, bans included: the one that is trained.
         logprobs_mode="processed_logprobs",
         generation_config="vllm",
