@@ -7,7 +7,7 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: demo test test-vllm lint bench clean
+.PHONY: demo test test-vllm lint bench bench-vllm clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -16,7 +16,7 @@ test: $(READY) test-vllm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
-	OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm --with-vllm
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -24,7 +24,10 @@ lint: $(READY)
 	$(BIN)/mypy vtune cli
 
 bench: $(READY)  ## speeds, printed; nothing passes or fails
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py' --ignore=tests/bench/bench_async.py
+
+bench-vllm: $(VLLM_READY)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/bench/bench_async.py -s -o python_files='bench_*.py'
 
 .venv: $(READY)
 

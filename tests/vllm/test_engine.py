@@ -177,7 +177,7 @@ def test_a_turn_ends_with_its_stop_text_or_its_end_token(
     (code,) = trained.chat.words("</code>")
     asked = requests(trained, stop=("</code>",))
     state = hidden(trained, batched(trained, asked[4]))
-    trained.model.lm_head.weight[[code, trained.chat.end_id]] += 3 * state / state.norm() ** 2
+    trained.model.lm_head.weight[[code, trained.chat.end_id]] += 6 * state / state.norm() ** 2
     found = draw(run, engine, trained, 30, asked)
     last = {"stop": code, "end": trained.chat.end_id}
     assert {"stop", "end"} <= {completion.finish for completion in found}

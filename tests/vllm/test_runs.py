@@ -1,5 +1,6 @@
 """`vtune rl` with vLLM: in its own process, and on a server."""
 
+import json
 import threading
 import time
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from tests.runs.commands import numbers, rl, setting, vtune
+from tests.runs.commands import evaluation, numbers, rl, setting, vtune
 from tests.vllm.serving import Server
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.trajectory import Trajectory
@@ -23,7 +24,7 @@ class Ran:
 
 
 def train(model: Path, lens: Path, out: Path, **settings: object) -> Ran:
-    given = setting(steps=STEPS, prompts_per_step=4, update__learning_rate=1e-3, **settings)
+    given = setting(steps=STEPS, prompts_per_step=8, update__learning_rate=1e-3, **settings)
     ended = vtune(*rl(model, lens / "train.parquet", out, *given))
     assert ended.code == 0, ended.err
     files = [out / "trajectories" / f"step-{step:06d}.parquet" for step in range(STEPS)]
@@ -135,7 +136,7 @@ def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
     ended = vtune(*words)
     killer.join()
     assert ended.code == 1
-    assert f"no vLLM server is left\n  {server.url}: ConnectError" in ended.err
+    assert f"no vLLM server is left\n  {server.url}: " in ended.err
     assert time.monotonic() - began < 120
     trained = metrics.read_text().count('"all"')
     assert 2 <= trained < 8
@@ -145,3 +146,22 @@ def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
     ended = vtune(*words, "--resume")
     assert ended.code == 0, ended.err
     assert sorted(step for step, source in numbers(out) if source == "all") == list(range(8))
+
+
+def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
+    schooled: Path, lens: Path, tmp_path: Path
+) -> None:
+    """At temperature 0 both draw the same words but for ties in rounding."""
+    found = []
+    for kind in ("transformers", "vllm"):
+        given = setting(rollout__temperature=0.0, rollout__max_batch=8)
+        out = tmp_path / kind
+        words = evaluation(
+            schooled, lens / "heldout.parquet", out, *(["--vllm"] if kind == "vllm" else []), *given
+        )
+        ended = vtune(*words)
+        assert ended.code == 0, ended.err
+        assert json.loads((out / "results.json").read_text())["engine"] == kind
+        found.append(list(read_trajectories(out / "trajectories.parquet")))
+    same = [a.token_ids == b.token_ids for a, b in zip(*found, strict=True)]
+    assert sum(same) >= len(same) - 1

@@ -159,6 +159,8 @@ class VllmEngine:
     async def aclose(self) -> None:
         """End vLLM's process."""
         self._llm.shutdown()
+        # Left to the end of the interpreter, it would complain of what is gone by then.
+        del self._llm
 
     def _picture(self, pixels: Any) -> Image.Image:
         found = self._pictures.get(pixels)
