@@ -3,10 +3,12 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+import psutil
 import pytest
 
 from tests.runs.commands import evaluation, numbers, rl, setting, vtune
@@ -118,34 +120,58 @@ def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
 def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
     schooled: Path, lens: Path, server: Server, tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    words = rl(
-        schooled, lens / "train.parquet", out,
-        *setting(steps=8, rollout__engine="vllm", rollout__servers=f"[{server.url}]", checkpoints__every=8),
-    )  # fmt: skip
-    metrics = out / "metrics.jsonl"
-
-    def kill_in_the_third_step() -> None:
-        while not metrics.is_file() or metrics.read_text().count('"all"') < 2:
-            time.sleep(0.05)
-        server.kill()
-
-    killer = threading.Thread(target=kill_in_the_third_step)
-    killer.start()
-    began = time.monotonic()
-    ended = vtune(*words)
-    killer.join()
-    assert ended.code == 1
-    assert f"no vLLM server is left\n  {server.url}: " in ended.err
-    assert time.monotonic() - began < 120
-    trained = metrics.read_text().count('"all"')
-    assert 2 <= trained < 8
-    # Checkpoints were due at the end only: this one was written because the run had to stop.
-    assert (out / "checkpoints" / "newest").resolve().name == f"step-{trained:06d}"
+    words = long_run(schooled, lens, tmp_path, rollout__servers=f"[{server.url}]")
+    stopped = run_until_killed(words, tmp_path, server.kill)
+    assert f"no vLLM server is left\n  {server.url}: " in stopped
     server.start()
     ended = vtune(*words, "--resume")
     assert ended.code == 0, ended.err
-    assert sorted(step for step, source in numbers(out) if source == "all") == list(range(8))
+    assert sorted(step for step, source in numbers(tmp_path) if source == "all") == list(range(LONG))
+
+
+def test_a_run_whose_vllm_is_killed_stops_with_the_reason(schooled: Path, lens: Path, tmp_path: Path) -> None:
+    def kill() -> None:
+        (core,) = [
+            process
+            for process in psutil.Process().children()
+            if process.name().startswith("VLLM::EngineCore")
+        ]
+        core.kill()
+
+    stopped = run_until_killed(long_run(schooled, lens, tmp_path), tmp_path, kill)
+    assert "the vLLM of this process has died" in stopped
+
+
+LONG = 12
+
+
+def long_run(model: Path, lens: Path, out: Path, **settings: object) -> list[str]:
+    """The words of a run whose checkpoints are due at the end only."""
+    given = setting(steps=LONG, rollout__engine="vllm", checkpoints__every=LONG, **settings)
+    return rl(model, lens / "train.parquet", out, *given)
+
+
+def run_until_killed(words: list[str], out: Path, kill: Callable[[], None]) -> str:
+    """Run, kill in the third step, and see that all that was trained is kept; what the run says."""
+    metrics = out / "metrics.jsonl"
+
+    def trained() -> int:
+        return metrics.read_text().count('"all"') if metrics.is_file() else 0
+
+    def kill_in_time() -> None:
+        while trained() < 2:
+            time.sleep(0.02)
+        kill()
+
+    killer = threading.Thread(target=kill_in_time, daemon=True)
+    killer.start()
+    ended = vtune(*words)
+    assert ended.code == 1, ended.err
+    killer.join()
+    assert 2 <= trained() < LONG
+    # It was written because the run had to stop.
+    assert (out / "checkpoints" / "newest").resolve().name == f"step-{trained():06d}"
+    return ended.err
 
 
 def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
@@ -156,10 +182,8 @@ def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
     for kind in ("transformers", "vllm"):
         given = setting(rollout__temperature=0.0, rollout__max_batch=8)
         out = tmp_path / kind
-        words = evaluation(
-            schooled, lens / "heldout.parquet", out, *(["--vllm"] if kind == "vllm" else []), *given
-        )
-        ended = vtune(*words)
+        engine = ["--vllm"] if kind == "vllm" else []
+        ended = vtune(*evaluation(schooled, lens / "heldout.parquet", out, *engine, *given))
         assert ended.code == 0, ended.err
         assert json.loads((out / "results.json").read_text())["engine"] == kind
         found.append(list(read_trajectories(out / "trajectories.parquet")))
