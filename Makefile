@@ -3,13 +3,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench clean
+# vLLM for the CPU has an environment of its own: its pins are narrower than ours.
+VLLM := .venv-vllm/bin
+VLLM_READY := .venv-vllm/.ready
+
+.PHONY: demo test test-vllm lint bench bench-vllm clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
 
-test: $(READY)
+test: $(READY) test-vllm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -17,7 +24,10 @@ lint: $(READY)
 	$(BIN)/mypy vtune cli
 
 bench: $(READY)  ## speeds, printed; nothing passes or fails
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py' --ignore=tests/bench/bench_async.py
+
+bench-vllm: $(VLLM_READY)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/bench/bench_async.py -s -o python_files='bench_*.py'
 
 .venv: $(READY)
 
@@ -26,5 +36,13 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install -e ".[dev]"
 	touch $@
 
+.venv-vllm: $(VLLM_READY)
+
+$(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM)/python tests/vllm/install.py
+	$(VLLM)/python -m pip install --constraint tests/vllm/requirements.txt -e ".[dev]"
+	touch $@
+
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

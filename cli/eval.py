@@ -18,6 +18,7 @@ def evaluate(
         Path | None, typer.Option("--out", help="Folder; runs/eval-<suite>-<model> if not given.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples.")] = None,
+    vllm: Annotated[bool, typer.Option("--vllm", help="Draw with vLLM; needs vtune[vllm].")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Roll a model out on a suite without an update, and score it."""
@@ -31,5 +32,6 @@ def evaluate(
     checked = load_recipe(path, EvalSuite, with_protection(overrides, sandbox))
     slug = re.sub(r"[^\w.-]+", "-", model).strip("-.")
     with stdout_for_the_result():
-        result = run_eval(checked, model, out or Path("runs") / f"eval-{path.stem}-{slug}", limit=limit)
+        folder = out or Path("runs") / f"eval-{path.stem}-{slug}"
+        result = run_eval(checked, model, folder, limit=limit, kind="vllm" if vllm else "transformers")
     show(result, render_values, as_json=as_json)

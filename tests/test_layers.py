@@ -76,7 +76,8 @@ def test_imports_point_down(file: str) -> None:
         ("pyarrow.parquet", {"vtune/schema/parquet.py"}),
         ("deepspeed", {"vtune/update/deepspeed.py"}),
         ("openai", {"vtune/judge/client.py"}),
-        ("vllm", set()),
+        ("vllm", {"vtune/rollout/vllm.py"}),
+        ("httpx2", {"vtune/rollout/servers.py"}),
     ],
 )
 def test_one_file_imports_it(name: str, owners: set[str]) -> None:

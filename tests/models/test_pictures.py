@@ -113,3 +113,15 @@ DAMAGED = {
 def test_a_damaged_picture_is_our_error(reader: PictureReader, name: str) -> None:
     with pytest.raises(DataError, match="cannot be decoded"):
         reader.read(DAMAGED[name])
+
+
+@pytest.mark.parametrize("size", [(448, 448), (90, 56), (13, 200), (2, 300)])
+def test_the_picture_as_seen_gives_the_same_patches_without_resizing(
+    each_policy: Policy, size: tuple[int, int]
+) -> None:
+    """Larger and smaller than the budget, tall, and so thin that it is padded and exceeds the budget."""
+    pixels = each_policy.pictures.read(picture(*size))
+    shown = each_policy.pictures.shown(pixels)
+    again = each_policy.pictures._processor(images=[shown], do_resize=False, return_tensors="pt")
+    assert tuple(again["image_grid_thw"][0].tolist()) == pixels.grid
+    assert torch.equal(again["pixel_values"], pixels.patches)

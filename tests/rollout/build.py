@@ -78,6 +78,7 @@ class Recording:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.cohorts = engine.cohorts
         self.asked: list[tuple[Request, Completion]] = []
         self.running = 0
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from PIL import Image
 
-import vtune.runs.eval as vtune_eval
+import vtune.runs.engines as vtune_engines
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.habits import NUMBERS, Habits
 from vtune.schema.parquet import fingerprint, read_samples, read_trajectories
@@ -19,7 +19,7 @@ def habits(lens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy of `Habits` in place of the model's own draws."""
     samples = list(read_samples(lens / "heldout.parquet"))
     monkeypatch.setattr(
-        vtune_eval, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
+        vtune_engines, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
     )
 
 

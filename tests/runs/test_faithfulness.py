@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.eval as vtune_eval
+import vtune.runs.engines as vtune_engines
 from tests.judge.server import serve
 from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import evaluation, setting, vtune
@@ -22,7 +22,7 @@ def evaluated(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) 
     settings = setting(seed=3, rollout__max_new_tokens=90, rollout__max_tokens=900)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            vtune_eval, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
+            vtune_engines, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
         )
         ended = vtune(*evaluation(tiny, data, out, *settings))
     assert ended.code == 0, ended.err

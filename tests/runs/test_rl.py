@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import vtune.runs.rl as vtune_rl
+import vtune.runs.engines as vtune_engines
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -232,7 +232,9 @@ def test_crops_of_photographs_by_their_evidence_earn_the_full_evidence_reward(
 ) -> None:
     """Only the words are made up: sandbox, reward and update are those of any run."""
     monkeypatch.setattr(
-        vtune_rl, "TransformersEngine", lambda policy, max_batch, waiting: Looker(policy.chat, ["never said"])
+        vtune_engines,
+        "TransformersEngine",
+        lambda policy, max_batch, waiting: Looker(policy.chat, ["never said"]),
     )
     settings = setting(
         steps=3, rollout__prompt="codev", rollout__max_new_tokens=400, rollout__max_tokens=4000

@@ -70,6 +70,24 @@ class PictureReader:
             self._seen.move_to_end(key)
         return found
 
+    def shown(self, pixels: Pixels) -> Image.Image:
+        """The picture as the policy sees it, resized and padded: the patches put together again, exactly.
+
+        Whoever processes it once more without resizing gets the same patches.
+        """
+        processor = self._processor
+        _, rows, columns = pixels.grid
+        side, merge = processor.patch_size, processor.merge_size
+        # The order of Qwen2-VL's patches: blocks that merge to a token, in each the patches, in each
+        # channel, frame and pixels; a picture is the same frame twice.
+        cells = pixels.patches.reshape(
+            rows // merge, columns // merge, merge, merge, 3, processor.temporal_patch_size, side, side
+        )[:, :, :, :, :, 0]
+        plane = cells.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)
+        mean, std = (torch.tensor(v)[:, None, None] for v in (processor.image_mean, processor.image_std))
+        levels = ((plane * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+        return Image.fromarray(levels.permute(1, 2, 0).numpy())
+
     def _process(self, data: bytes) -> Pixels:
         try:
             picture = Image.open(io.BytesIO(data)).convert("RGB")

@@ -149,15 +149,15 @@ def _model(tokenizer: Any, family: Family) -> Any:
         }.items()
     }
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10.0, "mrope_section": [4, 4, 4]}
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10.0, "mrope_section": [4, 6, 6]}
     text: dict[str, Any] = {
         "initializer_range": 0.1,
         "vocab_size": -(-len(tokenizer) // 64) * 64,
         "hidden_size": 96,
         "intermediate_size": 288,
         "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
         "max_position_embeddings": 32768,
         "rms_norm_eps": 1e-6,
         "tie_word_embeddings": True,
@@ -182,7 +182,8 @@ def _model(tokenizer: Any, family: Family) -> Any:
         config = hf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)
         model = hf.Qwen2_5_VLForConditionalGeneration(config)
     else:
-        text |= {"head_dim": 24}
+        text |= {"head_dim": 32}
+        rope["mrope_section"] = [6, 5, 5]
         rope["mrope_interleaved"] = True
         vision |= {"patch_size": 16, "num_position_embeddings": 256, "deepstack_visual_indexes": [0, 1]}
         config = hf.Qwen3VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)

@@ -4,8 +4,9 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from PIL import Image
 from pydantic import Field
@@ -14,7 +15,7 @@ from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
-from vtune.rollout.engine import COHORTS, Engine, Request, Sampling
+from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.prompts import STYLES, Style
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
@@ -43,6 +44,19 @@ class Rollout(Strict):
     """In the whole conversation, pictures included."""
     max_batch: int = Field(gt=0)
     """Turns that are drawn at the same time."""
+
+
+class TrainingRollout(Rollout):
+    """The same in training, where weights change."""
+
+    engine: Literal["transformers", "vllm"]
+    """What draws: the model that is trained itself, or vLLM."""
+    servers: tuple[str, ...]
+    """URLs of vLLM servers; none: vLLM runs in every training process."""
+    gpu_memory: float = Field(gt=0, lt=1)
+    """Share of a GPU that a vLLM in the training process may take."""
+    staleness: Literal[0, 1]
+    """Steps by which the weights that draw may be behind; 1: the next step is drawn while one trains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,35 +110,48 @@ class Agent:
     async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each.
 
-        They run in portions of one batch, so the number of sandbox processes does not grow with the step.
+        Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
+        as the batch and the sandbox hold, and the next begins when one ends.
         A sandbox that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         """
-        found: list[Trajectory] = []
         if self._closing:
             await asyncio.gather(*self._closing)
             self._closing.clear()
-        # A session that had to wait for another to end would keep the whole batch from being drawn.
-        size = min(self._recipe.max_batch, self._sandbox.capacity)
-        for start in range(0, len(jobs), size):
-            found += await self._portion(jobs[start : start + size], done)
-        # Once round, so that the last sessions are told to end.
-        await asyncio.sleep(0)
-        return found
-
-    async def _portion(self, jobs: Sequence[Job], done: Callable[[], None]) -> list[Trajectory]:
-        # Neighbours stay together: they share a prompt, which is read once.
-        cohorts = [number * COHORTS // len(jobs) for number in range(len(jobs))]
-        for cohort in cohorts:
+        found: dict[int, Trajectory] = {}
+        room = min(self._recipe.max_batch, self._sandbox.capacity)
+        cohorts = min(self._engine.cohorts, room, len(jobs))
+        lanes = []
+        for cohort in range(cohorts):
+            # Neighbours stay together: they share a prompt, which is read once.
+            share = range(cohort * len(jobs) // cohorts, (cohort + 1) * len(jobs) // cohorts)
+            left = iter([(number, jobs[number]) for number in share])
+            width = (cohort + 1) * room // cohorts - cohort * room // cohorts
+            lanes += [(cohort, left)] * min(width, len(share))
+        for cohort, _ in lanes:
             self._engine.join(cohort)
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self._one(job, cohort, done))
-                    for job, cohort in zip(jobs, cohorts, strict=True)
-                ]
+                for cohort, left in lanes:
+                    tasks.create_task(self._lane(cohort, left, found, done))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
-        return [task.result() for task in running]
+        # Once round, so that the last sessions are told to end.
+        await asyncio.sleep(0)
+        return [found[number] for number in range(len(jobs))]
+
+    async def _lane(
+        self,
+        cohort: int,
+        left: Iterator[tuple[int, Job]],
+        found: dict[int, Trajectory],
+        done: Callable[[], None],
+    ) -> None:
+        """One conversation after the other, until none of its cohort is left."""
+        try:
+            for number, job in left:
+                found[number] = await self._one(job, cohort, done)
+        finally:
+            self._engine.leave(cohort)
 
     async def _one(self, job: Job, cohort: int, done: Callable[[], None]) -> Trajectory:
         opening: asyncio.Task[Session] | None = None
@@ -140,7 +167,6 @@ class Agent:
             stop = "error"
             self._note_failure(book, str(error))
         finally:
-            self._engine.leave(cohort)
             if opening is not None:
                 self._closing.add(asyncio.create_task(_close(opening)))
             done()
@@ -250,6 +276,7 @@ def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:
         token_ids=tuple(book.token_ids),
         loss_mask=tuple(book.loss_mask),
         logprobs=tuple(book.logprobs),
+        weight_versions=tuple(book.weight_versions),
         stop_reason=stop,
     )
     return replace(record, answer=answer(record.reply))

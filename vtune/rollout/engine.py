@@ -1,8 +1,10 @@
 """What a rollout needs from whatever draws the tokens: token ids in, token ids out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+import torch
 
 from vtune.models.pictures import Pixels
 
@@ -10,8 +12,9 @@ Finish = Literal["stop", "end", "length"]
 """stop: a stop text was written. end: the policy ended its turn. length: the token limit was reached."""
 
 
-COHORTS = 2
-"""Trajectories that run together are parted in so many: while some are drawn, the tools of the others run."""
+Weights = Callable[[], Iterator[tuple[str, torch.Tensor]]]
+"""Starts a pass over the policy's weights by their names in a checkpoint, each whole. Every process of the
+training takes part in a pass: gathering may need them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class Request:
     key: tuple[int, ...] = field(default=())
     """(seed, step, group, rollout, turn): orders and seeds the draw, so that a run repeats."""
     cohort: int = 0
-    """Of the trajectory, in [0, COHORTS)."""
+    """Of the trajectory, in [0, `Engine.cohorts`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,46 @@ class Completion:
     logprobs: tuple[float, ...]
     """Log-probability (nats) of each token at temperature 1, banned tokens excluded."""
     finish: Finish
+    weight_versions: tuple[int, ...]
+    """Training steps behind the weights that drew each token."""
 
 
 class Engine(Protocol):
     """Draws turns. Trajectories register while they run, so that an engine may wait for all of them."""
 
+    cohorts: int
+    """Trajectories are parted in so many; an engine that draws batches draws one of one part while the tools
+    of the other run. 1 where each is drawn as it comes."""
+
     def join(self, cohort: int) -> None:
-        """A trajectory starts to run."""
+        """A conversation starts to run, and maybe others after it without a gap."""
         ...
 
     def leave(self, cohort: int) -> None:
-        """A trajectory has ended."""
+        """It has ended, and no other follows it."""
         ...
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn."""
+        """Draw one turn.
+
+        Raises:
+            RunFailed: If nothing is left that could draw it.
+        """
+        ...
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Draw with these weights from now on; called by every process of the training, between rollouts.
+
+        Args:
+            weights: The policy's weights.
+            version: Training steps behind them.
+        """
+        ...
+
+    async def rest(self) -> None:
+        """Nothing is drawn until the next `take`: the device is somebody else's until then."""
+        ...
+
+    async def aclose(self) -> None:
+        """End what was started to draw."""
         ...

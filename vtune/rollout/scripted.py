@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import cycle
 
 from vtune.models.chat import Chat
-from vtune.rollout.engine import Completion, Finish, Request
+from vtune.rollout.engine import Completion, Finish, Request, Weights
 
 
 class ScriptedEngine:
@@ -13,9 +13,12 @@ class ScriptedEngine:
     A turn that holds one of the stop texts is cut after it, as a sampling engine would.
     """
 
+    cohorts = 1
+
     def __init__(self, chat: Chat, script: Sequence[str]) -> None:
         self._chat = chat
         self._turns = cycle(script)
+        self._version = 0
 
     def join(self, cohort: int) -> None:
         """Nothing to wait for."""
@@ -32,4 +35,14 @@ class ScriptedEngine:
             ids.append(self._chat.end_id)
         cut = ids[: request.sampling.max_new_tokens]
         finish: Finish = "length" if len(cut) < len(ids) else "stop" if stops else "end"
-        return Completion(tuple(cut), (0.0,) * len(cut), finish)
+        return Completion(tuple(cut), (0.0,) * len(cut), finish, (self._version,) * len(cut))
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Only note the version."""
+        self._version = version
+
+    async def rest(self) -> None:
+        """Nothing to give back."""
+
+    async def aclose(self) -> None:
+        """Nothing to end."""

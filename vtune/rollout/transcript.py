@@ -25,6 +25,7 @@ class Transcript:
         self.token_ids: list[int] = []
         self.loss_mask: list[bool] = []
         self.logprobs: list[float | None] = []
+        self.weight_versions: list[int | None] = []
         self.messages: list[Message] = []
         self.images: list[Picture] = []
         self.pixels: list[Pixels] = []
@@ -48,6 +49,7 @@ class Transcript:
         self.token_ids += completion.token_ids
         self.loss_mask += [True] * len(completion.token_ids)
         self.logprobs += completion.logprobs
+        self.weight_versions += completion.weight_versions
         text = self._chat.decode(completion.token_ids)
         self.messages.append(Message("assistant", text))
         self._turn = (start, len(self.token_ids))
@@ -89,6 +91,7 @@ class Transcript:
         self.token_ids += token_ids
         self.loss_mask += [False] * len(token_ids)
         self.logprobs += [None] * len(token_ids)
+        self.weight_versions += [None] * len(token_ids)
 
 
 def check_trace(trace: Trajectory, *, where: str) -> None:
@@ -132,9 +135,9 @@ def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
             ids = chat.words(message.content)
             # Generation stops at the end of a call, so only an answer is taught to end the turn.
             last = index == len(trace.messages) - 1
-            book.wrote(
-                Completion((*ids, chat.end_id) if last else tuple(ids), (0.0,) * (len(ids) + last), "end")
-            )
+            count = len(ids) + last
+            said = (*ids, chat.end_id) if last else tuple(ids)
+            book.wrote(Completion(said, (0.0,) * count, "end", (0,) * count))
         else:
             call = next(calls, None)
             if call is None:

@@ -10,7 +10,7 @@ import torch
 
 from vtune.models.batch import Row, collate, image_features
 from vtune.models.policy import Policy, policy_logprobs
-from vtune.rollout.engine import COHORTS, Completion, Finish, Request
+from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
@@ -32,14 +32,17 @@ class TransformersEngine:
         waiting: Covered while a batch is drawn.
     """
 
+    cohorts = 2
+
     def __init__(self, policy: Policy, *, max_batch: int, waiting: Stopwatch | None = None) -> None:
         self._policy = policy
         self._max_batch = max_batch
         self._stopwatch = waiting or Stopwatch()
-        self._running = [0] * COHORTS
-        self._waiting: list[list[_Asked]] = [[] for _ in range(COHORTS)]
+        self._running = [0] * self.cohorts
+        self._waiting: list[list[_Asked]] = [[] for _ in range(self.cohorts)]
         self._drawing: asyncio.Task[None] | None = None
         self._closers: dict[str, frozenset[int]] = {}
+        self._version = 0
 
     def join(self, cohort: int) -> None:
         """A trajectory starts to run: batches of its cohort wait for it from now on."""
@@ -56,6 +59,16 @@ class TransformersEngine:
         self._waiting[request.cohort].append((request, future))
         self._draw_if_all_wait()
         return await future
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Only note the version: the weights are those of the training itself."""
+        self._version = version
+
+    async def rest(self) -> None:
+        """Nothing to give back: there is one copy of the weights."""
+
+    async def aclose(self) -> None:
+        """Nothing to end."""
 
     def _draw_if_all_wait(self) -> None:
         if self._drawing:
@@ -101,7 +114,7 @@ class TransformersEngine:
         for ended in batch.steps():
             for row in ended:
                 if not asked[row][1].done():
-                    asked[row][1].set_result(batch.completion(row))
+                    asked[row][1].set_result(batch.completion(row, self._version))
             if all(future.done() for _, future in asked):
                 # Also where all were cancelled: nobody wants the rest.
                 return
@@ -165,9 +178,10 @@ class _Draw:
             ).last_hidden_state[:, -1]
             position = position + 1
 
-    def completion(self, row: int) -> Completion:
+    def completion(self, row: int, version: int) -> Completion:
         """The turn of a row that has ended."""
-        return Completion(tuple(self.tokens[row]), tuple(self.logprobs[row]), self.finish[row])
+        tokens = tuple(self.tokens[row])
+        return Completion(tokens, tuple(self.logprobs[row]), self.finish[row], (version,) * len(tokens))
 
     def _prefill(self) -> tuple[torch.Tensor, Any, torch.Tensor, torch.Tensor]:
         """Hidden state of each row's last token (R, D), cache, mask (R, C) and next position (R,)."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +23,8 @@ from vtune.reward.audit import audit, check_audited
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_samples, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
-from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.data import check_data
+from vtune.runs.engines import Kind, check_vllm, evaluation_engine
 from vtune.runs.folder import check_folder, environment, write_whole
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.schema.parquet import fingerprint, load_picture, read_samples, write_trajectories
@@ -64,7 +65,9 @@ def check_eval(suite: EvalSuite, model: str) -> dict[str, Any]:
     return {"samples": count, "rollouts": count * suite.rollouts}
 
 
-def run_eval(suite: EvalSuite, model: str, out: Path, *, limit: int | None) -> dict[str, Any]:
+def run_eval(
+    suite: EvalSuite, model: str, out: Path, *, limit: int | None, kind: Kind = "transformers"
+) -> dict[str, Any]:
     """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
 
     Args:
@@ -72,27 +75,46 @@ def run_eval(suite: EvalSuite, model: str, out: Path, *, limit: int | None) -> d
         model: Folder or hub name.
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
+        kind: What draws; the result says so.
 
     Returns:
         What `results.json` holds: accuracy and faithfulness over all, numbers by source, the suite.
     """
     check_folder(out)
     check_eval(suite, model)
+    if kind == "vllm":
+        check_vllm()
+        if suite.rollout.temperature not in (0.0, 1.0):
+            raise RecipeError(
+                f"rollout.temperature is {suite.rollout.temperature}",
+                fix="vllm gives log-probabilities of what it draws from: set 0 or 1, or leave out --vllm",
+            )
     if (out / "results.json").exists():
         raise RecipeError(f"{out} holds results already", fix="choose another --out")
-    return asyncio.run(_evaluate(suite, model, out, limit))
+    return asyncio.run(_evaluate(suite, model, out, limit, kind))
 
 
-async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None) -> dict[str, Any]:
+async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
     torch.set_num_threads(suite.threads)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    # With vLLM, only the tokenizer and the reader of pictures are needed here.
+    on_gpu = torch.cuda.is_available() and kind == "transformers"
+    device = torch.device("cuda" if on_gpu else "cpu")
     policy = load_policy(model, budget=suite.images, dtype=suite.dtype, device=device)
     began = time.monotonic()
     samples = _samples(suite, limit)
-    engine = TransformersEngine(policy, max_batch=suite.rollout.max_batch)
+    engine = await evaluation_engine(
+        kind,
+        suite.rollout,
+        policy,
+        model=model,
+        dtype=suite.dtype,
+        threads=suite.threads,
+        folder=out / "weights",
+    )
     look = black if suite.call_images == "black" else None
     jobs = _jobs(suite, samples)
     async with (
+        aclosing(engine),
         sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer,
     ):
@@ -113,6 +135,7 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None) 
         "model": model,
         "samples": len(samples),
         "limit": limit,
+        "engine": kind,
         "rollouts": len(scored),
         "sources": sources,
         "faithfulness": honest,

@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from pydantic import Field
 
 from vtune.advantage.group import Baseline, group_advantages
 from vtune.config import Strict
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, RunFailed
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
 from vtune.models.pictures import PixelBudget
@@ -20,11 +22,12 @@ from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_evidence, check_samples, check_unscored
-from vtune.rollout.agent import Agent, Job, Rollout
+from vtune.rollout.agent import Agent, Job, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.data import check_data
+from vtune.runs.engines import check_vllm, training_engine
 from vtune.runs.folder import start_run
+from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
@@ -58,7 +61,7 @@ class RLRecipe(Strict):
     group_size: int = Field(gt=1)
     """Rollouts of one prompt."""
     images: PixelBudget
-    rollout: Rollout
+    rollout: TrainingRollout
     sandbox: SandboxRecipe
     reward: RewardRecipe
     advantage: Advantage
@@ -94,11 +97,24 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
             f"rollout.temperature is {recipe.rollout.temperature}",
             fix="train at 1.0: log-probabilities are those of the policy itself, not of a tempered one",
         )
+    _check_engine(recipe.rollout)
     load_chat(recipe.model)
     paths = [Path(name) for name in recipe.data]
     check_data(paths)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
     return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
+
+
+def _check_engine(rollout: TrainingRollout) -> None:
+    if rollout.engine == "vllm":
+        check_vllm()
+    elif rollout.servers:
+        raise RecipeError("rollout.servers are vLLM's", fix="set rollout.engine to vllm, or servers to []")
+    elif rollout.staleness:
+        raise RecipeError(
+            "rollout.staleness is 1, and the transformers engine draws with the weights that are trained",
+            fix="set rollout.engine to vllm, or staleness to 0",
+        )
 
 
 def run_rl(recipe: RLRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
@@ -131,25 +147,61 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
     done = checkpoint_step(found) if found else 0
     if found:
         trainer.load(found / "deepspeed")
+    saved, keep = done, recipe.checkpoints.keep
     prompts = sample_store([Path(name) for name in recipe.data])
     waiting = Stopwatch()
-    engine = TransformersEngine(policy, max_batch=recipe.rollout.max_batch, waiting=waiting)
+    engine = training_engine(
+        recipe.rollout,
+        policy,
+        model=recipe.model,
+        dtype=recipe.update.dtype,
+        threads=recipe.update.threads,
+        first=ranks.first,
+        folder=out / "weights",
+        waiting=waiting,
+    )
+
+    async def draw(step: int) -> tuple[list[tuple[Sample, tuple[bytes, ...]]], list[Trajectory]]:
+        samples = _prompts(prompts, recipe, step, ranks)
+        return samples, await agent.run(_jobs(samples, recipe, step, ranks))
+
+    rollouts = Rollouts(
+        draw,
+        engine,
+        trainer.weights,
+        ranks.wait,
+        staleness=recipe.rollout.staleness,
+        steps=recipe.steps,
+    )
     began = time.monotonic()
     rows: dict[str, dict[str, float]] = {}
     cache = out / f"judge-{ranks.rank}.jsonl"
     async with (
+        aclosing(engine),
         sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
         Scorer(recipe.reward, judge_cache=cache) as scorer,
+        aclosing(rollouts),
     ):
         if ranks.first:
             say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting)
+
+        learn = _Learning(trainer, recipe, ranks)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
         with Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
             for step in range(done, recipe.steps):
                 clock = _Clock()
-                samples = _prompts(prompts, recipe, step, ranks)
-                drawn = await agent.run(_jobs(samples, recipe, step, ranks))
+                try:
+                    samples, drawn = await rollouts.of(step)
+                    failure = None
+                except RunFailed as error:
+                    failure = error
+                # One process may have lost its engine alone; all stop together, with all that is trained.
+                failures = [one for one in ranks.gather(failure) if one is not None]
+                if failures:
+                    if step > saved:
+                        save(trainer, policy, recipe.model, checkpoints, step, ranks, keep=keep)
+                    raise failures[0]
                 clock.lap("rollout")
                 scored = await scorer.score([sample for sample, _ in samples], drawn)
                 clock.lap("reward")
@@ -158,21 +210,21 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
                 ]
                 check_unscored(everyone, recipe.reward.max_unscored)
                 learnt = with_advantages(scored, recipe.advantage.baseline)
-                updates_done = [trainer.step(items) for items in _updates(learnt, recipe)]
-                stats = [one for one in updates_done if one is not None]
+                stats = await learn(_updates(learnt, recipe))
                 clock.lap("update")
                 if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
                     write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
                 rows[ALL]["seconds_sandbox"] = waiting.take()
+                rows[ALL]["staleness"] = staleness(everyone, step)
                 if log:
                     log.write(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
                 if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == recipe.steps:
-                    keep = recipe.checkpoints.keep
                     save(trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep)
+                    saved = step + 1
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,
@@ -225,6 +277,36 @@ def with_advantages(scored: Sequence[Trajectory], baseline: Baseline) -> list[Tr
     totals = [t.reward.total if t.reward else None for t in scored]
     advantages = group_advantages(totals, [t.group for t in scored], baseline=baseline)
     return [replace(t, advantage=advantage) for t, advantage in zip(scored, advantages, strict=True)]
+
+
+def staleness(drawn: Sequence[Trajectory], step: int) -> float:
+    """Steps by which the weights that drew were behind, a mean over sampled tokens; 0 without any."""
+    versions = [version for t in drawn for version in t.weight_versions if version is not None]
+    return sum(step - version for version in versions) / len(versions) if versions else 0.0
+
+
+class _Learning:
+    """Updates the weights; where the next step is drawn meanwhile, in a thread of its own."""
+
+    def __init__(self, trainer: Trainer, recipe: RLRecipe, ranks: Ranks) -> None:
+        def prepare() -> None:
+            # Both belong to a thread.
+            torch.set_num_threads(recipe.update.threads)
+            if ranks.device.type == "cuda":
+                torch.cuda.set_device(ranks.device)
+
+        self._trainer = trainer
+        self._aside = ThreadPoolExecutor(1, initializer=prepare) if recipe.rollout.staleness else None
+
+    async def __call__(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
+        """The updates of one step, in order."""
+        if self._aside is None:
+            return self._all(updates)
+        return await asyncio.get_running_loop().run_in_executor(self._aside, self._all, updates)
+
+    def _all(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
+        done = [self._trainer.step(items) for items in updates]
+        return [one for one in done if one is not None]
 
 
 def _updates(learnt: Sequence[Trajectory], recipe: RLRecipe) -> list[list[Item]]:

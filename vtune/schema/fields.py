@@ -78,6 +78,11 @@ class Fields:
         name = self.name(key)
         return tuple(_integer(name, value) for value in self.items(key))
 
+    def integers_or_null(self, key: str) -> tuple[int | None, ...]:
+        """A list of whole numbers with gaps."""
+        name = self.name(key)
+        return tuple(None if value is None else _integer(name, value) for value in self.items(key))
+
     def numbers_or_null(self, key: str) -> tuple[float | None, ...]:
         """A list of numbers with gaps."""
         name = self.name(key)

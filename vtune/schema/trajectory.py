@@ -71,6 +71,8 @@ class Trajectory:
     """True only on tokens that the policy sampled."""
     logprobs: tuple[float | None, ...] = ()
     """Log-probability (nats) of each sampled token under the policy that drew it; None elsewhere."""
+    weight_versions: tuple[int | None, ...] = ()
+    """Training steps behind the weights that drew each sampled token; None elsewhere, empty if unknown."""
     answer: str | None = None
     """Content of the reply's only `<answer>`, None where there is not exactly one."""
     stop_reason: StopReason = "answer"

@@ -73,10 +73,11 @@ TRAJECTORY_COLUMNS = pa.schema(
         ("advantage", pa.float32()),
         ("call_advantages", pa.list_(pa.float32())),
         ("sandbox", pa.string()),
+        ("weight_versions", pa.list_(pa.int32())),
     ]
 )
 """One row a rollout."""
-LATE_COLUMNS = ("sandbox",)
+LATE_COLUMNS = ("sandbox", "weight_versions")
 """Added after files were written; a file may lack them."""
 
 
@@ -118,6 +119,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
         "advantage": trajectory.advantage,
         "call_advantages": list(trajectory.call_advantages),
         "sandbox": trajectory.sandbox,
+        "weight_versions": list(trajectory.weight_versions),
     }
 
 
@@ -152,6 +154,7 @@ def trajectory_from_row(row: Row) -> Trajectory:
         advantage=fields.number_or_null("advantage"),
         call_advantages=fields.numbers_or_null("call_advantages"),
         sandbox=fields.text("sandbox", ""),
+        weight_versions=fields.integers_or_null("weight_versions"),
     )
     _check(trajectory)
     return trajectory
@@ -219,6 +222,11 @@ def _check(trajectory: Trajectory) -> None:
                 f"{len(values)} entries for {tokens} tokens",
                 f"one entry of `{name}` for each of `token_ids`",
             )
+    versions = len(trajectory.weight_versions)
+    if versions not in (0, tokens):
+        raise wrong(
+            "weight_versions", f"{versions} entries for {tokens} tokens", "one a token, or none at all"
+        )
     for message in trajectory.messages:
         _check_images("messages.images", message.images, trajectory)
         marks = message.content.count(IMAGE)

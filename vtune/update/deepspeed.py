@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,6 +223,11 @@ class Trainer:
                 sums["kl"] = float(divergence.detach())
         sums["loss"] = float(loss.detach())
         return loss, sums, mismatch
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The policy's weights by their names in a checkpoint, each whole; every process takes part."""
+        for name, parameter in self._policy.model.named_parameters():
+            yield name, parameter.detach()
 
     def save(self, folder: Path, state: dict[str, Any]) -> None:
         """Optimiser state and `state` to `folder`; every process takes part."""

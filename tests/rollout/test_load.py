@@ -1,0 +1,33 @@
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tests.rollout.load import asynchronous, by_turn, jobs
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Request
+from vtune.rollout.scripted import ScriptedEngine
+
+TOKEN = 0.004
+
+
+class Timed(ScriptedEngine):
+    """A token takes its time, however many are drawn."""
+
+    async def generate(self, request: Request) -> Completion:
+        await asyncio.sleep(TOKEN * request.sampling.max_new_tokens)
+        return await super().generate(request)
+
+
+def test_conversations_do_not_wait_for_each_other(policy: Policy) -> None:
+    """Against a loop that is synchronous by turn, with tools of 200 ms: at least twice the conversations."""
+    work = jobs(8, 8)
+    seconds: list[float] = []
+    loops: tuple[Callable[..., Coroutine[Any, Any, Any]], ...] = (by_turn, asynchronous)
+    for loop in loops:
+        began = time.monotonic()
+        found = asyncio.run(loop(Timed(policy.chat, ["x"]), policy, work, 16))
+        seconds.append(time.monotonic() - began)
+        assert len({(t.group, t.rollout) for t in found}) == 64
+        assert {t.stop_reason for t in found} == {"answer"}
+    assert seconds[0] > 1.7 * seconds[1], seconds

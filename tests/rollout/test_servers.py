@@ -1,0 +1,245 @@
+"""The servers engine against servers that are played here; tests/vllm has real ones."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import torch
+
+from tests.models.rows import ragged
+from vtune.errors import RunFailed
+from vtune.models.policy import Policy
+from vtune.rollout import servers
+from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.servers import ServersEngine, files_sender
+
+
+@dataclass
+class Play:
+    """What every server does, by its name: a status, an exception's text, or the label of its weights."""
+
+    policy: Policy
+    troubles: dict[str, str | int] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    certain: float = 0.0
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    loaded: dict[str, list[str]] = field(default_factory=dict)
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        name, path = request.url.host, request.url.path
+        self.asked.append((name, path))
+        trouble = self.troubles.get(name)
+        if isinstance(trouble, str):
+            raise httpx2.ConnectError(trouble)
+        if trouble is not None:
+            return httpx2.Response(trouble, text="no")
+        body = json.loads(request.content or b"{}")
+        if path == "/update_weights":
+            from safetensors.torch import load_file
+
+            self.loaded.setdefault(name, []).extend(load_file(body["update_info"]["path"]))
+        if path == "/finish_weight_update":
+            self.labels[name] = body["weight_version"]
+        if path == "/inference/v1/generate":
+            return httpx2.Response(200, json=self.answer(name, body))
+        return httpx2.Response(200, json={})
+
+    def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        image = self.policy.chat.image_id
+        sizes = iter(pixels.tokens for pixels in ragged(self.policy)[0].pixels)
+        prompt = [t for i in body["token_ids"] for t in ([i] * next(sizes) if i == image else [i])]
+        choice = {
+            "token_ids": [5],
+            "logprobs": {"content": [{"token_id": 5, "logprob": self.certain}]},
+            "finish_reason": "length",
+            "stop_reason": None,
+            "weight_versions": [{"version": self.labels.get(name, "default"), "start": 0, "end": 1}],
+        }
+        return {"prompt_token_ids": prompt, "choices": [choice]}
+
+    def turns(self) -> list[str]:
+        return [name for name, path in self.asked if path == "/inference/v1/generate"]
+
+
+def engine(policy: Policy, play: Play, folder: Path, names: str = "ab") -> ServersEngine:
+    found = ServersEngine(policy, [f"http://{name}" for name in names], files_sender(folder, first=True))
+    found._http = httpx2.AsyncClient(transport=httpx2.MockTransport(play))
+    return found
+
+
+def turn(policy: Policy, group: int, rollout: int = 0) -> Request:
+    row = ragged(policy)[0]
+    sampling = Sampling(temperature=1.0, max_new_tokens=1)
+    return Request(
+        token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, group, rollout, 0)
+    )
+
+
+def weights() -> Iterator[tuple[str, torch.Tensor]]:
+    yield "a.weight", torch.ones(2)
+    yield "b.weight", torch.ones(3)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """No waits; what would have been waited."""
+    waits: list[float] = []
+    clock = [1000.0]
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(servers.asyncio, "sleep", sleep)
+    monkeypatch.setattr(servers.time, "monotonic", lambda: clock[0])
+    return waits
+
+
+def test_a_groups_turns_go_to_one_server_and_groups_are_dealt_out(policy: Policy, tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 0)
+        play.asked.clear()
+        for group in range(4):
+            for rollout in range(3):
+                await draws.generate(turn(policy, group, rollout))
+        return play.turns()
+
+    assert "".join(asyncio.run(run())) == "aaabbbaaabbb"
+
+
+def test_every_server_gets_all_weights_and_nothing_stays_on_disk(policy: Policy, tmp_path: Path) -> None:
+    play = Play(policy)
+    asyncio.run(engine(policy, play, tmp_path).take(weights, 7))
+    assert play.loaded == {"a": ["a.weight", "b.weight"], "b": ["a.weight", "b.weight"]}
+    assert play.labels == {"a": "vtune-7", "b": "vtune-7"}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("trouble", ["refused", 503])
+def test_a_server_that_fails_gives_its_turns_to_the_others(
+    policy: Policy, tmp_path: Path, trouble: str | int
+) -> None:
+    async def run() -> tuple[int, ...]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 1)
+        play.troubles["a"] = trouble
+        return (await draws.generate(turn(policy, 0))).weight_versions
+
+    assert asyncio.run(run()) == (1,)
+
+
+def test_a_server_that_comes_back_in_time_is_asked_again(
+    policy: Policy, tmp_path: Path, hurried: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> list[str]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path, "a")
+        await draws.take(weights, 1)
+        play.troubles["a"] = "refused"
+        play.asked.clear()
+        sleep = servers.asyncio.sleep
+
+        async def back_after_a_while(seconds: float) -> None:
+            await sleep(seconds)
+            if len(hurried) == 2:
+                play.troubles.clear()
+
+        monkeypatch.setattr(servers.asyncio, "sleep", back_after_a_while)
+        await draws.generate(turn(policy, 0))
+        return play.turns()
+
+    assert asyncio.run(run()) == ["a"] * 3
+    assert hurried == [0.5, 1.0]
+
+
+def test_without_a_server_the_run_stops_and_says_why(
+    policy: Policy, tmp_path: Path, hurried: list[float]
+) -> None:
+    async def run() -> None:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 1)
+        play.troubles |= {"a": "refused", "b": 500}
+        await draws.generate(turn(policy, 0))
+
+    with pytest.raises(RunFailed, match="no vLLM server is left") as failed:
+        asyncio.run(run())
+    assert "http://a: ConnectError refused" in str(failed.value)
+    assert "http://b: HTTP 500" in str(failed.value)
+    assert 0 < sum(hurried) < 30
+
+
+def test_a_server_that_was_started_again_is_not_used_before_it_has_the_weights(
+    policy: Policy, tmp_path: Path
+) -> None:
+    async def run() -> tuple[list[str], list[str]]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 1)
+        del play.labels["a"]
+        play.asked.clear()
+        for _ in range(2):
+            await draws.generate(turn(policy, 0))
+        before = play.turns()
+        await draws.take(weights, 2)
+        play.asked.clear()
+        await draws.generate(turn(policy, 0))
+        return before, play.turns()
+
+    before, after = asyncio.run(run())
+    assert (before, after) == (["a", "b", "b"], ["a"])
+
+
+def test_a_server_that_dies_before_the_weights_come_is_left_out(policy: Policy, tmp_path: Path) -> None:
+    play = Play(policy, troubles={"a": "refused"})
+    asyncio.run(engine(policy, play, tmp_path).take(weights, 3))
+    assert play.labels == {"b": "vtune-3"}
+
+
+def test_a_refused_request_stops_the_run_at_once(policy: Policy, tmp_path: Path) -> None:
+    play = Play(policy, troubles={"a": 403, "b": 403})
+    with pytest.raises(RunFailed, match="HTTP 403"):
+        asyncio.run(engine(policy, play, tmp_path).take(weights, 0))
+
+
+def test_log_probabilities_of_another_distribution_are_refused(policy: Policy, tmp_path: Path) -> None:
+    play = Play(policy, certain=-4.0)
+    with pytest.raises(RunFailed, match="processed_logprobs"):
+        asyncio.run(engine(policy, play, tmp_path).take(weights, 0))
+
+
+def test_pictures_travel_without_loss(policy: Policy, tmp_path: Path) -> None:
+    import base64
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = ragged(policy)[0].pixels[0]
+    url = engine(policy, Play(policy), tmp_path)._data_url(pixels)
+    sent = Image.open(io.BytesIO(base64.b64decode(url.removeprefix("data:image/png;base64,"))))
+    assert np.array_equal(np.asarray(sent), np.asarray(policy.pictures.shown(pixels)))
+
+
+def test_a_process_that_does_not_send_helps_to_gather(policy: Policy, tmp_path: Path) -> None:
+    passes: list[str] = []
+
+    def gathered() -> Iterator[tuple[str, torch.Tensor]]:
+        for name, tensor in weights():
+            passes.append(name)
+            yield name, tensor
+
+    play = Play(policy)
+    draws = ServersEngine(policy, ["http://a"], files_sender(tmp_path, first=False))
+    draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(play))
+    asyncio.run(draws.take(gathered, 1))
+    assert passes == ["a.weight", "b.weight"]
+    assert play.loaded == {}

@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.models.rows import ragged
+from vtune.errors import RunFailed
+from vtune.models.pictures import Pixels
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.submission import Answer, Kept, Submissions, collapsed, label_of, seed_of, version_of
+
+IMAGE = 9
+
+
+def pixels(tokens: int) -> Pixels:
+    return Pixels(torch.zeros(4 * tokens, 1), (1, 2, 2 * tokens), tokens)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=5), st.integers(1, 4)), max_size=4))
+def test_a_prompt_keeps_its_words_and_one_placeholder_a_picture(turns: list[tuple[list[int], int]]) -> None:
+    """Pictures may touch: two runs of placeholders then look like one."""
+    expanded = [token for words, count in turns for token in [*words, *[IMAGE] * count]]
+    short = collapsed(expanded, [pixels(count) for _, count in turns], image_id=IMAGE)
+    assert short == [token for words, _ in turns for token in [*words, IMAGE]]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "pictures"),
+    [([1, IMAGE, IMAGE, 2], [3]), ([1, IMAGE], []), ([1, 2], [1]), ([IMAGE], [2]), ([IMAGE, IMAGE], [1])],
+    ids=["run too short", "no picture", "no placeholder", "cut off", "run too long"],
+)
+def test_placeholders_that_match_no_picture_are_an_error(tokens: list[int], pictures: list[int]) -> None:
+    with pytest.raises(RunFailed):
+        collapsed(tokens, [pixels(count) for count in pictures], image_id=IMAGE)
+
+
+def request(policy: Policy) -> Request:
+    row = ragged(policy)[0]
+    sampling = Sampling(temperature=1.0, max_new_tokens=8, stop=("</code>",))
+    return Request(token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, 3, 1, 0))
+
+
+def answer(policy: Policy, **changes: object) -> Answer:
+    given = Answer(
+        prompt=list(request(policy).token_ids),
+        token_ids=[4, 5, 6],
+        logprobs=[-1.0, -2.0, -3.0],
+        finish="stop",
+        stop="</code>",
+        spans=[(label_of(3), 2), (label_of(4), 3)],
+    )
+    return replace(given, **changes)  # type: ignore[arg-type]
+
+
+def test_an_answer_keeps_tokens_logprobs_and_the_weights_of_each(policy: Policy) -> None:
+    found = Submissions(policy).completion(request(policy), answer(policy))
+    assert (found.token_ids, found.logprobs) == ((4, 5, 6), (-1.0, -2.0, -3.0))
+    assert (found.finish, found.weight_versions) == ("stop", (3, 3, 4))
+
+
+def test_the_end_of_a_turn_is_told_from_a_stop_text(policy: Policy) -> None:
+    found = Submissions(policy).completion(request(policy), answer(policy, stop=policy.chat.end_id))
+    assert found.finish == "end"
+    assert Submissions(policy).completion(request(policy), answer(policy, finish="length")).finish == "length"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"prompt": [1, 2]}, {"logprobs": [-1.0]}, {"spans": []}],
+    ids=["another prompt", "a log-probability is missing", "weights unknown"],
+)
+def test_an_answer_that_would_train_something_else_is_an_error(
+    policy: Policy, changes: dict[str, object]
+) -> None:
+    with pytest.raises(RunFailed):
+        Submissions(policy).completion(request(policy), answer(policy, **changes))
+
+
+def test_all_that_training_bans_is_banned_at_vllm(each_policy: Policy) -> None:
+    bias = Submissions(each_policy).sampling(request(each_policy))["logit_bias"]
+    columns = each_policy.model.lm_head.weight.shape[0]
+    words = len(each_policy.chat.tokenizer)
+    assert words < columns, "nothing pads the matrix: the test proves nothing"
+    assert set(bias) == {*each_policy.chat.banned_ids, *range(words, columns)}
+
+
+def test_seeds_differ_by_conversation_and_turn() -> None:
+    keys = [(0, 0, group, rollout, turn) for group in range(4) for rollout in range(4) for turn in range(4)]
+    assert len({seed_of(key) for key in keys}) == len(keys)
+    assert all(0 <= seed_of(key) < 2**63 for key in keys)
+
+
+def test_labels_of_others_name_no_version() -> None:
+    assert [version_of(label) for label in (label_of(0), label_of(12), "default", "vtune-x", "12")] == [
+        0, 12, -1, -1, -1,
+    ]  # fmt: skip
+
+
+def test_only_the_pictures_used_last_are_kept() -> None:
+    kept: Kept[str] = Kept(2)
+    first, second, third = pixels(1), pixels(1), pixels(1)
+    kept.put(first, "a")
+    kept.put(second, "b")
+    assert kept.get(first) == "a"
+    kept.put(third, "c")
+    assert (kept.get(first), kept.get(second), kept.get(third)) == ("a", None, "c")

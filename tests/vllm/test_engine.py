@@ -1,0 +1,217 @@
+"""One vLLM beside this process, given one set of weights after the other."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+
+from tests.conftest import load
+from tests.models.rows import picture, ragged
+from vtune.models.batch import Batch, Row, collate, image_features
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Request, Sampling
+from vtune.rollout.vllm import Setup, VllmEngine
+from vtune.schema.message import Message
+from vtune.update.forward import PolicyForward
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, T]], T]
+TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run[Any]]:
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: Path) -> Policy:
+    """The weights in training."""
+    return load(tiny)
+
+
+@pytest.fixture(scope="module")
+def engine(
+    tiny: Path, trained: Policy, run: Run[Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VllmEngine]:
+    setup = Setup(
+        model=str(tiny),
+        dtype="float32",
+        max_tokens=512,
+        max_batch=64,
+        gpu_memory=0.4,
+        threads=1,
+        device=torch.device("cpu"),
+    )
+
+    async def start() -> VllmEngine:
+        return VllmEngine(trained, setup, tmp_path_factory.mktemp("weights"))
+
+    found = run(start())
+    yield found
+    run(found.aclose())
+
+
+@pytest.fixture
+def weights(trained: Policy) -> Iterator[dict[str, torch.nn.Parameter]]:
+    """To be changed; afterwards they are as before."""
+    found = dict(trained.model.named_parameters())
+    before = {name: parameter.detach().clone() for name, parameter in found.items()}
+    with torch.no_grad():
+        yield found
+        for name, parameter in found.items():
+            parameter.copy_(before[name])
+
+
+def requests(policy: Policy, *, stop: tuple[str, ...] = ()) -> list[Request]:
+    """Groups of four: one with two turns and three pictures, two with one, one with pictures like threads."""
+    thin = [picture(2, 300), picture(300, 3, seed=1)]
+    pixels = [policy.pictures.read(data) for data in thin]
+    threads = Row(policy.chat.prompt([Message("user", "<image><image>Which?")], pixels), pixels)
+    sampling = Sampling(temperature=1.0, max_new_tokens=TOKENS, stop=stop)
+    return [
+        Request(token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, group, rollout, 0))
+        for group, row in enumerate([*ragged(policy), threads])
+        for rollout in range(4)
+    ]
+
+
+def draw(
+    run: Run[Any], engine: VllmEngine, policy: Policy, version: int, asked: Sequence[Request]
+) -> list[Completion]:
+    async def all_of_them() -> list[Completion]:
+        await engine.take(policy.model.named_parameters, version)
+        return list(await asyncio.gather(*(engine.generate(request) for request in asked)))
+
+    found: list[Completion] = run(all_of_them())
+    return found
+
+
+@torch.no_grad()
+def largest_difference(policy: Policy, asked: Sequence[Request], found: Sequence[Completion]) -> float:
+    """Of log-probabilities: the engine's against those of the training forward."""
+    worst = 0.0
+    for request, completion in zip(asked, found, strict=True):
+        batch = batched(policy, request, said=completion.token_ids)
+        counted = torch.arange(batch.input_ids.shape[1])[None] >= len(request.token_ids)
+        trained = PolicyForward(policy.model, policy.chat)(batch, counted).logprobs
+        worst = max(worst, float((trained - torch.tensor(completion.logprobs)).abs().max()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("version", "part"),
+    [(1, "nothing"), (2, "language_model.layers"), (3, "embed_tokens"), (4, "visual"), (5, "")],
+    ids=["nothing", "layers", "tied embedding", "vision", "all"],
+)
+def test_log_probabilities_are_the_trainers_whatever_part_has_changed(
+    run: Run[Any],
+    engine: VllmEngine,
+    trained: Policy,
+    weights: dict[str, torch.nn.Parameter],
+    version: int,
+    part: str,
+) -> None:
+    """The same prompts each time: whatever vLLM had cached of them is wrong now."""
+    torch.manual_seed(version)
+    changed = [parameter for name, parameter in weights.items() if part in name]
+    assert bool(changed) == (part != "nothing")
+    for parameter in changed:
+        parameter.add_(torch.randn_like(parameter) * 0.03)
+    asked = requests(trained)
+    found = draw(run, engine, trained, version, asked)
+    assert largest_difference(trained, asked, found) < 1e-4
+    assert {v for completion in found for v in completion.weight_versions} == {version}
+
+
+def test_what_is_banned_is_never_drawn_and_has_none_of_the_mass(
+    run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
+) -> None:
+    """Placeholders, and columns that only pad the matrix, are made as likely as all words together."""
+    asked = requests(trained)
+    embedding = trained.model.lm_head.weight
+    banned = [trained.chat.image_id, len(embedding) - 1]
+    batch = batched(trained, asked[4])
+    state = hidden(trained, batch)
+    embedding[banned] += 8 * state / state.norm() ** 2
+    mass = torch.softmax(trained.model.lm_head(hidden(trained, batch)), -1)[banned].sum()
+    assert mass > 0.5, "the bans have nothing to do"
+    found = draw(run, engine, trained, 10, asked)
+    assert not set(banned) & {token for completion in found for token in completion.token_ids}
+    assert largest_difference(trained, asked, found) < 1e-4
+
+
+def batched(policy: Policy, request: Request, *, said: Sequence[int] = ()) -> Batch:
+    chat, row = policy.chat, Row([*request.token_ids, *said], request.pixels)
+    return collate([row], pad_id=chat.pad_id, image_id=chat.image_id, merge=policy.merge, side="right")
+
+
+def hidden(policy: Policy, batch: Batch) -> torch.Tensor:
+    found: torch.Tensor = policy.model.model(
+        input_ids=batch.input_ids,
+        attention_mask=batch.attention_mask,
+        position_ids=batch.position_ids,
+        mm_encoder_outputs=image_features(policy.model, batch),
+    ).last_hidden_state[0, -1]
+    return found
+
+
+def test_draws_repeat_and_rollouts_of_a_group_differ(
+    run: Run[Any], engine: VllmEngine, trained: Policy
+) -> None:
+    asked = requests(trained)
+    first = draw(run, engine, trained, 20, asked)
+    again = draw(run, engine, trained, 20, asked[::-1])[::-1]
+    assert [c.token_ids for c in first] == [c.token_ids for c in again]
+    assert len({c.token_ids for c in first}) == len(first)
+
+
+def test_a_turn_ends_with_its_stop_text_or_its_end_token(
+    run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
+) -> None:
+    """Both are made likely."""
+    (code,) = trained.chat.words("</code>")
+    asked = requests(trained, stop=("</code>",))
+    state = hidden(trained, batched(trained, asked[4]))
+    trained.model.lm_head.weight[[code, trained.chat.end_id]] += 6 * state / state.norm() ** 2
+    found = draw(run, engine, trained, 30, asked)
+    last = {"stop": code, "end": trained.chat.end_id}
+    assert {"stop", "end"} <= {completion.finish for completion in found}
+    for completion in found:
+        if completion.finish == "length":
+            assert len(completion.token_ids) == TOKENS
+        else:
+            assert completion.token_ids[-1] == last[completion.finish]
+            assert not set(last.values()) & set(completion.token_ids[:-1])
+
+
+def test_a_groups_prompt_and_pictures_are_computed_once(
+    run: Run[Any], engine: VllmEngine, trained: Policy
+) -> None:
+    """Of a prompt of several blocks, three of four rollouts find all blocks but the last in the cache."""
+    cached: list[int] = []
+
+    async def all_of_them() -> None:
+        await engine.take(trained.model.named_parameters, 40)
+        generate = engine._llm.generate
+
+        async def counted(*given: Any) -> Any:
+            async for output in generate(*given):
+                cached.append(output.num_cached_tokens)
+                yield output
+
+        engine._llm.generate = counted  # type: ignore[method-assign]
+        try:
+            await asyncio.gather(*(engine.generate(request) for request in group))
+        finally:
+            engine._llm.generate = generate  # type: ignore[method-assign]
+
+    group = requests(trained)[:4]
+    blocks = (len(group[0].token_ids) - 1) // 32
+    assert blocks > 0
+    run(all_of_them())
+    assert sorted(cached) == [0, *[32 * blocks] * 3]

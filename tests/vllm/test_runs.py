@@ -1,0 +1,191 @@
+"""`vtune rl` with vLLM: in its own process, and on a server."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+import psutil
+import pytest
+
+from tests.runs.commands import evaluation, numbers, rl, setting, vtune
+from tests.vllm.serving import Server
+from vtune.schema.parquet import read_trajectories
+from vtune.schema.trajectory import Trajectory
+
+STEPS = 5
+
+
+@dataclass(frozen=True)
+class Ran:
+    numbers: dict[tuple[int, str], dict[str, float]]
+    trajectories: list[list[Trajectory]]
+
+
+def train(model: Path, lens: Path, out: Path, **settings: object) -> Ran:
+    given = setting(steps=STEPS, prompts_per_step=8, update__learning_rate=1e-3, **settings)
+    ended = vtune(*rl(model, lens / "train.parquet", out, *given))
+    assert ended.code == 0, ended.err
+    files = [out / "trajectories" / f"step-{step:06d}.parquet" for step in range(STEPS)]
+    return Ran(numbers(out), [list(read_trajectories(file)) for file in files])
+
+
+@pytest.fixture(scope="module")
+def colocated(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return train(schooled, lens, tmp_path_factory.mktemp("runs") / "colocated", rollout__engine="vllm")
+
+
+@pytest.fixture(scope="module")
+def served(schooled: Path, lens: Path, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("runs") / "served"
+    return train(schooled, lens, out, rollout__engine="vllm", rollout__servers=f"[{server.url}]")
+
+
+@pytest.fixture(params=["colocated", "served"])
+def ran(request: pytest.FixtureRequest) -> Ran:
+    found: Ran = request.getfixturevalue(request.param)
+    return found
+
+
+def test_log_probabilities_are_the_trainers_after_every_update(ran: Ran) -> None:
+    """`mismatch` is the largest difference over all tokens of a step, before its update."""
+    looks = [t for step in ran.trajectories for t in step if len(t.images) > 1 and sum(_turns(t)) > 1]
+    assert len(looks) > STEPS, "no conversation has several turns and pictures"
+    steps = [ran.numbers[step, "all"] for step in range(STEPS)]
+    assert all(step["grad_norm"] > 0 for step in steps)
+    assert max(step["mismatch"] for step in steps) < 1e-4
+
+
+def _turns(trajectory: Trajectory) -> list[bool]:
+    return [message.role == "assistant" for message in trajectory.messages]
+
+
+def test_every_token_knows_the_weights_that_drew_it(ran: Ran) -> None:
+    for step, drawn in enumerate(ran.trajectories):
+        for trajectory in drawn:
+            sampled = zip(trajectory.weight_versions, trajectory.loss_mask, strict=True)
+            assert all(version == (step if counts else None) for version, counts in sampled)
+        assert ran.numbers[step, "all"]["staleness"] == 0
+
+
+def test_a_server_draws_what_a_vllm_in_the_process_draws(colocated: Ran, served: Ran) -> None:
+    """In the first step: the same weights and seeds; rounding may part a few."""
+    pairs = list(zip(colocated.trajectories[0], served.trajectories[0], strict=True))
+    assert sum(a.token_ids == b.token_ids for a, b in pairs) >= 0.8 * len(pairs)
+
+
+def test_it_learns_as_with_the_transformers_engine(
+    schooled: Path, lens: Path, server: Server, tmp_path: Path
+) -> None:
+    """Sixteen steps from the same cold start; the draws differ, so only means can be compared."""
+
+    def rewards(name: str, **settings: object) -> list[float]:
+        given = setting(
+            steps=16, prompts_per_step=8, group_size=8, update__learning_rate=1e-3,
+            checkpoints__every=16, trajectories_every=16, update__micro_batch=32, **settings,
+        )  # fmt: skip
+        ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / name, *given))
+        assert ended.code == 0, ended.err
+        found = numbers(tmp_path / name)
+        return [found[step, "all"]["reward"] for step in range(16)]
+
+    own = rewards("transformers")
+    vllm = rewards("vllm", rollout__engine="vllm", rollout__servers=f"[{server.url}]")
+    early, late = (mean(own[:5]), mean(vllm[:5])), (mean(own[-5:]), mean(vllm[-5:]))
+    print(f"reward, first and last five steps: transformers {early[0]:.2f} {late[0]:.2f}, "
+          f"vllm {early[1]:.2f} {late[1]:.2f}")  # fmt: skip
+    assert late[0] > early[0] + 0.05
+    assert late[1] > early[1] + 0.05
+    assert abs(late[0] - late[1]) < 0.3
+
+
+def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
+    schooled: Path, lens: Path, server: Server, tmp_path: Path
+) -> None:
+    ran = train(
+        schooled, lens, tmp_path / "run",
+        rollout__engine="vllm", rollout__servers=f"[{server.url}]", rollout__staleness=1,
+    )  # fmt: skip
+    assert [ran.numbers[step, "all"]["staleness"] for step in range(STEPS)] == [0.0, 1.0, 1.0, 1.0, 1.0]
+    for step, drawn in enumerate(ran.trajectories):
+        versions = {v for t in drawn for v in t.weight_versions if v is not None}
+        assert versions == {max(0, step - 1)}
+    # What has changed since the draw is corrected for: the ratio is to the weights that drew.
+    assert max(ran.numbers[step, "all"]["mismatch"] for step in range(1, STEPS)) > 1e-4
+
+
+def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
+    schooled: Path, lens: Path, server: Server, tmp_path: Path
+) -> None:
+    words = long_run(schooled, lens, tmp_path, rollout__servers=f"[{server.url}]")
+    stopped = run_until_killed(words, tmp_path, server.kill)
+    assert f"no vLLM server is left\n  {server.url}: " in stopped
+    server.start()
+    ended = vtune(*words, "--resume")
+    assert ended.code == 0, ended.err
+    assert sorted(step for step, source in numbers(tmp_path) if source == "all") == list(range(LONG))
+
+
+def test_a_run_whose_vllm_is_killed_stops_with_the_reason(schooled: Path, lens: Path, tmp_path: Path) -> None:
+    def kill() -> None:
+        (core,) = [
+            process
+            for process in psutil.Process().children()
+            if process.name().startswith("VLLM::EngineCore")
+        ]
+        core.kill()
+
+    stopped = run_until_killed(long_run(schooled, lens, tmp_path), tmp_path, kill)
+    assert "the vLLM of this process has died" in stopped
+
+
+LONG = 12
+
+
+def long_run(model: Path, lens: Path, out: Path, **settings: object) -> list[str]:
+    """The words of a run whose checkpoints are due at the end only."""
+    given = setting(steps=LONG, rollout__engine="vllm", checkpoints__every=LONG, **settings)
+    return rl(model, lens / "train.parquet", out, *given)
+
+
+def run_until_killed(words: list[str], out: Path, kill: Callable[[], None]) -> str:
+    """Run, kill in the third step, and see that all that was trained is kept; what the run says."""
+    metrics = out / "metrics.jsonl"
+
+    def trained() -> int:
+        return metrics.read_text().count('"all"') if metrics.is_file() else 0
+
+    def kill_in_time() -> None:
+        while trained() < 2:
+            time.sleep(0.02)
+        kill()
+
+    killer = threading.Thread(target=kill_in_time, daemon=True)
+    killer.start()
+    ended = vtune(*words)
+    assert ended.code == 1, ended.err
+    killer.join()
+    assert 2 <= trained() < LONG
+    # It was written because the run had to stop.
+    assert (out / "checkpoints" / "newest").resolve().name == f"step-{trained():06d}"
+    return ended.err
+
+
+def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
+    schooled: Path, lens: Path, tmp_path: Path
+) -> None:
+    """At temperature 0 both draw the same words but for ties in rounding."""
+    found = []
+    for kind in ("transformers", "vllm"):
+        given = setting(rollout__temperature=0.0, rollout__max_batch=8)
+        out = tmp_path / kind
+        engine = ["--vllm"] if kind == "vllm" else []
+        ended = vtune(*evaluation(schooled, lens / "heldout.parquet", out, *engine, *given))
+        assert ended.code == 0, ended.err
+        assert json.loads((out / "results.json").read_text())["engine"] == kind
+        found.append(list(read_trajectories(out / "trajectories.parquet")))
+    same = [a.token_ids == b.token_ids for a, b in zip(*found, strict=True)]
+    assert sum(same) >= len(same) - 1

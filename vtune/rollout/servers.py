@@ -1,0 +1,340 @@
+"""Rollouts by vLLM servers of their own, over HTTP: token ids and pictures out, token ids back."""
+
+import asyncio
+import base64
+import io
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from vtune.errors import RunFailed
+from vtune.models.pictures import Pixels
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of
+from vtune.rollout.transfer import Link, send_files
+
+KEPT = 512
+"""Pictures that stay encoded."""
+
+PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
+"""Seconds: a long turn on a full server takes its time."""
+
+FAILURES = 4
+"""In a row, after which a server is given up until the next weights. Between them 0.5, 1 and 2 seconds."""
+
+START = (
+    "vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs "
+    '--weight-transfer-config \'{"backend": "…"}\' with VLLM_SERVER_DEV_MODE=1; see the README'
+)
+
+
+class _Unusable(Exception):
+    """A server gave no usable answer; another may."""
+
+
+@dataclass(slots=True)
+class _Server:
+    url: str
+    failures: int = 0
+    """In a row."""
+    again: float = 0.0
+    """Not asked before this moment."""
+    why: str = ""
+    """The latest failure."""
+    checked: bool = field(default=False)
+
+    @property
+    def given_up(self) -> bool:
+        return self.failures >= FAILURES
+
+    def failed(self, why: str, *, asked: float) -> None:
+        """Note a failure; those of requests that were under way when it was noted last are the same one."""
+        if asked >= self.again:
+            self.failures += 1
+            self.again = time.monotonic() + 0.25 * 2**self.failures
+        self.why = why
+
+    def give_up(self, why: str) -> None:
+        self.failures, self.why = FAILURES, why
+
+
+class ServersEngine:
+    """Draws turns on several vLLM servers.
+
+    A group's turns go to one server, which computes its prompt and pictures once; groups are dealt out in
+    turn. A server that fails is asked again a little later and then given up, and its turns go to the others;
+    with the next weights it is tried anew. A server that has other weights than it should is not used.
+
+    Args:
+        policy: Tokens and pictures; the servers' weights come by `take`.
+        urls: Of the servers.
+        send: Takes weights to the servers, called `label`; called in every process of the training.
+        waiting: Covered while something is drawn.
+    """
+
+    cohorts = 1
+
+    def __init__(
+        self,
+        policy: Policy,
+        urls: Sequence[str],
+        send: Callable[[Weights, "Fleet", str], Awaitable[None]],
+        *,
+        waiting: Stopwatch | None = None,
+    ) -> None:
+        self._policy = policy
+        self._servers = [_Server(url.rstrip("/")) for url in urls]
+        self._send = send
+        self._stopwatch = waiting or Stopwatch()
+        self._submissions = Submissions(policy)
+        self._pictures: Kept[str] = Kept(KEPT)
+        self._http = httpx2.AsyncClient(timeout=PATIENCE, limits=httpx2.Limits(max_connections=None))
+        self._version = -1
+
+    def join(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    async def generate(self, request: Request) -> Completion:
+        """Draw one turn, on the server of its group if that works.
+
+        Raises:
+            RunFailed: If no server is left, or one refuses the request as wrong.
+        """
+        with self._stopwatch.covered():
+            body = self._body(request)
+            while True:
+                server = await self._choose(request.key)
+                asked = time.monotonic()
+                try:
+                    said = await _post(self._http, server.url, "/inference/v1/generate", body)
+                    completion = self._submissions.completion(request, _answer(said))
+                except _Unusable as error:
+                    server.failed(str(error), asked=asked)
+                    continue
+                if set(completion.weight_versions) - {self._version}:
+                    server.give_up("it has other weights than it was given: was it started again?")
+                    continue
+                server.failures = 0
+                return completion
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Give all servers new weights, those too that had been given up."""
+        for server in self._servers:
+            server.failures, server.again = 0, 0.0
+        self._version = version
+        fleet = Fleet(self._http, self._servers)
+        await fleet.each(self._check)
+        await self._send(weights, fleet, label_of(version))
+
+    async def rest(self) -> None:
+        """The servers' devices are their own."""
+
+    async def aclose(self) -> None:
+        """Hang up; the servers stay."""
+        await self._http.aclose()
+
+    async def _choose(self, key: tuple[int, ...]) -> _Server:
+        """The server of the group that `key` names, or the next one that works."""
+        group = key[-3] if len(key) > 2 else 0
+        while True:
+            left = self._left()
+            now = time.monotonic()
+            home = group % len(self._servers)
+            for server in [*self._servers[home:], *self._servers[:home]]:
+                if not server.given_up and server.again <= now:
+                    return server
+            await asyncio.sleep(max(0.0, min(server.again for server in left) - now))
+
+    def _left(self) -> list[_Server]:
+        return _usable(self._servers)
+
+    async def _check(self, server: _Server) -> None:
+        """See that a server's log-probabilities are those of what it draws from, once."""
+        if server.checked:
+            return
+        # What is drawn is certain, which only the distribution after all biases says.
+        sampling = {"max_tokens": 1, "logprobs": 0, "temperature": 1.0, "logit_bias": {"0": -BAN}}
+        said = await _post(
+            self._http, server.url, "/inference/v1/generate", {"token_ids": [0], "sampling_params": sampling}
+        )
+        (choice,) = said["choices"]
+        if choice["logprobs"]["content"][0]["logprob"] < -1e-3:
+            raise RunFailed(
+                f"{server.url} gives log-probabilities of another distribution than it draws from",
+                fix="start it with --logprobs-mode processed_logprobs",
+            )
+        server.checked = True
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "token_ids": self._submissions.prompt(request),
+            "sampling_params": self._submissions.sampling(request),
+            "return_token_ids": True,
+        }
+        if request.pixels:
+            body["content_parts"] = [
+                {"type": "image_url", "url": self._data_url(pixels)} for pixels in request.pixels
+            ]
+        return body
+
+    def _data_url(self, pixels: Pixels) -> str:
+        found = self._pictures.get(pixels)
+        if found is not None:
+            return found
+        out = io.BytesIO()
+        self._policy.pictures.shown(pixels).save(out, "PNG", compress_level=1)
+        url = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+        return self._pictures.put(pixels, url)
+
+
+class Fleet(Link):
+    """All servers that work, told the same at the same time; one that fails is given up."""
+
+    def __init__(self, http: httpx2.AsyncClient, servers: Sequence[_Server]) -> None:
+        self._http = http
+        self._servers = servers
+
+    async def each(self, act: Callable[[_Server], Awaitable[None]]) -> None:
+        """Do something with every server that works.
+
+        Raises:
+            RunFailed: If none is left.
+        """
+
+        async def attempt(server: _Server) -> None:
+            try:
+                await act(server)
+            except _Unusable as error:
+                server.give_up(str(error))
+
+        await asyncio.gather(*(attempt(server) for server in self.left()))
+        self.left()
+
+    def left(self) -> list[_Server]:
+        """The servers that work.
+
+        Raises:
+            RunFailed: If there is none.
+        """
+        return _usable(self._servers)
+
+    async def pause(self) -> None:
+        """Draw nothing, forget what is cached."""
+        await self._tell("/pause?mode=keep&clear_cache=true", {})
+
+    async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
+        """Each server's place in the group follows those of the servers before it."""
+        offset = int(info.get("rank_offset", 0))
+        for server in self.left():
+            place = info | ({"rank_offset": offset} if "rank_offset" in info else {})
+            await _post(self._http, server.url, "/init_weight_transfer_engine", {"init_info": place})
+            offset += await self._size(server)
+
+    async def start_weight_update(self) -> None:
+        """Weights will come."""
+        await self._tell("/start_weight_update", {})
+
+    async def update_weights(self, info: dict[str, Any]) -> None:
+        """Some weights are there."""
+        await self._tell("/update_weights", {"update_info": info})
+
+    async def finish_weight_update(self, label: str) -> None:
+        """All weights have come."""
+        await self._tell("/finish_weight_update", {"weight_version": label})
+
+    async def resume(self) -> None:
+        """Draw again."""
+        await self._tell("/resume", {})
+
+    async def workers(self) -> int:
+        """Processes of all servers that hold weights."""
+        return sum([await self._size(server) for server in self.left()])
+
+    async def _size(self, server: _Server) -> int:
+        said = await _send(self._http, "GET", server.url, "/get_world_size", None)
+        return int(said["world_size"])
+
+    async def _tell(self, path: str, body: dict[str, Any]) -> None:
+        async def tell(server: _Server) -> None:
+            await _post(self._http, server.url, path, body)
+
+        await self.each(tell)
+
+
+def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+    """Sends weights to servers on CPUs, through a folder that they see.
+
+    Args:
+        folder: For files on their way.
+        first: Whether this process sends; the others only help to gather.
+    """
+
+    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
+        if first:
+            await send_files(weights, fleet, folder, label)
+            return
+        for _ in weights():
+            pass
+
+    return send
+
+
+def _usable(servers: Sequence[_Server]) -> list[_Server]:
+    left = [server for server in servers if not server.given_up]
+    if not left:
+        why = "\n".join(f"  {server.url}: {server.why}" for server in servers)
+        raise RunFailed(
+            f"no vLLM server is left\n{why}", fix=f"start them, then go on with --resume: {START}"
+        )
+    return left
+
+
+async def _post(http: httpx2.AsyncClient, url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    return await _send(http, "POST", url, path, body)
+
+
+async def _send(
+    http: httpx2.AsyncClient, method: str, url: str, path: str, body: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What a server says to a request.
+
+    Raises:
+        _Unusable: If it cannot be reached, or fails.
+        RunFailed: If it refuses the request: asking another way would not help.
+    """
+    try:
+        response = await http.request(method, url + path, json=body)
+    except httpx2.TransportError as error:
+        raise _Unusable(f"{type(error).__name__} {error}".strip()) from error
+    if response.status_code >= 500:
+        raise _Unusable(f"HTTP {response.status_code}: {response.text[:500]}")
+    if response.status_code >= 400:
+        raise RunFailed(
+            f"{url} refuses {path.partition('?')[0]}: HTTP {response.status_code}: {response.text[:500]}",
+            fix=f"start it with {START}",
+        )
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def _answer(said: dict[str, Any]) -> Answer:
+    (choice,) = said["choices"]
+    if choice["finish_reason"] not in ("stop", "length"):
+        raise _Unusable(f"a turn ended with {choice['finish_reason']!r}")
+    return Answer(
+        prompt=said["prompt_token_ids"],
+        token_ids=choice["token_ids"],
+        logprobs=[entry["logprob"] for entry in choice["logprobs"]["content"]],
+        finish=choice["finish_reason"],
+        stop=choice["stop_reason"],
+        spans=[(span["version"], span["end"]) for span in choice["weight_versions"] or ()],
+    )

@@ -1,0 +1,159 @@
+"""A turn as vLLM is asked for it, and what its answer means: the same in this process and over HTTP.
+
+vLLM expands placeholders itself, and would expand an expanded prompt once more without a word. So it gets one
+placeholder a picture, and what it made of the prompt is compared with ours.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from vtune.errors import RunFailed
+from vtune.models.pictures import Pixels
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Finish, Request
+
+BAN = -100.0
+"""Added to the logit of what the policy may not say; vLLM takes no less. e^-100 is nothing in float32."""
+
+_LABEL = "vtune-"
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What vLLM gave back for one turn."""
+
+    prompt: Sequence[int]
+    """The prompt as it saw it, placeholders expanded."""
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    """Of each token, over what could be drawn."""
+    finish: str
+    """`stop` or `length`; anything else is a failure."""
+    stop: object
+    """Which stop text or token ended it."""
+    spans: Sequence[tuple[str, int]]
+    """(label of the weights, last+1 token), in order."""
+
+
+class Submissions:
+    """Writes requests and reads answers for one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._chat = policy.chat
+        columns = int(policy.model.config.get_text_config().vocab_size)
+        banned = {*self._chat.banned_ids, *range(len(self._chat.tokenizer), columns)}
+        self._bias = dict.fromkeys(sorted(banned), BAN)
+
+    def prompt(self, request: Request) -> list[int]:
+        """The conversation with one placeholder a picture."""
+        return collapsed(request.token_ids, request.pixels, image_id=self._chat.image_id)
+
+    def sampling(self, request: Request) -> dict[str, Any]:
+        """Sampling parameters by vLLM's names; all that a model's own settings might change is said."""
+        sampling = request.sampling
+        return {
+            "temperature": sampling.temperature,
+            "top_p": 1.0,
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "max_tokens": sampling.max_new_tokens,
+            "seed": seed_of(request.key),
+            "logprobs": 0,
+            "logit_bias": self._bias,
+            "stop": list(sampling.stop),
+            "include_stop_str_in_output": True,
+            "ignore_eos": True,
+            "stop_token_ids": [self._chat.end_id],
+        }
+
+    def completion(self, request: Request, answer: Answer) -> Completion:
+        """The turn, checked.
+
+        Raises:
+            RunFailed: If vLLM saw another prompt than the trainer will, or says nothing usable.
+        """
+        if list(answer.prompt) != list(request.token_ids):
+            raise RunFailed(
+                f"vLLM made {len(answer.prompt)} tokens of a prompt that has {len(request.token_ids)} here",
+                fix="it has to take pictures as they come: --mm-processor-kwargs '{\"do_resize\": false}'",
+            )
+        if len(answer.logprobs) != len(answer.token_ids):
+            raise RunFailed("vLLM gave other than one log-probability a token", fix="use vllm 0.32")
+        finish: Finish = "length"
+        if answer.finish == "stop":
+            finish = "end" if answer.stop == self._chat.end_id else "stop"
+        versions: list[int] = []
+        for label, end in answer.spans:
+            versions += [version_of(label)] * (end - len(versions))
+        if len(versions) != len(answer.token_ids):
+            raise RunFailed("vLLM did not say which weights drew each token", fix="use vllm 0.32")
+        return Completion(tuple(answer.token_ids), tuple(answer.logprobs), finish, tuple(versions))
+
+
+class Kept(Generic[P]):
+    """What was made of the pictures that were used last."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._kept: OrderedDict[int, tuple[Pixels, P]] = OrderedDict()
+
+    def get(self, pixels: Pixels) -> P | None:
+        """What was kept for a picture."""
+        found = self._kept.get(id(pixels))
+        if found is None:
+            return None
+        self._kept.move_to_end(id(pixels))
+        return found[1]
+
+    def put(self, pixels: Pixels, made: P) -> P:
+        """Keep it; the pixels stay too, or their number might come to mean others."""
+        self._kept[id(pixels)] = (pixels, made)
+        while len(self._kept) > self._room:
+            self._kept.popitem(last=False)
+        return made
+
+
+def collapsed(token_ids: Sequence[int], pixels: Sequence[Pixels], *, image_id: int) -> list[int]:
+    """The same conversation with one placeholder a picture.
+
+    Raises:
+        RunFailed: If placeholders and pictures do not match: a bug, for both come from one transcript.
+    """
+    short: list[int] = []
+    pictures = iter(pixels)
+    index = 0
+    while index < len(token_ids):
+        short.append(token_ids[index])
+        if token_ids[index] != image_id:
+            index += 1
+            continue
+        picture = next(pictures, None)
+        if picture is None or any(t != image_id for t in token_ids[index : index + picture.tokens]):
+            raise RunFailed(f"the placeholders at token {index} match no picture")
+        index += picture.tokens
+    if index != len(token_ids) or next(pictures, None) is not None:
+        raise RunFailed("placeholders and pictures of a conversation do not match")
+    return short
+
+
+def seed_of(key: tuple[int, ...]) -> int:
+    """A seed in [0, 2^63) for a draw."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def label_of(version: int) -> str:
+    """What weights after so many training steps are called at vLLM."""
+    return f"{_LABEL}{version}"
+
+
+def version_of(label: str) -> int:
+    """The number of steps in a label; -1 for one that is not ours, as before the first hand-over."""
+    number = label.removeprefix(_LABEL)
+    return int(number) if label.startswith(_LABEL) and number.isdecimal() else -1

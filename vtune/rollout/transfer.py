@@ -1,0 +1,76 @@
+"""Weights on their way to vLLM, through its transfer API: pause, start, send, finish, resume."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from vtune.rollout.engine import Weights
+
+BUCKET = 1 << 30
+"""Bytes that are in one file, and in the memory of either side, at a time."""
+
+FILES = "vtune_files"
+"""Name of our backend at vLLM: files that both sides can read. For CPUs; vLLM's own need GPUs."""
+
+
+class Link(Protocol):
+    """One vLLM, or several as if they were one: what its transfer API can be told."""
+
+    async def pause(self) -> None:
+        """Draw nothing, and forget every cached key, picture and feature: they are of the old weights."""
+        ...
+
+    async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
+        """Agree on how weights will come."""
+        ...
+
+    async def start_weight_update(self) -> None:
+        """Weights will come."""
+        ...
+
+    async def update_weights(self, info: dict[str, Any]) -> None:
+        """Some weights are there, where the backend's `info` says."""
+        ...
+
+    async def finish_weight_update(self, label: str) -> None:
+        """All weights have come; they are called `label`."""
+        ...
+
+    async def resume(self) -> None:
+        """Draw again."""
+        ...
+
+
+async def send_files(weights: Weights, link: Link, folder: Path, label: str) -> None:
+    """Hand weights over as files in `folder`, which both sides must see; nothing stays there."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    await link.pause()
+    await link.start_weight_update()
+    for bucket in buckets(weights(), BUCKET):
+        path = folder / f"{uuid.uuid4().hex}.safetensors"
+        try:
+            save_file(bucket, path)
+            await link.update_weights({"path": str(path.resolve())})
+        finally:
+            path.unlink(missing_ok=True)
+    await link.finish_weight_update(label)
+    await link.resume()
+
+
+def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[dict[str, torch.Tensor]]:
+    """Weights in groups of at most `size` bytes, in order; one that is larger is alone."""
+    bucket: dict[str, torch.Tensor] = {}
+    held = 0
+    for name, tensor in weights:
+        if bucket and held + tensor.nbytes > size:
+            yield bucket
+            bucket, held = {}, 0
+        bucket[name] = tensor.detach().cpu().contiguous()
+        held += tensor.nbytes
+    if bucket:
+        yield bucket

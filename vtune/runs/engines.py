@@ -1,0 +1,101 @@
+"""Which engine draws a run's rollouts."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from vtune.errors import MissingExtra
+from vtune.models.policy import Dtype, Policy
+from vtune.rollout.agent import Rollout, TrainingRollout
+from vtune.rollout.engine import Engine
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.rollout.transformers import TransformersEngine
+
+Kind = Literal["transformers", "vllm"]
+
+EVAL_GPU_MEMORY = 0.9
+"""Share of the GPU for a vLLM that has it to itself; vLLM's own default."""
+
+
+def check_vllm() -> None:
+    """See that vLLM is there.
+
+    Raises:
+        MissingExtra: If it is not.
+    """
+    if find_spec("vllm") is None:
+        raise MissingExtra("vllm is not installed", fix="pip install 'vtune[vllm]'")
+
+
+def training_engine(
+    recipe: TrainingRollout,
+    policy: Policy,
+    *,
+    model: str,
+    dtype: Dtype,
+    threads: int,
+    first: bool,
+    folder: Path,
+    waiting: Stopwatch,
+) -> Engine:
+    """The engine that a recipe asks for; its weights come with the first `take`.
+
+    Args:
+        recipe: How conversations are drawn.
+        policy: The model in training.
+        model: Its folder or hub name.
+        dtype: Of its weights.
+        threads: Of a vLLM on a CPU.
+        first: Whether this process sends weights to servers.
+        folder: For weights on their way, where servers see it too.
+        waiting: Covered while something is drawn.
+    """
+    if recipe.engine == "transformers":
+        return TransformersEngine(policy, max_batch=recipe.max_batch, waiting=waiting)
+    check_vllm()
+    if recipe.servers:
+        from vtune.rollout.servers import ServersEngine, files_sender
+
+        if policy.device.type == "cuda":
+            from vtune.rollout.vllm import nccl_sender
+
+            return ServersEngine(policy, recipe.servers, nccl_sender(first=first), waiting=waiting)
+        send = files_sender(folder, first=first)
+        return ServersEngine(policy, recipe.servers, send, waiting=waiting)
+    from vtune.rollout.vllm import Setup, VllmEngine
+
+    setup = Setup(
+        model=model,
+        dtype=dtype,
+        max_tokens=recipe.max_tokens,
+        max_batch=recipe.max_batch,
+        gpu_memory=recipe.gpu_memory,
+        threads=threads,
+        device=policy.device,
+    )
+    return VllmEngine(policy, setup, folder, waiting=waiting)
+
+
+async def evaluation_engine(
+    kind: Kind, recipe: Rollout, policy: Policy, *, model: str, dtype: Dtype, threads: int, folder: Path
+) -> Engine:
+    """An engine for weights that stay as they were loaded; the arguments are those of `training_engine`."""
+    if kind == "transformers":
+        return TransformersEngine(policy, max_batch=recipe.max_batch)
+    check_vllm()
+    from vtune.rollout.vllm import Setup, VllmEngine
+
+    setup = Setup(
+        model=model,
+        dtype=dtype,
+        max_tokens=recipe.max_tokens,
+        max_batch=recipe.max_batch,
+        gpu_memory=EVAL_GPU_MEMORY,
+        threads=threads,
+        device=torch.device("cuda" if torch.cuda.is_available() else "cpu"),
+    )
+    engine = VllmEngine(policy, setup, folder)
+    await engine.keep_loaded()
+    return engine

@@ -1,0 +1,81 @@
+"""The rollouts of one step after the other, each with the weights that it should be drawn with."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from vtune.rollout.engine import Engine, Weights
+
+D = TypeVar("D")
+
+
+class Rollouts(Generic[D]):
+    """Hands weights over and draws.
+
+    Strictly on-policy (staleness 0), a step is drawn with the weights that it trains. With staleness 1 it is
+    drawn while the step before it trains, with that step's weights: never older ones, for weights are handed
+    over when all of a step is drawn, and the next step begins after that.
+
+    Args:
+        draw: Step -> its rollouts.
+        engine: What draws.
+        weights: The policy's weights as they are.
+        wait: A barrier over all processes.
+        staleness: 0 or 1.
+        steps: Of the whole run; nothing is drawn beyond.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[int], Awaitable[D]],
+        engine: Engine,
+        weights: Weights,
+        wait: Callable[[], None],
+        *,
+        staleness: int,
+        steps: int,
+    ) -> None:
+        self._draw = draw
+        self._engine = engine
+        self._weights = weights
+        self._wait = wait
+        self._staleness = staleness
+        self._steps = steps
+        self._ahead: asyncio.Task[D] | None = None
+
+    async def of(self, step: int) -> D:
+        """The rollouts of a step, after `step` steps of training.
+
+        Raises:
+            RunFailed: If nothing is left that could draw them.
+        """
+        if self._ahead is None:
+            await self._hand_over(step)
+            drawn = await self._draw(step)
+        else:
+            drawn = await self._ahead
+            self._ahead = None
+            await self._hand_over(step)
+        if self._staleness == 0:
+            await self._engine.rest()
+        elif step + 1 < self._steps:
+            self._ahead = asyncio.create_task(_result(self._draw(step + 1)))
+        return drawn
+
+    async def aclose(self) -> None:
+        """Give up what is drawn ahead."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)
+
+    async def _hand_over(self, version: int) -> None:
+        # Nobody draws meanwhile, in any process: one version draws all of a step.
+        self._wait()
+        try:
+            await self._engine.take(self._weights, version)
+        finally:
+            self._wait()
+
+
+async def _result(drawing: Awaitable[D]) -> D:
+    return await drawing
