@@ -21,7 +21,7 @@ NAME = "vtune_tree"
 class Layout:
     """Where the segments of a row lie, in order, and what each sees before itself."""
 
-    lengths: tuple[int, ...]
+    lengths: list[int]
     above: tuple[tuple[int, ...], ...]
     masks: tuple[torch.Tensor | None, ...]
     """Which of the keys each query sees, where it is not plainly causal: bool, (own, above + own)."""
@@ -29,7 +29,7 @@ class Layout:
 
 def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
     """The layout of segments that follow one another in a row."""
-    lengths = tuple(segment.end - segment.start for segment in segments)
+    lengths = [segment.end - segment.start for segment in segments]
     masks = []
     for segment, own in zip(segments, lengths, strict=True):
         before = sum(lengths[number] for number in segment.above)

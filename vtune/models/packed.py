@@ -58,4 +58,3 @@ def pack(rows: Sequence[Row], *, image_id: int, merge: int, device: torch.device
         pictures=pictures.shown(order).to(device) if pictures else None,
         places=tuple(torch.cat([places[number] for number in path]).to(device) for path in tree.paths),
     )
-

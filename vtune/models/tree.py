@@ -71,7 +71,7 @@ def common(first: Sequence[int], second: Sequence[int], *, start: int = 0) -> in
     return low
 
 
-def segment_tree(rows: Sequence[Sequence[int]], *, least: int = LEAST_SHARED) -> Tree:
+def segment_tree(rows: Sequence[list[int]], *, least: int = LEAST_SHARED) -> Tree:
     """Split rows where they part; a common piece of fewer than `least` tokens is kept by each row.
 
     Args:

@@ -69,9 +69,9 @@ def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[
         keyed.append((token_keys(item.token_ids, shown, image_id), item))
     keyed.sort(key=lambda pair: pair[0])
     sizes = [len(keys) for keys, _ in keyed]
-    shared = [0]
-    for (before, _), (keys, _) in zip(keyed, keyed[1:], strict=False):
-        length = common(before, keys)
+    shared = []
+    for number, (keys, _) in enumerate(keyed):
+        length = common(keyed[number - 1][0], keys) if number else 0
         shared.append(length if length >= LEAST_SHARED else 0)
     # The least limit that does not take more micro-batches than the full one.
     count = len(_filled(sizes, shared, tokens))

@@ -36,7 +36,8 @@ class PolicyForward(nn.Module):
 
     def chunks(self, counted: int) -> int:
         """In how many pieces the logits of this many tokens are made."""
-        return max(1, -(-counted * self.model.config.get_text_config().vocab_size // CHUNK))
+        vocabulary: int = self.model.config.get_text_config().vocab_size
+        return max(1, -(-counted * vocabulary // CHUNK))
 
     def forward(self, packed: Packed, predicting: Tensor, targets: Tensor, chunks: int) -> TokenStats:
         """Score tokens.
