@@ -70,7 +70,8 @@ class PolicyForward(nn.Module):
     def _score(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logprobs = policy_logprobs(self.model.lm_head(hidden), self._chat)
         with torch.no_grad():
-            entropy = torch.special.entr(logprobs.exp()).sum(-1)
+            # What has no mass has -inf, and adds nothing.
+            entropy = -(logprobs.exp() * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
         return logprobs.gather(1, targets[:, None])[:, 0], entropy
 
 
