@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.models.rows import SHOWN, ragged, stock
+from tests.models.test_batch import batched
 from tests.update.build import logprobs_of
 from vtune.models.batch import Row
 from vtune.models.policy import Policy
