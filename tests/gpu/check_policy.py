@@ -17,7 +17,6 @@ import torch
 from PIL import Image
 
 from vtune.data import lens
-from vtune.models.batch import Row
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_policy
 from vtune.models.tiny import build_tiny
@@ -65,13 +64,15 @@ def check(model: str, dtype: str) -> dict[str, object]:
     rollout = time.monotonic() - began
     update = Update(
         learning_rate=1e-4, schedule="constant", warmup_steps=0, betas=(0.9, 0.98), weight_decay=0.0,
-        grad_clip=1.0, micro_batch=16, zero_stage=2, dtype=dtype, freeze=(), threads=1,
+        grad_clip=1.0, micro_tokens=16384, activation_checkpointing=False, zero_stage=2, dtype=dtype,
+        freeze=(), threads=1,
     )  # fmt: skip
-    objective = PolicyLoss(clip_low=0.2, clip_high=0.2, kl_weight=0.0)
+    objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)
     trainer = Trainer(policy, update, ranks, steps=2, objective=objective, reference=model)
     items = [
         Item(
-            Row((*request.token_ids, *one.token_ids), tuple(request.pixels)),
+            (*request.token_ids, *one.token_ids),
+            (picture(number % 8), picture(100 + number)),
             (*[False] * len(request.token_ids), *[True] * len(one.token_ids)),
             tuple((-1.0) ** number for _ in one.token_ids),
             one.logprobs,

@@ -21,7 +21,7 @@ def logits(policy: Policy, batch: Batch) -> torch.Tensor:
         input_ids=batch.input_ids,
         attention_mask=batch.attention_mask,
         position_ids=batch.position_ids,
-        mm_encoder_outputs=image_features(policy.model, batch),
+        mm_encoder_outputs=image_features(policy.model, batch.pictures),
     ).logits
     return out
 
@@ -39,11 +39,10 @@ def stock_logits(policy: Policy, batch: Batch, rows: list[Row]) -> torch.Tensor:
 def test_a_picture_that_several_rows_show_is_kept_once(policy: Policy) -> None:
     rows = ragged(policy)
     batch = batched(policy, rows)
-    assert batch.order == (0, 1, 2, 0, 2)
-    assert batch.grids is not None
-    assert batch.patches is not None
-    assert len(batch.grids) == 3
-    assert len(batch.patches) == sum(len(pixels.patches) for pixels in rows[0].pixels)
+    assert batch.pictures is not None
+    assert batch.pictures.order == (0, 1, 2, 0, 2)
+    assert len(batch.pictures.grids) == 3
+    assert len(batch.pictures.patches) == sum(len(pixels.patches) for pixels in rows[0].pixels)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -75,7 +74,7 @@ def test_a_shared_picture_gets_the_gradient_of_all_its_rows(each_policy: Policy)
 def test_a_batch_without_pictures_is_plain_text(each_policy: Policy) -> None:
     row = Row(each_policy.chat.prompt([Message("user", "Which digit?")], []), [])
     batch = batched(each_policy, [row])
-    assert (batch.patches, batch.grids, batch.order) == (None, None, ())
+    assert batch.pictures is None
     theirs = each_policy.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
     torch.testing.assert_close(logits(each_policy, batch), theirs, rtol=1e-5, atol=1e-5)
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from tests.models.rows import ragged, stock
+from tests.models.rows import SHOWN, ragged, stock
 from tests.models.test_batch import batched
+from tests.update.build import logprobs_of
 from vtune.models.batch import Row
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
-from vtune.update.forward import PolicyForward
+from vtune.update.batch import Item
 
 
 def requests(rows: Sequence[Row], *, key: int = 0, **sampling: Any) -> list[Request]:
@@ -86,13 +87,15 @@ def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_poli
     ]
     drawn = draw(each_policy, asked)
     assert [len(completion.token_ids) for completion in drawn] == [5, 12, 19]
-    whole = [Row([*row.token_ids, *one.token_ids], row.pixels) for row, one in zip(rows, drawn, strict=True)]
-    batch = batched(each_policy, whole)
-    counted = torch.zeros(batch.input_ids.shape, dtype=torch.bool)
-    for index, (row, one) in enumerate(zip(rows, drawn, strict=True)):
-        counted[index, len(row.token_ids) : len(row.token_ids) + len(one.token_ids)] = True
-    with torch.no_grad():
-        trained = PolicyForward(each_policy.model, each_policy.chat)(batch, counted).logprobs
+    items = [
+        Item(
+            [*row.token_ids, *one.token_ids],
+            images,
+            [False] * len(row.token_ids) + [True] * len(one.token_ids),
+        )
+        for row, images, one in zip(rows, SHOWN, drawn, strict=True)
+    ]
+    trained = torch.cat(logprobs_of(each_policy, items))
     rolled = torch.tensor([value for one in drawn for value in one.logprobs])
     torch.testing.assert_close(rolled, trained, rtol=0, atol=1e-4)
 

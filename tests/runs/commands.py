@@ -67,7 +67,7 @@ def rl(model: Path, data: Path, out: Path, *more: str) -> list[str]:
         prompts_per_step=2,
         group_size=4,
         update__threads=1,
-        update__micro_batch=4,
+        update__micro_tokens=512,
         update__warmup_steps=0,
         checkpoints__every=2,
         checkpoints__keep=4,

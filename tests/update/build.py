@@ -7,11 +7,10 @@ from typing import Any
 import torch
 
 from tests.models.rows import SHOWN, ragged
-from tests.models.test_batch import batched
 from vtune.models.batch import Row
 from vtune.models.policy import Policy
 from vtune.schema.message import Message
-from vtune.update.batch import Item
+from vtune.update.batch import Item, micro_batch
 from vtune.update.forward import PolicyForward
 from vtune.update.recipe import PolicyLoss, Update
 
@@ -24,7 +23,8 @@ def update(**changes: Any) -> Update:
         "betas": (0.9, 0.98),
         "weight_decay": 0.01,
         "grad_clip": 1.0,
-        "micro_batch": 2,
+        "micro_tokens": 256,
+        "activation_checkpointing": False,
         "zero_stage": 1,
         "dtype": "float32",
         "freeze": (),
@@ -33,7 +33,7 @@ def update(**changes: Any) -> Update:
     return Update(**(values | changes))
 
 
-OBJECTIVE = PolicyLoss(clip_low=0.2, clip_high=0.2, kl_weight=0.1)
+OBJECTIVE = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.1)
 
 
 def items(policy: Policy, count: int, *, seed: int = 0) -> list[Item]:
@@ -77,6 +77,7 @@ def logprobs_of(policy: Policy, items: list[Item]) -> list[torch.Tensor]:
     """Log-probabilities of the counted tokens of each item."""
     found = []
     for item in items:
-        batch = batched(policy, [row_of(item, policy)])
-        found.append(PolicyForward(policy.model, policy.chat)(batch, torch.tensor([item.loss_mask])).logprobs)
+        batch = micro_batch([item], policy)
+        forward = PolicyForward(policy.model, policy.chat)
+        found.append(forward(batch.packed, batch.predicting, batch.targets, 1).logprobs)
     return found

@@ -1,20 +1,80 @@
+from collections import Counter
+
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.update.batch import Item, micro_batches
+from tests.models.rows import LARGE, SMALL
+from tests.update.build import items
+from vtune.errors import DataError
+from vtune.models.policy import Policy
+from vtune.update.batch import Item, micro_batch, micro_batches
+
+IMAGE = 7
 
 
-@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 8))
-def test_every_item_is_in_one_micro_batch(lengths: list[int], size: int) -> None:
-    items = [Item([number] * length, (), [True] * length) for number, length in enumerate(lengths)]
-    parts = micro_batches(items, size)
-    assert sorted(item.token_ids[0] for part in parts for item in part) == list(range(len(items)))
-    assert all(1 <= len(part) <= size for part in parts)
-    assert len(parts) == -(-len(items) // size)
+def item(token_ids: list[int], images: tuple[bytes, ...] = ()) -> Item:
+    return Item(token_ids, images, [False] + [True] * (len(token_ids) - 1))
 
 
-def test_like_lengths_go_together() -> None:
-    items = [Item([0] * length, (), [False, True]) for length in (9, 1, 8, 2)]
-    found = [[len(item.token_ids) for item in part] for part in micro_batches(items, 2)]
-    assert found == [[1, 2], [8, 9]]
-    assert items[0].counted == 1
+def split(items: list[Item], tokens: int) -> list[list[Item]]:
+    return micro_batches(items, tokens, image_id=IMAGE)
+
+
+@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 90))
+def test_every_item_is_in_one_micro_batch_that_is_not_too_large(lengths: list[int], tokens: int) -> None:
+    given = [item([100 + number] * length) for number, length in enumerate(lengths)]
+    parts = split(given, tokens)
+    assert Counter(one.token_ids[0] for part in parts for one in part) == Counter(
+        i.token_ids[0] for i in given
+    )
+    for part in parts:
+        assert len(part) == 1 or sum(len(one.token_ids) for one in part) <= tokens
+
+
+def test_micro_batches_are_few_and_of_like_size() -> None:
+    parts = split([item([100 + number] * 10) for number in range(10)], 40)
+    assert sorted(len(part) for part in parts) == [2, 4, 4]
+    parts = split([item([100 + number] * 10) for number in range(9)], 40)
+    assert [len(part) for part in parts] == [3, 3, 3]
+
+
+def test_items_that_begin_alike_stay_together_and_count_once() -> None:
+    groups = [[item([first] * 50 + [9, number]) for number in range(4)] for first in (1, 2)]
+    shuffled = [one for pair in zip(*groups, strict=True) for one in pair]
+    parts = split(shuffled, 60)
+    assert [[one.token_ids[0] for one in part] for part in parts] == [[1] * 4, [2] * 4]
+
+
+def test_items_that_show_different_pictures_do_not_begin_alike() -> None:
+    ids = [1] * 20 + [IMAGE] * 40 + [2]
+    assert len(split([item(ids, (SMALL,)), item([*ids, 3], (SMALL,))], 70)) == 1
+    assert len(split([item(ids, (SMALL,)), item([*ids, 3], (LARGE,))], 70)) == 2
+
+
+def test_pictures_that_do_not_match_the_placeholders_are_our_error() -> None:
+    with pytest.raises(DataError, match="without a picture"):
+        split([item([1, IMAGE, 2])], 10)
+
+
+def test_what_counts_is_laid_out_item_by_item(policy: Policy) -> None:
+    given = items(policy, 4)
+    batch = micro_batch(given, policy)
+    targets = [
+        token for one in given for token, counts in zip(one.token_ids, one.loss_mask, strict=True) if counts
+    ]
+    assert batch.targets.tolist() == targets
+    assert batch.advantages.tolist() == pytest.approx([a for one in given for a in one.advantages])
+    assert batch.old_logprobs.tolist() == pytest.approx([a for one in given for a in one.old_logprobs])
+    before = [
+        one.token_ids[index - 1] for one in given for index, counts in enumerate(one.loss_mask) if counts
+    ]
+    assert batch.packed.input_ids[0, batch.predicting].tolist() == before
+    assert not batch.moved.any()
+    assert batch.moved.shape == batch.targets.shape
+
+
+def test_a_first_token_cannot_count(policy: Policy) -> None:
+    batch = micro_batch([Item([1, 2], (), [True, False])], policy)
+    assert batch.targets.shape == batch.predicting.shape == torch.Size([0])

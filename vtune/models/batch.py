@@ -19,8 +19,28 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Pictures:
+    """U distinct pictures, and where they are shown."""
+
+    patches: torch.Tensor
+    """float32, (patches of all U pictures, dim)."""
+    grids: torch.Tensor
+    """int64, (U, 3)."""
+    order: tuple[int, ...]
+    """Which distinct picture each placeholder run shows, row by row."""
+
+    def to(self, device: torch.device) -> "Pictures":
+        """The same pictures on a device."""
+        return Pictures(self.patches.to(device), self.grids.to(device), self.order)
+
+    def shown(self, order: Sequence[int]) -> "Pictures":
+        """The same pictures, shown in another order."""
+        return Pictures(self.patches, self.grids, tuple(order))
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """B rows padded to T tokens; U distinct pictures."""
+    """B rows padded to T tokens."""
 
     input_ids: torch.Tensor
     """int64, (B, T)."""
@@ -28,20 +48,16 @@ class Batch:
     """int64, (B, T); 0 on padding."""
     position_ids: torch.Tensor
     """int64, (3, B, T)."""
-    patches: torch.Tensor | None
-    """float32, (patches of all U pictures, dim); None without pictures."""
-    grids: torch.Tensor | None
-    """int64, (U, 3)."""
-    order: tuple[int, ...]
-    """Which distinct picture each placeholder run shows, row by row."""
+    pictures: Pictures | None
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
-        move = {
-            name: value.to(device) if isinstance(value := getattr(self, name), torch.Tensor) else value
-            for name in ("input_ids", "attention_mask", "position_ids", "patches", "grids")
-        }
-        return Batch(**move, order=self.order)
+        return Batch(
+            self.input_ids.to(device),
+            self.attention_mask.to(device),
+            self.position_ids.to(device),
+            self.pictures.to(device) if self.pictures else None,
+        )
 
 
 def collate(
@@ -52,9 +68,6 @@ def collate(
     input_ids = torch.full((len(rows), length), pad_id)
     attention_mask = torch.zeros_like(input_ids)
     position_ids = torch.zeros(3, len(rows), length, dtype=torch.long)
-    distinct: dict[int, int] = {}
-    pictures: list[Pixels] = []
-    order: list[int] = []
     for index, row in enumerate(rows):
         count = len(row.token_ids)
         where = slice(length - count, length) if side == "left" else slice(0, count)
@@ -62,26 +75,38 @@ def collate(
         attention_mask[index, where] = 1
         grids = [pixels.grid for pixels in row.pixels]
         position_ids[:, index, where] = rope_positions(row.token_ids, grids, image_id=image_id, merge=merge)
+    pictures, _ = distinct_pictures(rows)
+    return Batch(input_ids, attention_mask, position_ids, pictures)
+
+
+def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[int]]]:
+    """The distinct pictures of rows (None without one), and the numbers of those that each row shows."""
+    found: dict[int, int] = {}
+    distinct: list[Pixels] = []
+    numbers: list[list[int]] = []
+    for row in rows:
         for pixels in row.pixels:
-            number = distinct.setdefault(id(pixels), len(pictures))
-            if number == len(pictures):
-                pictures.append(pixels)
-            order.append(number)
-    patches = torch.cat([p.patches for p in pictures]) if pictures else None
-    grid = torch.tensor([p.grid for p in pictures]) if pictures else None
-    return Batch(input_ids, attention_mask, position_ids, patches, grid, tuple(order))
+            if found.setdefault(id(pixels), len(distinct)) == len(distinct):
+                distinct.append(pixels)
+        numbers.append([found[id(pixels)] for pixels in row.pixels])
+    if not distinct:
+        return None, numbers
+    patches = torch.cat([pixels.patches for pixels in distinct])
+    grids = torch.tensor([pixels.grid for pixels in distinct])
+    order = tuple(number for shown in numbers for number in shown)
+    return Pictures(patches, grids, order), numbers
 
 
-def image_features(model: Any, batch: Batch) -> dict[str, Any] | None:
+def image_features(model: Any, pictures: Pictures | None) -> dict[str, Any] | None:
     """Encode each distinct picture once and lay the features out in row order, with gradient.
 
     Works for both Qwen2.5-VL and Qwen3-VL (whose deepstack features travel along).
     """
-    if batch.patches is None or batch.grids is None:
+    if pictures is None:
         return None
-    out = model.get_image_features(batch.patches, batch.grids, return_dict=True)
-    out.pooler_output = [out.pooler_output[number] for number in batch.order]
+    out = model.get_image_features(pictures.patches, pictures.grids, return_dict=True)
+    out.pooler_output = [out.pooler_output[number] for number in pictures.order]
     deep = getattr(out, "deepstack_features", None)
     if deep is not None:
-        out.deepstack_features = [[layer[number] for number in batch.order] for layer in deep]
+        out.deepstack_features = [[layer[number] for number in pictures.order] for layer in deep]
     return {"image": out}

@@ -205,7 +205,7 @@ class _Draw:
             input_ids=batch.input_ids,
             attention_mask=batch.attention_mask,
             position_ids=batch.position_ids,
-            mm_encoder_outputs=image_features(policy.model, batch),
+            mm_encoder_outputs=image_features(policy.model, batch.pictures),
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state[:, -1]

@@ -314,12 +314,16 @@ def _updates(learnt: Sequence[Trajectory], recipe: RLRecipe) -> list[list[Item]]
     size = len(learnt) // recipe.updates_per_step
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
-        [_item(t, t.advantage) for t in part if t.advantage is not None and any(t.loss_mask)]
-        for part in parts
+        [
+            _item(t, t.advantage, moved=number > 0)
+            for t in part
+            if t.advantage is not None and any(t.loss_mask)
+        ]
+        for number, part in enumerate(parts)
     ]
 
 
-def _item(trajectory: Trajectory, advantage: float) -> Item:
+def _item(trajectory: Trajectory, advantage: float, *, moved: bool) -> Item:
     """A trajectory as something to learn from: its advantage on every token that the policy sampled."""
     old = tuple(value for value in trajectory.logprobs if value is not None)
     return Item(
@@ -328,18 +332,32 @@ def _item(trajectory: Trajectory, advantage: float) -> Item:
         loss_mask=trajectory.loss_mask,
         advantages=(advantage,) * len(old),
         old_logprobs=old,
+        moved=moved,
     )
 
 
 def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
     """The numbers of a step's updates, averaged; what was not measured is left out."""
-    names = ("loss", "grad_norm", "learning_rate", "entropy", "kl", "clip_share", "mismatch")
     row: dict[str, float] = {}
-    for name in names:
+    for name in _UPDATE_ROW:
         values = [value for one in stats if (value := getattr(one, name)) is not None]
         if values:
             row[name] = sum(values) / len(values)
     return row
+
+
+_UPDATE_ROW = (
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "entropy",
+    "kl",
+    "clip_share",
+    "truncated_share",
+    "mismatch",
+    "mismatch_mean",
+    "mismatch_kl",
+)
 
 
 class _Clock:

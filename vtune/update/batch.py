@@ -4,10 +4,15 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from PIL import Image
 
+from vtune.models.batch import Row
 from vtune.models.chat import Chat
+from vtune.models.packed import Packed, pack
 from vtune.models.pictures import PictureReader
+from vtune.models.policy import Policy
+from vtune.models.tree import LEAST_SHARED, common, token_keys
 from vtune.schema.message import IMAGE, Message
 
 
@@ -25,6 +30,8 @@ class Item:
     """One a counted token, in reward units; empty in supervised training."""
     old_logprobs: Sequence[float] = ()
     """Of each counted token under the weights that drew it, nats; empty in supervised training."""
+    moved: bool = False
+    """Whether the weights have changed since they drew it."""
 
     @property
     def counted(self) -> int:
@@ -32,10 +39,86 @@ class Item:
         return sum(self.loss_mask)
 
 
-def micro_batches(items: Sequence[Item], size: int) -> list[list[Item]]:
-    """Split into batches of at most `size` items of like length, so that little is padding."""
-    ordered = sorted(items, key=lambda item: len(item.token_ids))
-    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Items as one forward takes them; N counted tokens, item by item."""
+
+    packed: Packed
+    predicting: torch.Tensor
+    """int64, (N,): where in the row the token before each counted token lies."""
+    targets: torch.Tensor
+    """int64, (N,): ids of the counted tokens."""
+    advantages: torch.Tensor
+    """float32, (N,); empty in supervised training."""
+    old_logprobs: torch.Tensor
+    """float32, (N,); empty in supervised training."""
+    moved: torch.Tensor
+    """bool, (N,)."""
+
+
+def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[list[Item]]:
+    """Split into as few micro-batches of about `tokens` tokens as it takes, all of like size.
+
+    Items that begin alike stay together, and what they share counts once. An item of more tokens makes
+    a micro-batch of its own.
+    """
+    numbers: dict[bytes, int] = {}
+    keyed = []
+    for item in items:
+        shown = [numbers.setdefault(data, len(numbers)) for data in item.images]
+        keyed.append((token_keys(item.token_ids, shown, image_id), item))
+    keyed.sort(key=lambda pair: pair[0])
+    sizes = [len(keys) for keys, _ in keyed]
+    shared = []
+    for number, (keys, _) in enumerate(keyed):
+        length = common(keyed[number - 1][0], keys) if number else 0
+        shared.append(length if length >= LEAST_SHARED else 0)
+    # The least limit that does not take more micro-batches than the full one.
+    count = len(_filled(sizes, shared, tokens))
+    low, high = 1, tokens
+    while low < high:
+        middle = (low + high) // 2
+        if len(_filled(sizes, shared, middle)) > count:
+            low = middle + 1
+        else:
+            high = middle
+    return [[item for _, item in keyed[start:end]] for start, end in _filled(sizes, shared, high)]
+
+
+def _filled(sizes: Sequence[int], shared: Sequence[int], limit: int) -> list[tuple[int, int]]:
+    """First and last+1 item of each micro-batch when each takes what it can, in order."""
+    spans: list[tuple[int, int]] = []
+    start, used = 0, 0
+    for number, (size, common_part) in enumerate(zip(sizes, shared, strict=True)):
+        if number > start and used + size - common_part > limit:
+            spans.append((start, number))
+            start, used = number, 0
+        used += size - (common_part if number > start else 0)
+    return [*spans, (start, len(sizes))] if sizes else []
+
+
+def micro_batch(items: Sequence[Item], policy: Policy) -> MicroBatch:
+    """Lay items out for one forward. A conversation's first token cannot count: nothing predicts it."""
+    device = policy.device
+    rows = [Row(item.token_ids, [policy.pictures.read(data) for data in item.images]) for item in items]
+    packed = pack(rows, image_id=policy.chat.image_id, merge=policy.merge, device=device)
+    predicting, targets = [], []
+    for item, places in zip(items, packed.places, strict=True):
+        counts = torch.tensor(item.loss_mask[1:], dtype=torch.bool, device=device)
+        predicting.append(places[:-1][counts])
+        targets.append(torch.tensor(item.token_ids[1:], device=device)[counts])
+
+    def flat(values: Sequence[Sequence[float]]) -> torch.Tensor:
+        return torch.tensor([value for one in values for value in one], dtype=torch.float32, device=device)
+
+    return MicroBatch(
+        packed=packed,
+        predicting=torch.cat(predicting),
+        targets=torch.cat(targets),
+        advantages=flat([item.advantages for item in items]),
+        old_logprobs=flat([item.old_logprobs for item in items]),
+        moved=flat([[item.moved] * item.counted for item in items]).bool(),
+    )
 
 
 def stand_in(chat: Chat, reader: PictureReader) -> Item:

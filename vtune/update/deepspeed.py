@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from vtune.errors import RunFailed
-from vtune.models.batch import Row, collate
 from vtune.models.policy import Policy, load_policy
-from vtune.update.batch import Item, micro_batches, stand_in
-from vtune.update.forward import PolicyForward, TokenStats
-from vtune.update.loss import clipped_policy_loss, kl_k3
+from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
+from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
+from vtune.update.loss import kl_k3, policy_loss
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import PolicyLoss, Update
 from vtune.update.schedule import learning_rate_at
@@ -40,6 +39,16 @@ class StepStats:
     """Share of tokens whose objective the clip decided; None in supervised training."""
     mismatch: float | None
     """Largest |log-probability now - when drawn|; on the first update of a step it is numerical noise."""
+    mismatch_mean: float | None
+    """Mean of the same, nats."""
+    mismatch_kl: float | None
+    """Mean estimate of KL(weights that drew || weights now), nats."""
+    truncated_share: float | None
+    """Share of tokens whose importance weight was truncated."""
+
+
+_SUMS = ("loss", "entropy", "kl", "clipped", "truncated", "mismatch", "mismatch_kl")
+"""What an update sums over tokens."""
 
 
 def start(ranks: Ranks) -> None:
@@ -98,7 +107,9 @@ class Trainer:
                 reference, budget=policy.pictures.budget, dtype=recipe.dtype, device=policy.device
             ).model.requires_grad_(False)
             self._reference = PolicyForward(frozen.eval(), policy.chat)
-        module = PolicyForward(policy.model, policy.chat)
+        if recipe.activation_checkpointing:
+            checkpoint_activations(policy.model)
+        self._module = module = PolicyForward(policy.model, policy.chat)
         parameters = [p for p in module.parameters() if p.requires_grad]
         if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
@@ -120,7 +131,8 @@ class Trainer:
     def _config(self) -> dict[str, Any]:
         recipe = self._recipe
         return {
-            "train_micro_batch_size_per_gpu": recipe.micro_batch,
+            # Micro-batches have a size in tokens, of which DeepSpeed need not know.
+            "train_micro_batch_size_per_gpu": 1,
             "gradient_accumulation_steps": 1,
             # An update ends when `step` is called, after as many micro-batches as it has.
             "managed_gradient_accumulation": False,
@@ -147,11 +159,14 @@ class Trainer:
         total = sum(ranks.gather(sum(item.counted for item in items)))
         if total == 0:
             return None
-        sums = {"loss": 0.0, "entropy": 0.0, "kl": 0.0, "clipped": 0.0}
+        sums = dict.fromkeys(_SUMS, 0.0)
         mismatch = 0.0
-        micros = micro_batches(items, self._recipe.micro_batch)
-        for number in range(max(ranks.gather(len(micros)))):
-            loss, part, worst = self._forward(micros[number] if number < len(micros) else [])
+        micros = micro_batches(items, self._recipe.micro_tokens, image_id=self._policy.chat.image_id)
+        chunks = ranks.gather([self._module.chunks(sum(i.counted for i in micro)) for micro in micros])
+        for number in range(max(map(len, chunks))):
+            most = max(one[number] for one in chunks if number < len(one))
+            micro = micros[number] if number < len(micros) else []
+            loss, part, worst = self._forward(micro, chunks=most)
             if not torch.isfinite(loss):
                 raise RunFailed(
                     f"the loss of update {done} is {loss.item()}",
@@ -175,49 +190,46 @@ class Trainer:
             kl=mean["kl"] if self._reference is not None else None,
             clip_share=mean["clipped"] if learns else None,
             mismatch=max(ranks.gather(mismatch)) if learns else None,
+            mismatch_mean=mean["mismatch"] if learns else None,
+            mismatch_kl=mean["mismatch_kl"] if learns else None,
+            truncated_share=mean["truncated"] if learns else None,
         )
 
-    def _forward(self, micro: Sequence[Item]) -> tuple[torch.Tensor, dict[str, float], float]:
+    def _forward(self, micro: Sequence[Item], *, chunks: int) -> tuple[torch.Tensor, dict[str, float], float]:
         """Summed loss of a micro-batch, its sums for the record, and the largest train/rollout mismatch."""
-        policy = self._policy
-        chat = policy.chat
         # Processes reduce in step only if each backward of each of them reaches every parameter.
         if not any(item.images for item in micro):
             micro = [*micro, self._stand_in]
-        batch = collate(
-            [Row(item.token_ids, [policy.pictures.read(data) for data in item.images]) for item in micro],
-            pad_id=chat.pad_id,
-            image_id=chat.image_id,
-            merge=policy.merge,
-            side="right",
-        )
-        counted = torch.zeros(batch.input_ids.shape, dtype=torch.bool)
-        for index, item in enumerate(micro):
-            counted[index, : len(item.loss_mask)] = torch.tensor(item.loss_mask, dtype=torch.bool)
-        batch, counted = batch.to(policy.device), counted.to(policy.device)
-        stats: TokenStats = self._engine(batch, counted)
+        batch = micro_batch(micro, self._policy)
+        given = (batch.packed, batch.predicting, batch.targets, chunks)
+        stats: TokenStats = self._engine(*given)
         sums = {"entropy": float(stats.entropy.sum())}
         mismatch = 0.0
         if self._objective is None:
             loss = -stats.logprobs.sum()
         else:
-            flat = [value for item in micro for value in item.old_logprobs]
-            old = torch.tensor(flat, dtype=torch.float32, device=policy.device)
-            flat = [value for item in micro for value in item.advantages]
-            advantages = torch.tensor(flat, dtype=torch.float32, device=policy.device)
-            mismatch = float((stats.logprobs.detach() - old).abs().max()) if len(old) else 0.0
-            objective = clipped_policy_loss(
+            now, old = stats.logprobs.detach(), batch.old_logprobs
+            apart = (now - old).abs()
+            mismatch = float(apart.max()) if len(apart) else 0.0
+            terms = policy_loss(
                 stats.logprobs,
                 old,
-                advantages,
+                batch.advantages,
+                batch.moved,
                 clip_low=self._objective.clip_low,
                 clip_high=self._objective.clip_high,
+                importance_cap=self._objective.importance_cap,
             )
-            loss = objective.loss.sum()
-            sums["clipped"] = float(objective.clipped.sum())
+            loss = terms.loss.sum()
+            sums |= {
+                "clipped": float(terms.clipped.sum()),
+                "truncated": float(terms.truncated.sum()),
+                "mismatch": float(apart.sum()),
+                "mismatch_kl": float(kl_k3(old, now).sum()),
+            }
             if self._reference is not None:
                 with torch.no_grad():
-                    reference = self._reference(batch, counted).logprobs
+                    reference = self._reference(*given).logprobs
                 divergence = kl_k3(stats.logprobs, reference).sum()
                 loss = loss + self._objective.kl_weight * divergence
                 sums["kl"] = float(divergence.detach())

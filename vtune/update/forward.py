@@ -6,16 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vtune.models.batch import Batch, image_features
+from vtune.errors import RunFailed
+from vtune.models.attention import use_tree_attention
+from vtune.models.batch import image_features
 from vtune.models.chat import Chat
+from vtune.models.packed import Packed
 from vtune.models.policy import policy_logprobs
 
-CHUNK = 1024
-"""Tokens whose logits exist at the same time: 0.6 GB in float32 at a vocabulary of 152 k."""
+CHUNK = 2**25
+"""Logits that exist at the same time: 134 MB in float32, 220 tokens at a vocabulary of 152 k."""
 
 
 class TokenStats(NamedTuple):
-    """One entry a counted token, row by row, shape (N,), in nats."""
+    """One entry a counted token, shape (N,), in nats."""
 
     logprobs: Tensor
     entropy: Tensor
@@ -23,40 +26,64 @@ class TokenStats(NamedTuple):
 
 
 class PolicyForward(nn.Module):
-    """The model as DeepSpeed wraps it: a batch in, `TokenStats` out."""
+    """The model as DeepSpeed wraps it: packed conversations in, `TokenStats` out."""
 
     def __init__(self, model: Any, chat: Chat) -> None:
         super().__init__()
+        use_tree_attention(model)
         self.model = model
         self._chat = chat
 
-    def forward(self, batch: Batch, counted: Tensor) -> TokenStats:
-        """Score the counted tokens.
+    def chunks(self, counted: int) -> int:
+        """In how many pieces the logits of this many tokens are made."""
+        vocabulary: int = self.model.config.get_text_config().vocab_size
+        return max(1, -(-counted * vocabulary // CHUNK))
+
+    def forward(self, packed: Packed, predicting: Tensor, targets: Tensor, chunks: int) -> TokenStats:
+        """Score tokens.
 
         Args:
-            batch: B rows of T tokens, padded on the right.
-            counted: bool, shape (B, T). A row's first token cannot count: nothing predicts it.
+            packed: A row of T tokens.
+            predicting: int64, (N,): where in the row the token before each scored token lies.
+            targets: int64, (N,): ids of the scored tokens.
+            chunks: At least `self.chunks(N)`. Where weights are spread over processes, each use of a
+                part gathers it on all of them, so all must use the output head equally often.
         """
         hidden = self.model.model(
-            input_ids=batch.input_ids,
-            attention_mask=batch.attention_mask,
-            position_ids=batch.position_ids,
-            mm_encoder_outputs=image_features(self.model, batch),
+            input_ids=packed.input_ids,
+            position_ids=packed.position_ids,
+            mm_encoder_outputs=image_features(self.model, packed.pictures),
+            layout=packed.layout,
             use_cache=False,
-        ).last_hidden_state
-        hidden = hidden[:, :-1][counted[:, 1:]]
-        targets = batch.input_ids[:, 1:][counted[:, 1:]]
-        if len(targets) <= CHUNK:
+        ).last_hidden_state[0, predicting]
+        if chunks == 1:
             return TokenStats(*self._score(hidden, targets))
         # The logits of one chunk at a time, made again in the backward pass: they are never all there.
         parts: list[tuple[Tensor, Tensor]] = [
             checkpoint(self._score, h, t, use_reentrant=False)
-            for h, t in zip(torch.split(hidden, CHUNK), torch.split(targets, CHUNK), strict=True)
+            for h, t in zip(
+                torch.tensor_split(hidden, chunks), torch.tensor_split(targets, chunks), strict=True
+            )
         ]
         return TokenStats(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
 
     def _score(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logprobs = policy_logprobs(self.model.lm_head(hidden), self._chat)
         with torch.no_grad():
-            entropy = torch.special.entr(logprobs.exp()).sum(-1)
+            # What has no mass has -inf, and adds nothing.
+            entropy = -(logprobs.exp() * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
         return logprobs.gather(1, targets[:, None])[:, 0], entropy
+
+
+def checkpoint_activations(model: Any) -> None:
+    """Keep only each layer's input for the backward pass, and compute the rest again.
+
+    Raises:
+        RunFailed: If it had no effect.
+    """
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if not any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
+        raise RunFailed(
+            "update.activation_checkpointing had no effect: the model has no layer that knows it",
+            fix="set it to false",
+        )

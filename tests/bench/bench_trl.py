@@ -1,0 +1,231 @@
+"""Samples a second of vtune's loop and of TRL's GRPOTrainer: `make bench-trl`.
+
+The same tiny model, 4 prompts with a picture, 8 rollouts each, 128 new tokens forced, no KL, one update a
+step, one thread, transformers draws the tokens on both sides. Each side runs in processes of its own, in
+turns; what counts is their CPU time, so that other work on the machine does not.
+
+TRL has a virtual environment of its own (see the Makefile); the project does not depend on it.
+"""
+
+import asyncio
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+PROMPTS, GROUP, NEW, SIDE = 4, 8, 128, 112
+STEPS, WARM_UP, TURNS = 6, 2, 2
+QUESTION = "What is the colour of the small circle? Think, then answer."
+RATE = 1e-5
+
+
+def picture(number: int) -> Image.Image:
+    noise = np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
+    return Image.fromarray(noise)
+
+
+def worth(text: str) -> float:
+    """A reward that differs within a group and costs nothing."""
+    return sum(letter.isalpha() for letter in text) / 100
+
+
+def steps_of_trl(model: Path) -> list[float]:
+    import torch
+    import transformers
+    from datasets import Dataset
+    from transformers.processing_utils import ProcessorMixin
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.set_num_threads(1)
+
+    class Processor(transformers.Qwen2_5_VLProcessor):
+        """Without the video part, which needs torchvision."""
+
+        @classmethod
+        def get_attributes(cls) -> list[str]:
+            return ["image_processor", "tokenizer"]
+
+        def __init__(self, image_processor: Any, tokenizer: Any, **rest: Any) -> None:
+            self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
+            self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
+            self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
+            ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=tokenizer.chat_template)
+
+    Processor.__name__ = "Qwen2_5_VLProcessor"
+    images = transformers.AutoImageProcessor.from_pretrained(model)
+    images.size = {"shortest_edge": 3136, "longest_edge": SIDE * SIDE}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    vision = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"]
+    turn = [{"role": "user", "content": QUESTION}]
+    config = GRPOConfig(
+        output_dir=str(model / "trl"),
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        per_device_train_batch_size=PROMPTS * GROUP,
+        num_generations=GROUP,
+        max_completion_length=NEW,
+        beta=0.0,
+        learning_rate=RATE,
+        max_steps=STEPS,
+        generation_kwargs={
+            "min_new_tokens": NEW,
+            "suppress_tokens": tokenizer.convert_tokens_to_ids(vision),
+        },
+        report_to="none",
+        logging_strategy="no",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    seconds: list[float] = []
+
+    class Clock(transformers.TrainerCallback):
+        def on_step_begin(self, *given: Any, **rest: Any) -> None:
+            self.began = time.process_time()
+
+        def on_step_end(self, *given: Any, **rest: Any) -> None:
+            seconds.append(time.process_time() - self.began)
+
+    count = PROMPTS * STEPS
+    trainer = GRPOTrainer(
+        model=transformers.AutoModelForImageTextToText.from_pretrained(model, dtype=torch.float32),
+        processing_class=Processor(images, tokenizer),
+        reward_funcs=lambda completions, **rest: [worth(one[0]["content"]) for one in completions],
+        args=config,
+        train_dataset=Dataset.from_dict(
+            {"prompt": [turn] * count, "image": [picture(number) for number in range(count)]}
+        ),
+        callbacks=[Clock()],
+    )
+    trainer.train()
+    assert trainer.state.global_step == STEPS
+    return seconds
+
+
+def steps_of_vtune(model: Path) -> list[float]:
+    import torch
+
+    from vtune.advantage.group import group_advantages
+    from vtune.models.pictures import PixelBudget
+    from vtune.models.policy import load_policy
+    from vtune.rollout.engine import Completion, Request, Sampling
+    from vtune.rollout.transformers import TransformersEngine
+    from vtune.schema.message import Message
+    from vtune.update.batch import Item
+    from vtune.update.deepspeed import Trainer, start
+    from vtune.update.ranks import Ranks
+    from vtune.update.recipe import PolicyLoss, Update
+
+    torch.set_num_threads(1)
+    ranks = Ranks.of_this_process()
+    start(ranks)
+    budget = PixelBudget(min_pixels=3136, max_pixels=SIDE * SIDE)
+    policy = load_policy(str(model), budget=budget, dtype="float32", device=ranks.device)
+    chat = policy.chat
+    # The end of a turn is not drawn: that forces the length.
+    chat.banned_ids = (*chat.banned_ids, chat.end_id)
+    update = Update(
+        learning_rate=RATE, schedule="constant", warmup_steps=0, betas=(0.9, 0.999), weight_decay=0.0,
+        grad_clip=1.0, micro_tokens=8192, activation_checkpointing=False, zero_stage=1, dtype="float32",
+        freeze=(), threads=1,
+    )  # fmt: skip
+    objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)
+    trainer = Trainer(policy, update, ranks, steps=STEPS, objective=objective, reference=str(model))
+    engine = TransformersEngine(policy, max_batch=PROMPTS * GROUP)
+
+    async def draw(requests: list[Request]) -> list[Completion]:
+        for _ in requests:
+            engine.join()
+        drawn = await asyncio.gather(*(engine.generate(request) for request in requests))
+        for _ in requests:
+            engine.leave()
+        return drawn
+
+    def step(number: int) -> None:
+        images, requests = [], []
+        for prompt in range(PROMPTS):
+            out = io.BytesIO()
+            picture(number * PROMPTS + prompt).save(out, "PNG")
+            for rollout in range(GROUP):
+                shown = [policy.pictures.read(out.getvalue())]
+                requests.append(
+                    Request(
+                        token_ids=chat.prompt([Message("user", f"<image>{QUESTION}")], shown),
+                        pixels=shown,
+                        sampling=Sampling(temperature=1.0, max_new_tokens=NEW),
+                        key=(number, prompt, rollout),
+                    )
+                )
+                images.append(out.getvalue())
+        drawn = asyncio.run(draw(requests))
+        assert all(len(one.token_ids) == NEW for one in drawn)
+        rewards = [worth(chat.decode(one.token_ids)) for one in drawn]
+        groups = [index // GROUP for index in range(len(drawn))]
+        gains = group_advantages(rewards, groups, baseline="group_std")
+        stats = trainer.step(
+            [
+                Item(
+                    token_ids=[*request.token_ids, *one.token_ids],
+                    images=(image,),
+                    loss_mask=[False] * len(request.token_ids) + [True] * NEW,
+                    advantages=[gain or 0.0] * NEW,
+                    old_logprobs=one.logprobs,
+                )
+                for request, image, one, gain in zip(requests, images, drawn, gains, strict=True)
+            ]
+        )
+        assert stats is not None
+        assert stats.tokens == PROMPTS * GROUP * NEW
+        assert stats.mismatch is not None
+        assert stats.mismatch < 1e-4
+
+    return [taken(step, number) for number in range(STEPS)]
+
+
+def taken(step: Callable[[int], None], number: int) -> float:
+    began = time.process_time()
+    step(number)
+    return time.process_time() - began
+
+
+SIDES = {"trl": steps_of_trl, "vtune": steps_of_vtune}
+
+
+def main() -> None:
+    from vtune.data import lens
+    from vtune.models.tiny import build_tiny
+
+    found: dict[str, list[float]] = {side: [] for side in SIDES}
+    with tempfile.TemporaryDirectory() as folder:
+        build_tiny(Path(folder) / "model", lens.corpus(1, seed=0, count=100), seed=0)
+        for _ in range(TURNS):
+            for side in SIDES:
+                done = subprocess.run(
+                    [sys.executable, __file__, side, str(Path(folder) / "model")],
+                    env=os.environ | {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=True,
+                )
+                found[side] += json.loads(done.stdout.splitlines()[-1])[WARM_UP:]
+    rates = {side: PROMPTS * GROUP / statistics.median(seconds) for side, seconds in found.items()}
+    for side, rate in rates.items():
+        print(f"{side:6} {rate:6.1f} samples/s  (CPU seconds a step: {[round(s, 2) for s in found[side]]})")
+    print(f"ratio  {rates['vtune'] / rates['trl']:6.2f}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        main()
+    else:
+        print(json.dumps(SIDES[sys.argv[1]](Path(sys.argv[2]))))

@@ -1,0 +1,60 @@
+"""Rows of tokens and pictures as one row without padding, in which common beginnings are shared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+
+from vtune.models.attention import Layout, layout
+from vtune.models.batch import Pictures, Row, distinct_pictures
+from vtune.models.positions import rope_positions
+from vtune.models.tree import segment_tree, token_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One row of T tokens that holds several conversations."""
+
+    input_ids: torch.Tensor
+    """int64, (1, T)."""
+    position_ids: torch.Tensor
+    """int64, (3, 1, T); every conversation counts from its own beginning."""
+    layout: Layout
+    """What may attend to what."""
+    pictures: Pictures | None
+    places: tuple[torch.Tensor, ...]
+    """Where each token of each conversation lies in the row: int64, one tensor a conversation."""
+
+
+def pack(rows: Sequence[Row], *, image_id: int, merge: int, device: torch.device) -> Packed:
+    """Lay rows one after another; what several of them begin with, pictures included, is there once.
+
+    Raises:
+        DataError: If placeholders and pictures do not match.
+    """
+    pictures, numbers = distinct_pictures(rows)
+    keys = [token_keys(row.token_ids, shown, image_id) for row, shown in zip(rows, numbers, strict=True)]
+    tree = segment_tree(keys)
+    positions = [
+        rope_positions(row.token_ids, [pixels.grid for pixels in row.pixels], image_id=image_id, merge=merge)
+        for row in rows
+    ]
+    ids: list[int] = []
+    order: list[int] = []
+    places: list[torch.Tensor] = []
+    for segment in tree.segments:
+        tokens = rows[segment.row].token_ids[segment.start : segment.end]
+        places.append(torch.arange(len(ids), len(ids) + len(tokens)))
+        ids += tokens
+        # No segment ends within a picture, and no two pictures touch.
+        runs = groupby(keys[segment.row][segment.start : segment.end])
+        order += [-1 - key for key, _ in runs if key < 0]
+    position_ids = torch.cat([positions[s.row][:, s.start : s.end] for s in tree.segments], dim=1)
+    return Packed(
+        input_ids=torch.tensor([ids], device=device),
+        position_ids=position_ids[:, None].to(device),
+        layout=layout(tree.segments, device),
+        pictures=pictures.shown(order).to(device) if pictures else None,
+        places=tuple(torch.cat([places[number] for number in path]).to(device) for path in tree.paths),
+    )
