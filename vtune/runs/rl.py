@@ -77,7 +77,17 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
     Raises:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
     """
-    world = Ranks.of_this_process().world
+    check_sizes(recipe, Ranks.of_this_process().world)
+    load_chat(recipe.model)
+    return check_prompts(recipe)
+
+
+def check_sizes(recipe: RLRecipe, world: int) -> None:
+    """See that a step splits over `world` processes and its updates.
+
+    Raises:
+        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1.
+    """
     if recipe.prompts_per_step % world:
         raise RecipeError(
             f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
@@ -94,10 +104,18 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
             f"rollout.temperature is {recipe.rollout.temperature}",
             fix="train at 1.0: log-probabilities are those of the policy itself, not of a tempered one",
         )
-    load_chat(recipe.model)
+
+
+def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
+    """See that every row of the data can be asked and judged; returns the sizes of the run.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
     paths = [Path(name) for name in recipe.data]
     check_data(paths)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
+    rollouts = recipe.prompts_per_step * recipe.group_size
     return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
 
 

@@ -50,6 +50,15 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
         VtuneError: With the first problem found.
     """
     load_chat(recipe.model)
+    return check_traces(recipe)
+
+
+def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
+    """See that every trace can be replayed; returns the sizes of the run.
+
+    Raises:
+        VtuneError: With the first problem found.
+    """
     paths = [Path(name) for name in recipe.data]
     for path in paths:
         for number, trace in enumerate(read_trajectories(path)):

@@ -1,0 +1,205 @@
+"""`--dry-run`: memory, time, and what to change."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.runs.commands import rl, setting, sft, vtune
+from vtune.config import Strict, find, load_recipe
+from vtune.models.shape import KNOWN, shape_of
+from vtune.report.plan import plan_lines
+from vtune.rollout.agent import Rollout
+from vtune.runs.plan import changed, machine_of, phases_of, plan, remedies, step_of
+from vtune.runs.rl import RLRecipe
+from vtune.update.recipe import Update
+
+SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
+
+
+class LoRA(Strict):
+    rank: int
+    alpha: int
+    targets: tuple[str, ...]
+
+
+class WideUpdate(Update):
+    activation_checkpointing: bool
+    micro_tokens: int
+    zero_stage: Literal[0, 1, 2, 3]  # type: ignore[assignment]
+    offload: tuple[Literal["optimizer", "params"], ...]
+    lora: LoRA | None
+
+
+class WideRollout(Rollout):
+    engine: Literal["transformers", "vllm"]
+    servers: tuple[str, ...]
+
+
+class WideRecipe(RLRecipe):
+    """A recipe with every key that a plan knows of."""
+
+    update: WideUpdate
+    rollout: WideRollout
+
+
+def codev(**changes: Any) -> WideRecipe:
+    values = load_recipe(find("codev", "recipes.rl"), RLRecipe).model_dump(mode="json")
+    values["update"] |= {"activation_checkpointing": True, "micro_tokens": 28672, "offload": (), "lora": None}
+    values["rollout"] |= {"engine": "vllm", "servers": ()}
+    for path, value in changes.items():
+        section, _, key = path.partition("__")
+        values[section][key] = value
+    return WideRecipe.model_validate(values)
+
+
+def test_codev_fits_on_eight_gpus_of_80_gb_and_the_parts_add_up() -> None:
+    found = plan(codev(), machine_of(8, 80))
+    assert found["fits"]
+    assert "remedies" not in found
+    assert found["shape"].startswith("Qwen2.5-VL-7B, by the name 'models/codev-7b-sft': 8.29 B")
+    update = found["memory_gb"]["update"]
+    assert {"weights", "optimizer", "gradients", "activations", "pictures", "logits"} <= set(update)
+    assert update["weights"] == pytest.approx(2 * 8.292, abs=0.01)
+    assert update["optimizer"] == pytest.approx(12 * 8.292 / 8, abs=0.01)
+    assert found["memory_gb"]["rollout"]["vLLM weights"] == update["weights"]
+    assert found["peak_gb"] == pytest.approx(sum(update.values()), abs=0.1)
+    assert found["peak_gb"] < found["room_gb"] < 80
+
+
+def test_one_gpu_of_24_gb_is_told_what_to_change_and_the_advice_is_true() -> None:
+    machine = machine_of(1, 24)
+    recipe: Any = codev(update__activation_checkpointing=False, update__micro_tokens=65536)
+    found = plan(recipe, machine)
+    assert found["fits"] is False
+    told = found["remedies"]
+    assert told[-1]["fits"]
+    assert not any(one["fits"] for one in told[:-1])
+    # Whoever takes the advice gets what it says.
+    words = [one["set"] for one in told]
+    path = find("codev", "recipes.rl")
+    assert all("=" in word for word in words)
+    for one in told:
+        (remedy,) = [r for r in remedies(recipe.model_dump(mode="json"), machine) if _same(r, one["set"])]
+        recipe = changed(recipe, remedy)
+        peak = max(
+            sum(p.values()) for p in phases_of(recipe.model_dump(mode="json"), SEVEN, machine).values()
+        )
+        assert round(peak, 1) == one["peak_gb"]
+    assert plan(recipe, machine)["fits"]
+    assert path.is_file()
+
+
+def _same(remedy: Any, words: str) -> bool:
+    import yaml
+
+    key, _, value = words.partition("=")
+    return bool(remedy.key == key and yaml.safe_load(value) == remedy.value)
+
+
+def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
+    found = plan(codev(update__activation_checkpointing=False), machine_of(8, 80))
+    assert [one["set"] for one in found["remedies"]] == ["update.activation_checkpointing=true"]
+    assert not found["remedies"][0]["changes_learning"]
+    assert found["remedies"][0]["fits"]
+
+
+def test_no_remedy_is_offered_that_the_recipe_would_refuse() -> None:
+    shipped = load_recipe(find("codev", "recipes.rl"), RLRecipe)
+    found = plan(shipped, machine_of(1, 24))
+    keys = {one["set"].partition("=")[0] for one in found["remedies"]}
+    assert keys
+    for one in found["remedies"]:
+        load_recipe(find("codev", "recipes.rl"), RLRecipe, [one["set"]])
+
+
+@pytest.mark.skipif(
+    "activation_checkpointing" not in Update.model_fields, reason="the recipe has no such key yet"
+)
+def test_the_shipped_codev_fits_on_eight_gpus_of_80_gb() -> None:
+    assert plan(load_recipe(find("codev", "recipes.rl"), RLRecipe), machine_of(8, 80))["fits"]
+
+
+def test_more_gpus_or_a_smaller_model_are_named_where_settings_are_not_enough() -> None:
+    found = plan(codev(), machine_of(1, 40))
+    assert any(text.startswith(("2 GPUs", "4 GPUs", "8 GPUs")) for text in found["otherwise"])
+    lines = list(plan_lines({"plan": found}))
+    assert any(line.startswith("DOES NOT FIT: 1 GPU(s) of 40 GB") for line in lines)
+    assert any("what to change" in line for line in lines)
+
+
+def test_separate_servers_leave_the_training_gpus_alone() -> None:
+    machine = machine_of(8, 80)
+    beside = phases_of(codev().model_dump(mode="json"), SEVEN, machine)["rollout"]
+    away = phases_of(codev(rollout__servers=("http://a",)).model_dump(mode="json"), SEVEN, machine)["rollout"]
+    assert set(beside) - set(away) == {"vLLM weights", "vLLM at work", "KV cache, at least"}
+
+
+def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> None:
+    """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s a step, tools and judges included."""
+    values = codev().model_dump(mode="json")
+    step = step_of(values, SEVEN, machine_of(8, 141), None)["step"]
+    assert step["conversations"] == 2048
+    assert 648 / 8 < step["seconds"] < 648
+    twice = step_of(values, SEVEN, machine_of(16, 141), None)["step"]
+    assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
+
+
+def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:
+    ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
+    assert ended.code == 0, ended.err
+    check = json.loads(ended.out)["check"]
+    assert check["missing"] == ["model models/codev-7b-sft", "data file data/codev-rl.parquet"]
+    assert check["plan"]["memory_gb"]["update"]["weights"] == pytest.approx(16.58, abs=0.01)
+    started = vtune("rl", "--recipe", "codev", "--out", "/nonexistent/run")
+    assert started.code == 2
+
+
+def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
+    ended = vtune("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "141")
+    assert ended.code == 0, ended.err
+    assert "# not here, so a start would fail: model Qwen/Qwen2.5-VL-7B-Instruct;" in ended.out
+    assert "# weights " in ended.out
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(ended.out)
+    again = vtune("sft", "--recipe", copy, "--dry-run", "--gpus", "8", "--gpu-memory", "141")
+    assert again.out == ended.out
+
+
+def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    for words in (
+        rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--json"),
+        sft(tiny, lens / "traces.parquet", tmp_path / "run", "--dry-run", "--json"),
+    ):
+        ended = vtune(*words)
+        assert ended.code == 0, ended.err
+        check = json.loads(ended.out)["check"]
+        assert check["missing"] == []
+        assert check["plan"]["fits"]
+        assert check["plan"]["shape"].startswith(str(tiny / "config.json"))
+        assert check["plan"]["assumed"]["from data"]
+        assert not (tmp_path / "run").exists()
+
+
+def test_prompts_must_split_over_the_gpus_that_are_planned_for(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    ended = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--gpus", "3"))
+    assert ended.code == 2
+    assert "does not split over 3 processes" in ended.err
+
+
+def test_without_a_shape_there_is_no_estimate_and_the_option_is_named(tmp_path: Path) -> None:
+    words = ["rl", "--recipe", "codev", "--dry-run", *setting(model="models/mine"), "--gpu-memory", "80"]
+    assert "name one with --shape" in vtune(*words).out
+    assert "shape: Qwen3-VL-8B, as asked" in vtune(*words, "--shape", "Qwen3-VL-8B").out
+    assert vtune(*words, "--shape", "nobody").code == 2
+
+
+def test_planning_options_without_a_plan_are_refused() -> None:
+    ended = vtune("rl", "--recipe", "codev", "--gpu-memory", "80")
+    assert ended.code == 2
+    assert "only --dry-run plans" in ended.err
