@@ -167,6 +167,9 @@ def test_zero_splits_the_optimizer_the_gradients_and_the_weights_in_turn() -> No
 def test_adapters_and_offload_leave_little_on_the_gpu() -> None:
     lora = a_load(lora_rank=16, lora_targets=("q_proj", "v_proj"))
     assert trained(SEVEN, lora) == 28 * 16 * (3584 + 3584 + 3584 + 512)
+    both = a_load(lora_rank=16, lora_targets=("up_proj",))
+    assert trained(SEVEN, both) == 16 * (28 * (3584 + 18944) + 32 * (1280 + 3420))
+    assert backward(SEVEN, both)["pictures"] > backward(SEVEN, lora)["pictures"]
     assert resident(SEVEN, lora)["optimizer"] == 12 * trained(SEVEN, lora)
     away = a_load(zero_stage=3, gpus=2, offload=frozenset({"optimizer", "params"}))
     assert resident(SEVEN, away) == {"weights": 0.0, "optimizer": 0.0}

@@ -87,6 +87,15 @@ class Shape:
             "down_proj": (i, h),
         }
 
+    @property
+    def v_linears(self) -> dict[str, tuple[int, int]]:
+        """The same of one layer of the vision tower."""
+        h, i = self.v_hidden, self.v_intermediate
+        attention = {"qkv": (h, 3 * h), "proj": (h, h)}
+        if self.family == "qwen2_5_vl":
+            return attention | {"gate_proj": (h, i), "up_proj": (h, i), "down_proj": (i, h)}
+        return attention | {"linear_fc1": (h, i), "linear_fc2": (i, h)}
+
     def _language(self) -> int:
         # Qwen2.5 adds biases to queries, keys and values; Qwen3 normalises queries and keys instead.
         extra = self.query + 2 * self.key if self.family == "qwen2_5_vl" else 2 * self.head_dim

@@ -39,7 +39,8 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
         if index == 1:
             yield ""
             yield "what to change, in this order:"
-        yield f"  {index}. --set '{remedy['set']}': {remedy['why']}{_after(remedy)}"
+        sets = " ".join(f"--set '{word}'" for word in remedy["set"])
+        yield f"  {index}. {sets}: {remedy['why']}{_after(remedy)}"
     if "remedies" in plan and not any(remedy["fits"] for remedy in plan["remedies"]):
         yield "  no change of the recipe alone is enough"
     for other in plan.get("otherwise", ()):

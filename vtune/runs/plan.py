@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -30,6 +30,9 @@ from vtune.update.rates import Device
 R = TypeVar("R", bound=Strict)
 
 GB = 1e9
+LEAST_PIXELS = 500_000
+LEAST_TOKENS = 2048
+"""Where advice stops to make pictures smaller and conversations shorter. Ours."""
 LOOKED_AT = 64
 """Rows of the data whose pictures are measured."""
 MARGIN = 0.08
@@ -227,8 +230,12 @@ def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict
         "update": stays | memory.gradients(shape, load) | memory.backward(shape, load),
         "optimizer step": stays | memory.gradients(shape, load) | memory.stepping(shape, load),
     }
-    if "rollout" in values:
-        phases["rollout"] = stays | _rollout(values, shape, load)
+    if _rl(values):
+        drawing = _rollout(values, shape, load, machine.memory_gb)
+        phases["rollout"] = stays | drawing
+        if values["rollout"].get("staleness"):
+            # The next step is drawn meanwhile: vLLM does not sleep.
+            phases = {phase: parts | drawing for phase, parts in phases.items()}
     return {phase: {part: size / GB for part, size in parts.items()} for phase, parts in phases.items()}
 
 
@@ -250,20 +257,15 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         scored=_SCORED,
         checkpointing=bool(update.get("activation_checkpointing")),
         frozen=tuple(update["freeze"]),
-        reference=_rl(values) and values["loss"]["kl_weight"] > 0 and not lora,
+        reference=_rl(values) and values["loss"]["kl_weight"] > 0,
         lora_rank=lora.get("rank", 0),
         lora_targets=tuple(lora.get("targets") or ()),
-        offload=_offload(update.get("offload")),
+        offload=frozenset(update.get("offload") or ()),
     )
 
 
 _SCORED = 1024
 """Tokens whose logits exist at the same time (`vtune.update.forward.CHUNK`)."""
-
-
-def _offload(value: object) -> frozenset[str]:
-    named = {value} if isinstance(value, str) else set(value) if isinstance(value, list) else set()
-    return frozenset(named & {"optimizer", "params"})
 
 
 def _rl(values: Mapping[str, Any]) -> bool:
@@ -291,7 +293,9 @@ def _rows(values: Mapping[str, Any], machine: Machine) -> int:
     return int(min(values["rollout"]["max_batch"], share))
 
 
-def _rollout(values: Mapping[str, Any], shape: Shape, load: memory.Load) -> dict[str, float]:
+def _rollout(
+    values: Mapping[str, Any], shape: Shape, load: memory.Load, memory_gb: float
+) -> dict[str, float]:
     """Bytes that rolling out needs beside what stays."""
     engine = _engine(values)
     if engine == "servers":
@@ -299,12 +303,12 @@ def _rollout(values: Mapping[str, Any], shape: Shape, load: memory.Load) -> dict
     b, longest = load.dtype_bytes, _longest(values)
     one = longest * memory.kv_token(shape, b)
     if engine == "vllm":
-        at_work = VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB
-        return {
+        parts = {
             "vLLM weights": float(shape.total * b),
-            "vLLM at work": at_work,
-            "KV cache, at least": float(one),
+            "vLLM at work": VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
         }
+        left = values["rollout"]["gpu_memory"] * memory_gb * GB - sum(parts.values())
+        return parts | {"KV cache": max(left, one)}
     share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
     rows = min(values["rollout"]["max_batch"], share)
     return {
@@ -320,14 +324,11 @@ def _kv_room(
     """How many of the longest conversations a colocated vLLM can hold; None where there is none."""
     if not _rl(values) or _engine(values) != "vllm":
         return None
-    one = phases["rollout"]["KV cache, at least"]
-    left = machine.room_gb - sum(phases["rollout"].values()) + one
+    one = _longest(values) * memory.kv_token(shape, _bytes(values)) / GB
+    fit = int(phases["rollout"]["KV cache"] / one)
     rows = _rows(values, machine)
-    fit = max(0, int(left / one))
-    more = "" if fit >= rows else "; the others wait, or are read again"
-    return (
-        f"KV cache: room for {fit} conversations of {_longest(values)} tokens, {rows} are drawn at once{more}"
-    )
+    more = "" if fit >= rows else "; of shorter ones, more"
+    return f"KV cache: {fit} conversations of {_longest(values)} tokens, and {rows} are drawn at once{more}"
 
 
 def _peak(phases: Mapping[str, Mapping[str, float]]) -> float:
@@ -439,8 +440,8 @@ def _drawing(
 class Remedy:
     """One change of a recipe."""
 
-    key: str
-    value: Any
+    sets: Mapping[str, Any]
+    """Dotted key -> value; all of them at once."""
     why: str
     changes_learning: bool = False
 
@@ -448,35 +449,53 @@ class Remedy:
 def remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[Remedy]:
     """What may be changed, in the order in which it costs least."""
     update, longest = values["update"], _longest(values)
-    yield Remedy("update.activation_checkpointing", True, "layers run again instead of being kept")
+    yield Remedy({"update.activation_checkpointing": True}, "layers run again instead of being kept")
     if "micro_tokens" in update:
         if update["micro_tokens"] > longest:
-            yield Remedy("update.micro_tokens", longest, "one conversation of full length at a time")
+            why = "one conversation of full length at a time"
+            yield Remedy({"update.micro_tokens": longest}, why)
     else:
-        for size in _halves(update["micro_batch"]):
-            yield Remedy("update.micro_batch", size, "fewer conversations at a time")
+        for size in _halves(update["micro_batch"], 1):
+            yield Remedy({"update.micro_batch": size}, "fewer conversations at a time")
     if machine.gpus > 1:
         for stage in range(update["zero_stage"] + 1, 4):
             what = {1: "optimizer", 2: "gradients", 3: "weights"}[stage]
-            yield Remedy("update.zero_stage", stage, f"the {what} are split among the GPUs")
+            yield Remedy({"update.zero_stage": stage}, f"the {what} are split among the GPUs")
     if _rl(values):
-        if machine.kind == "gpu":
-            yield Remedy("rollout.engine", "vllm", "its cache takes what is free, not what could be needed")
-        if _engine(values) == "transformers":
-            for size in _halves(values["rollout"]["max_batch"]):
-                yield Remedy("rollout.max_batch", size, "fewer conversations are drawn at a time")
-    yield Remedy("update.offload", ["optimizer"], "the optimizer lies in the host's memory, and is slower")
-    yield Remedy("update.offload", "optimizer", "the optimizer lies in the host's memory, and is slower")
-    yield Remedy("update.freeze", ["vision"], "the vision tower is not trained", True)
-    yield Remedy("update.lora", {"rank": 32, "alpha": 64, "targets": []}, "small adapters are trained", True)
-    for pixels in _halves(values["images"]["max_pixels"], least=max(values["images"]["min_pixels"], 500_000)):
-        yield Remedy("images.max_pixels", pixels, "smaller pictures", True)
+        yield from _drawing_remedies(values, machine)
+    yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
+    lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+    yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
+    yield Remedy({"update.freeze": ["vision"]}, "the vision tower is not trained", True)
+    least = max(values["images"]["min_pixels"], LEAST_PIXELS)
+    for pixels in _halves(values["images"]["max_pixels"], least):
+        yield Remedy({"images.max_pixels": pixels}, "smaller pictures", True)
     key = "rollout.max_tokens" if _rl(values) else "max_tokens"
-    for tokens in _halves(longest, least=2048):
-        yield Remedy(key, tokens, "shorter conversations", True)
+    for tokens in _halves(longest, LEAST_TOKENS):
+        sets = {key: tokens} | ({"update.micro_tokens": tokens} if "micro_tokens" in update else {})
+        yield Remedy(sets, "shorter conversations", True)
 
 
-def _halves(value: int, least: int = 1) -> list[int]:
+def _drawing_remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[Remedy]:
+    rollout = values["rollout"]
+    if _engine(values) == "vllm":
+        share = rollout["gpu_memory"]
+        while share > 0.2:
+            share = round(share - 0.1, 2)
+            yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
+        # The trained model draws by itself: no second copy of the weights.
+        for rows in (8, 1):
+            sets = {"rollout.engine": "transformers", "rollout.staleness": 0, "rollout.max_batch": rows}
+            yield Remedy(sets, "the trained weights draw themselves, slowly")
+    elif _engine(values) == "transformers":
+        if machine.kind == "gpu":
+            sets = {"rollout.engine": "vllm"}
+            yield Remedy(sets, "its cache takes what is free, not what could be needed")
+        for size in _halves(rollout["max_batch"], 1):
+            yield Remedy({"rollout.max_batch": size}, "fewer conversations are drawn at a time")
+
+
+def _halves(value: int, least: int) -> list[int]:
     found = []
     while value // 2 >= least:
         value //= 2
@@ -487,11 +506,12 @@ def _halves(value: int, least: int = 1) -> list[int]:
 def changed(recipe: R, remedy: Remedy) -> R | None:
     """The recipe with a remedy; None where recipes have no such key, or not that value."""
     values = recipe.model_dump(mode="json")
-    *parents, last = remedy.key.split(".")
-    node = values
-    for parent in parents:
-        node = node[parent]
-    node[last] = remedy.value
+    for path, value in remedy.sets.items():
+        *parents, last = path.split(".")
+        node = values
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
     try:
         return type(recipe).model_validate(values)
     except ValidationError:
@@ -509,7 +529,7 @@ def _advice(recipe: R, shape: Shape, machine: Machine) -> dict[str, Any]:
         peak = _peak(phases_of(now.model_dump(mode="json"), shape, machine))
         told.append(
             {
-                "set": f"{remedy.key}={_yaml(remedy.value)}",
+                "set": _words(remedy),
                 "why": remedy.why,
                 "peak_gb": round(peak, 1),
                 "fits": peak <= machine.room_gb,
@@ -517,6 +537,11 @@ def _advice(recipe: R, shape: Shape, machine: Machine) -> dict[str, Any]:
             }
         )
     return {"remedies": told, "otherwise": _otherwise(recipe, shape, machine)}
+
+
+def _words(remedy: Remedy) -> list[str]:
+    """What follows `--set` on the command line."""
+    return [f"{key}={_yaml(value)}" for key, value in remedy.sets.items()]
 
 
 def _yaml(value: Any) -> str:
@@ -553,7 +578,7 @@ def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False)
         if after is not None and _over(after, shape, machine) < before - 0.01 * machine.room_gb:
             recipe = after
             # A smaller size of the same key replaces the one before.
-            taken = [old for old in taken if old.key != remedy.key] + [remedy]
+            taken = [old for old in taken if not set(old.sets) <= set(remedy.sets)] + [remedy]
     return taken
 
 
@@ -576,30 +601,33 @@ def _all(recipe: R, taken: Sequence[Remedy]) -> R:
 
 
 def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
-    """Machines and models for which changes that leave the learning as it is are enough."""
+    """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
     told = []
-    for count in (1, 2, 4, 8, 16, 32, 64):
-        more = Machine(count, machine.memory_gb, machine.kind, machine.device, machine.said)
-        if machine.kind == "cpu" or count <= machine.gpus:
-            continue
-        settings = _enough(recipe, shape, more)
-        if settings is not None:
-            told.append(f"{count} GPUs of {machine.memory_gb:g} GB{settings}")
-            break
-    for name, config in sorted(KNOWN.items(), key=lambda item: -shape_of(item[1]).total):
-        smaller = shape_of(config)
-        if smaller.total < 0.9 * shape.total:
-            settings = _enough(recipe, smaller, machine)
+    counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
+    more = [replace(machine, gpus=count) for count in counts]
+    names = sorted(KNOWN, key=lambda name: -shape_of(KNOWN[name]).total)
+    smaller = [name for name in names if shape_of(KNOWN[name]).total < 0.9 * shape.total]
+    # What leaves the learning as it is comes first, also where it takes more.
+    for harmless in (True, False):
+        for option in more:
+            settings = _enough(recipe, shape, option, harmless=harmless)
+            if settings is not None:
+                told.append(f"{option.gpus} GPUs of {machine.memory_gb:g} GB{settings}")
+                more = []
+                break
+        for name in smaller:
+            settings = _enough(recipe, shape_of(KNOWN[name]), machine, harmless=harmless)
             if settings is not None:
                 told.append(f"the smaller {name}{settings}")
+                smaller = []
                 break
     return told
 
 
-def _enough(recipe: R, shape: Shape, machine: Machine) -> str | None:
-    """The settings with which it fits, as words; None if nothing harmless is enough."""
-    taken = _taken(recipe, shape, machine, harmless=True)
+def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str | None:
+    """The settings with which it fits, as words; None if they are not enough."""
+    taken = _taken(recipe, shape, machine, harmless=harmless)
     if _over(_all(recipe, taken), shape, machine) > 0:
         return None
     kept = _needed(recipe, taken, shape, machine)
-    return f", with {', '.join(f'{one.key}={_yaml(one.value)}' for one in kept)}" if kept else ""
+    return f", with {', '.join(word for one in kept for word in _words(one))}" if kept else ""

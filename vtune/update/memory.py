@@ -44,7 +44,7 @@ class Load:
     lora_rank: int = 0
     """0 trains the weights themselves."""
     lora_targets: tuple[str, ...] = ()
-    """Linear maps of the language model that get adapters; none for all."""
+    """Names of the linear maps that get adapters."""
     offload: frozenset[str] = field(default_factory=frozenset)
     """`optimizer`, `params`: what lies in the host's memory instead."""
 
@@ -52,9 +52,14 @@ class Load:
 def trained(shape: Shape, load: Load) -> int:
     """Parameters that the optimiser changes."""
     if load.lora_rank:
-        linears = shape.linears
-        targets = [linears[name] for name in load.lora_targets or linears if name in linears]
-        return shape.layers * sum(load.lora_rank * (a + b) for a, b in targets)
+        towers = [] if "vision" in load.frozen else [(shape.v_depth, shape.v_linears)]
+        towers += [] if "language" in load.frozen else [(shape.layers, shape.linears)]
+        return sum(
+            depth * load.lora_rank * (a + b)
+            for depth, linears in towers
+            for name, (a, b) in linears.items()
+            if name in load.lora_targets
+        )
     return sum(count for part, count in shape.parameters.items() if part not in load.frozen)
 
 
@@ -96,7 +101,9 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     language = load.tokens * b * _language_layer(shape, b)
     # In the backward pass: gradients of the widest map of a layer and of its input.
     working: float = load.tokens * b * (3 * shape.intermediate + 2 * shape.hidden)
-    vision_learns = "vision" not in load.frozen and not load.lora_rank
+    vision_learns = "vision" not in load.frozen
+    if load.lora_rank:
+        vision_learns = vision_learns and bool(set(shape.v_linears) & set(load.lora_targets))
     tower = load.patches * b * _vision_layer(shape, b)
     tower_working = load.patches * b * (3 * shape.v_intermediate + 2 * shape.v_hidden)
     if load.checkpointing:
