@@ -27,6 +27,10 @@ ShapeOf = Annotated[
         "--shape", metavar="MODEL", help="With --dry-run: plan for a known shape, e.g. Qwen2.5-VL-7B."
     ),
 ]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", metavar="TRACKER", help="Also tell trackio, wandb, tensorboard or mlflow."),
+]
 TIERS = ("auto", "namespaces", "flat", "unsafe")
 Protection = Annotated[
     str | None,

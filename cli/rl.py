@@ -1,5 +1,7 @@
 """`vtune rl`."""
 
+from functools import partial
+
 from .options import (
     AsJson,
     DryRun,
@@ -11,6 +13,7 @@ from .options import (
     Resume,
     RunFolder,
     ShapeOf,
+    Track,
     with_protection,
 )
 
@@ -25,6 +28,7 @@ def rl(
     gpus: Gpus = None,
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
+    track: Track = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
@@ -39,7 +43,7 @@ def rl(
         RLRecipe,
         with_protection(overrides, sandbox),
         check=planned_for(plan_rl, dry_run, gpus=gpus, gpu_memory=gpu_memory, shape=shape),
-        run=run_rl,
+        run=partial(run_rl, track=track),
         out=out,
         resume=resume,
         dry_run=dry_run,

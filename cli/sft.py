@@ -1,6 +1,8 @@
 """`vtune sft`."""
 
-from .options import AsJson, DryRun, GpuMemory, Gpus, Overrides, Recipe, Resume, RunFolder, ShapeOf
+from functools import partial
+
+from .options import AsJson, DryRun, GpuMemory, Gpus, Overrides, Recipe, Resume, RunFolder, ShapeOf, Track
 
 
 def sft(
@@ -12,6 +14,7 @@ def sft(
     gpus: Gpus = None,
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
+    track: Track = None,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model on traces, as a recipe says."""
@@ -26,7 +29,7 @@ def sft(
         SFTRecipe,
         overrides or (),
         check=planned_for(plan_sft, dry_run, gpus=gpus, gpu_memory=gpu_memory, shape=shape),
-        run=run_sft,
+        run=partial(run_sft, track=track),
         out=out,
         resume=resume,
         dry_run=dry_run,
