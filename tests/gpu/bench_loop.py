@@ -1,9 +1,9 @@
 """The whole loop on one device: `python tests/gpu/bench_loop.py [--steps N] [--out FILE] [--tiny]`.
 
 Rolls out with a sandbox, scores and updates a randomly initialised model of Qwen2.5-VL-3B's shape in bfloat16
-(built from its configuration; nothing is downloaded), and prints one JSON document: tokens a second of rollout
-and update, share of the peak (MFU), memory by phase, share of each phase, and the largest difference between
-log-probabilities when drawn and in training. Exits with 1 where rollout and training disagree.
+(built from its configuration; nothing is downloaded), and prints one JSON document: tokens a second of
+rollout and update, share of the peak (MFU), memory by phase, share of each phase, and the largest difference
+between log-probabilities when drawn and in training. Exits with 1 where rollout and training disagree.
 `--tiny` runs the same on the tiny model in float32, on a CPU too.
 """
 
@@ -54,8 +54,11 @@ def build_large(folder: Path, name: str) -> None:
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     config["text_config"] |= text | {"rope_parameters": rope, "initializer_range": 0.02}
     config["vision_config"] |= vision | {
-        "num_heads": 16, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31], "initializer_range": 0.02,
-    }  # fmt: skip
+        "num_heads": 16,
+        "window_size": 112,
+        "fullatt_block_indexes": [7, 15, 23, 31],
+        "initializer_range": 0.02,
+    }
     config["tie_word_embeddings"] = known["tie_word_embeddings"]
     config["text_config"].pop("layer_types", None)
     torch.manual_seed(0)

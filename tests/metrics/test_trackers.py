@@ -71,7 +71,11 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI is not set"):
+        check_tracker("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     for _ in range(2):
         tracker, told = tracked("mlflow", tmp_path / "run")
         assert (tracker.failures, told) == (0, [])

@@ -120,15 +120,14 @@ class Trackio:
 
 
 class MLflow:
-    """A run of MLflow, at `MLFLOW_TRACKING_URI` or in `mlflow/` of the run folder."""
+    """A run of MLflow at `MLFLOW_TRACKING_URI`; a resumed run goes on in the same one."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
         from mlflow import MlflowClient
         from mlflow.entities import Metric
 
         self._metric: Any = Metric
-        where = os.environ.get("MLFLOW_TRACKING_URI") or (out / "mlflow").resolve().as_uri()
-        self._client: Any = MlflowClient(tracking_uri=where)
+        self._client: Any = MlflowClient()
         known = out / "mlflow-run"
         if known.is_file():
             self._run = known.read_text(encoding="utf-8")
@@ -169,7 +168,7 @@ def check_tracker(name: str | None) -> None:
     """See that a tracker can be used.
 
     Raises:
-        RecipeError: If there is none of that name.
+        RecipeError: If there is none of that name, or MLflow is not told where to write.
         MissingExtra: If its package is not installed.
     """
     if name is None:
@@ -178,9 +177,14 @@ def check_tracker(name: str | None) -> None:
         raise RecipeError(f"there is no tracker {name!r}", fix=f"known: {', '.join(BACKENDS)}")
     _, module, package = BACKENDS[name]
     if importlib.util.find_spec(module) is None:
-        raise MissingExtra(
-            f"--track {name} needs a package that is not installed", fix=f"pip install {package}"
+        what = f"--track {name} needs a package that is not installed"
+        raise MissingExtra(what, fix=f"pip install {package}")
+    if name == "mlflow" and "MLFLOW_TRACKING_URI" not in os.environ:
+        # It has no place of its own any more: its folder of files is closed, its database an extra.
+        fix = (
+            "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the whole mlflow"
         )
+        raise RecipeError("MLFLOW_TRACKING_URI is not set", fix=fix)
 
 
 class Tracker:
