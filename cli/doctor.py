@@ -1,18 +1,25 @@
 """`vtune doctor`."""
 
+from typing import Annotated
+
 import typer
 
 from .options import AsJson
 
+RecipeToCheck = Annotated[
+    str | None, typer.Argument(metavar="[RECIPE]", help="Also check what this recipe needs: name or path.")
+]
 
-def doctor(as_json: AsJson = False) -> None:
+
+def doctor(recipe: RecipeToCheck = None, as_json: AsJson = False) -> None:
     """Tell what this machine can run, why not, and what to do about it."""
     from vtune.report.machine import render_machine
     from vtune.runs.doctor import run_doctor
 
-    from .output import show
+    from .output import show, stdout_for_the_result
 
-    result = run_doctor()
+    with stdout_for_the_result():
+        result = run_doctor(recipe)
     show(result, render_machine, as_json=as_json)
     if not result["ok"]:
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from . import data, recipes, sandbox
 from .demo import demo
 from .doctor import doctor
 from .eval import evaluate
+from .export import export
 from .faithfulness import faithfulness
 from .report import report
 from .rl import rl
@@ -30,6 +31,7 @@ app.add_typer(data.app, name="data", help="Make, look at and check samples.")
 app.command("sft")(sft)
 app.command("rl")(rl)
 app.command("eval")(evaluate)
+app.command("export")(export)
 app.command("faithfulness")(faithfulness)
 app.command("judge-faithfulness", hidden=True)(faithfulness)
 app.command("report")(report)

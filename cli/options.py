@@ -11,7 +11,26 @@ Overrides = Annotated[
 ]
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; runs/<recipe> if not given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, show the recipe, start nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check, estimate memory and time, show the recipe, start nothing.")
+]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, help="GPUs to plan for; those found here if not given.")
+]
+GpuMemory = Annotated[
+    float | None,
+    typer.Option("--gpu-memory", metavar="GB", min=1, help="With --dry-run: plan for GPUs of this memory."),
+]
+ShapeOf = Annotated[
+    str | None,
+    typer.Option(
+        "--shape", metavar="MODEL", help="With --dry-run: plan for a known shape, e.g. Qwen2.5-VL-7B."
+    ),
+]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", metavar="TRACKER", help="Also tell trackio, wandb, tensorboard or mlflow."),
+]
 TIERS = ("auto", "namespaces", "flat", "unsafe")
 Protection = Annotated[
     str | None,

@@ -1,6 +1,21 @@
 """`vtune rl`."""
 
-from .options import AsJson, DryRun, Overrides, Protection, Recipe, Resume, RunFolder, with_protection
+from functools import partial
+
+from .options import (
+    AsJson,
+    DryRun,
+    GpuMemory,
+    Gpus,
+    Overrides,
+    Protection,
+    Recipe,
+    Resume,
+    RunFolder,
+    ShapeOf,
+    Track,
+    with_protection,
+)
 
 
 def rl(
@@ -10,20 +25,25 @@ def rl(
     out: RunFolder = None,
     resume: Resume = False,
     dry_run: DryRun = False,
+    gpus: Gpus = None,
+    gpu_memory: GpuMemory = None,
+    shape: ShapeOf = None,
+    track: Track = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
-    from vtune.runs.rl import RLRecipe, check_rl, run_rl
+    from vtune.runs.plan import plan_rl
+    from vtune.runs.rl import RLRecipe, run_rl
 
-    from .training import train
+    from .training import planned_for, train
 
     train(
         recipe,
         "recipes.rl",
         RLRecipe,
         with_protection(overrides, sandbox),
-        check=check_rl,
-        run=run_rl,
+        check=planned_for(plan_rl, dry_run, gpus=gpus, gpu_memory=gpu_memory, shape=shape),
+        run=partial(run_rl, track=track),
         out=out,
         resume=resume,
         dry_run=dry_run,

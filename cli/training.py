@@ -2,8 +2,11 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+import typer
 
 from vtune.config import Strict, dump_recipe, find, load_recipe
 
@@ -55,6 +58,20 @@ def train(
         show(result, render_values, as_json=as_json)
 
 
+def planned_for(
+    check: Callable[..., dict[str, Any]], dry_run: bool, **wanted: Any
+) -> Callable[[Any], dict[str, Any]]:
+    """The check of a dry run with the options that are for it alone.
+
+    Raises:
+        typer.BadParameter: If one of them is given and nothing is planned.
+    """
+    given = [f"--{name.replace('_', '-')}" for name, value in wanted.items() if value is not None]
+    if given and not dry_run:
+        raise typer.BadParameter("only --dry-run plans", param_hint=given[0])
+    return partial(check, **wanted)
+
+
 def _show_plan(recipe: Strict, facts: dict[str, Any], *, as_json: bool) -> None:
     """The resolved recipe; as YAML, with the facts above it as comments, so it can be saved and run."""
     if as_json:
@@ -62,6 +79,8 @@ def _show_plan(recipe: Strict, facts: dict[str, Any], *, as_json: bool) -> None:
 
         show({"recipe": recipe.model_dump(mode="json"), "check": facts}, render_values, as_json=True)
         return
-    for key, value in facts.items():
-        sys.stdout.write(f"# {key}: {value}\n")
+    from vtune.report.plan import plan_lines
+
+    for line in plan_lines(facts):
+        sys.stdout.write(f"# {line}".rstrip() + "\n")
     sys.stdout.write(dump_recipe(recipe))

@@ -40,6 +40,7 @@ def test_every_verb_has_its_page() -> None:
         "sft",
         "rl",
         "eval",
+        "export",
         "faithfulness",
         "report",
         "sandbox",

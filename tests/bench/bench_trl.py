@@ -145,10 +145,10 @@ def steps_of_vtune(model: Path) -> list[float]:
 
     async def draw(requests: list[Request]) -> list[Completion]:
         for _ in requests:
-            engine.join()
+            engine.join(0)
         drawn = await asyncio.gather(*(engine.generate(request) for request in requests))
         for _ in requests:
-            engine.leave()
+            engine.leave(0)
         return drawn
 
     def step(number: int) -> None:

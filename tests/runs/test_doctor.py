@@ -140,11 +140,19 @@ def test_the_machine_is_shown_in_tables() -> None:
         "packages": [
             {"name": "torch", "wanted": "<3", "installed": None, "ok": False, "note": "not installed"}
         ],
+        "checks": [{"name": "judge", "level": "fail", "found": "http://[x]: refused", "fix": "start it"}],
         "sandbox": {"tier": "flat", "layers": layers, "capacity": 7, "notes": notes},
         "fixes": ["packages: pip install 'torch<3'"],
     }
     text = printed(render_machine(result))
-    for part in ("/usr/bin/[x]", "not installed", "tier flat", "room for 7 sessions", "fix  packages: pip"):
+    for part in (
+        "/usr/bin/[x]",
+        "not installed",
+        "tier flat",
+        "room for 7 sessions",
+        "fix  packages: pip",
+        "http://[x]: refused",
+    ):
         assert part in text
     assert "note: a stray remark" in text
     assert "note: namespaces" not in text

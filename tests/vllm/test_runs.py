@@ -85,7 +85,7 @@ def test_it_learns_as_with_the_transformers_engine(
     def rewards(name: str, **settings: object) -> list[float]:
         given = setting(
             steps=16, prompts_per_step=8, group_size=8, update__learning_rate=1e-3,
-            checkpoints__every=16, trajectories_every=16, update__micro_batch=32, **settings,
+            checkpoints__every=16, trajectories_every=16, update__micro_tokens=4096, **settings,
         )  # fmt: skip
         ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / name, *given))
         assert ended.code == 0, ended.err

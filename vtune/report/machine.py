@@ -11,9 +11,9 @@ from vtune.report.numbers import GAP
 
 
 def render_machine(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.doctor.run_doctor` returned: the machine, packages, sandbox, what to do."""
+    """Tables of what `vtune.runs.doctor.run_doctor` returned, and what to do."""
     fixes = [Text(f"fix  {fix}") for fix in result["fixes"]] or [Text("nothing to do")]
-    return Group(_machine(result), _packages(result), *_sandbox(result["sandbox"]), *fixes)
+    return Group(_machine(result), _packages(result), _checks(result), *_sandbox(result["sandbox"]), *fixes)
 
 
 def _machine(result: Mapping[str, Any]) -> Table:
@@ -32,6 +32,13 @@ def _machine(result: Mapping[str, Any]) -> Table:
     }
     for name, value in rows.items():
         table.add_row(name, Text(value))
+    return table
+
+
+def _checks(result: Mapping[str, Any]) -> Table:
+    table = Table("check", "", "found", title="checks", title_justify="left")
+    for row in result["checks"]:
+        table.add_row(row["name"], row["level"], Text(row["found"]))
     return table
 
 

@@ -18,8 +18,14 @@ from vtune.sandbox import Sandbox
 
 COMMAND_SECONDS = 60.0
 """Importing torch from a cold disk takes its time."""
-OPTIONAL = {"vllm": "only for rollouts with vLLM"}
-"""Packages that vtune does not ask for, and what they would be for."""
+OPTIONAL = {"vllm>=0.32,<0.33": "only for rollouts with vLLM"}
+"""Packages that vtune does not ask for, in the range that it knows, and what they would be for."""
+TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "vllm": "0.32.0"}
+"""One set that was tested together: what is put in place of a version that does not fit."""
+SHARED_MEMORY_GB = 4.0
+"""That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 if not told."""
+DRIVERS = {12: 525, 13: 580}
+"""CUDA -> the oldest driver that runs it (NVIDIA, CUDA compatibility)."""
 LAYERS = {
     "landlock": ("landlock",),
     "seccomp": ("seccomp",),
@@ -29,22 +35,36 @@ LAYERS = {
 """Layer of the sandbox -> words by which a note is about it."""
 
 
-def run_doctor() -> dict[str, Any]:
-    """Look at this machine. Nothing is changed, and torch is imported only where there is a GPU.
+def run_doctor(recipe: str | None = None) -> dict[str, Any]:
+    """Look at this machine, and at what a recipe needs. Nothing is changed.
+
+    Torch is imported only where there is a GPU or a recipe.
+
+    Args:
+        recipe: Name or path of a recipe to hold against the machine, its data and its services.
 
     Returns:
-        `ok` (whether the sandbox can run), `python`, `system`, `cores`, `memory_gb` and
+        `ok` (whether the sandbox can run, and no check fails), `python`, `system`, `cores`, `memory_gb` and
         `memory_available_gb`, `disk_free_gb` (of the current folder), `gpus` (lines of nvidia-smi), `cuda`
         (what torch sees: a count, or why none), `packages` (each `name`, `wanted`, `installed`, `ok`,
-        `note`), `sandbox` (`tier`, `layers` each with `name`, `on`, `why`, `capacity`, `notes`), and `fixes`.
+        `note`), `checks` (each `name`, `level`: ok, warn or fail, `found`, `fix`), `sandbox` (`tier`,
+        `layers` each with `name`, `on`, `why`, `capacity`, `notes`), and `fixes`.
+
+    Raises:
+        RecipeError: If the recipe cannot be read.
     """
     packages = _packages()
     gpus = _gpus()
     cuda = _cuda() if gpus else "no GPU"
     sandbox = asyncio.run(_sandbox())
     memory = _memory()
+    checks = [_shared_memory(shutil.disk_usage("/dev/shm").total), *_driver(gpus, cuda)]
+    if recipe is not None:
+        from vtune.runs.checks import check_recipe
+
+        checks += check_recipe(recipe)
     return {
-        "ok": sandbox["tier"] is not None,
+        "ok": sandbox["tier"] is not None and all(check["level"] != "fail" for check in checks),
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)),
@@ -54,9 +74,38 @@ def run_doctor() -> dict[str, Any]:
         "gpus": gpus,
         "cuda": cuda,
         "packages": packages,
+        "checks": checks,
         "sandbox": sandbox,
-        "fixes": _fixes(packages, gpus, cuda, sandbox),
+        "fixes": [*_fixes(packages, gpus, cuda, sandbox), *_asked(checks)],
     }
+
+
+def _shared_memory(size: float) -> dict[str, str]:
+    found = f"/dev/shm holds {_gb(size)} GB"
+    if size >= SHARED_MEMORY_GB * 1e9:
+        return {"name": "shared memory", "level": "ok", "found": found, "fix": ""}
+    fix = "start the container with --shm-size=16g, or `mount -o remount,size=16g /dev/shm`"
+    return {"name": "shared memory", "level": "warn", "found": found, "fix": fix}
+
+
+def _driver(gpus: Sequence[str], cuda: str) -> list[dict[str, str]]:
+    """Whether the driver is new enough for torch's CUDA; nothing without a GPU."""
+    if not gpus:
+        return []
+    version = gpus[0].rsplit(",", 1)[-1].strip()
+    built = cuda.rpartition("CUDA ")[2].split(".")[0]
+    least = DRIVERS.get(int(built)) if built.isdigit() else None
+    found = f"{version}; {cuda}"
+    if least is None or int(version.split(".")[0]) >= least:
+        return [{"name": "driver", "level": "ok", "found": found, "fix": ""}]
+    fix = f"install driver {least} or newer, or a torch that was built for an older CUDA"
+    return [{"name": "driver", "level": "fail", "found": found, "fix": fix}]
+
+
+def _asked(checks: Sequence[dict[str, str]]) -> list[str]:
+    """What to do about the checks, failures first."""
+    wanted = [check for level in ("fail", "warn") for check in checks if check["level"] == level]
+    return [f"{check['name']}: {check['fix']}" for check in wanted if check["fix"]]
 
 
 def _gb(size: float) -> float:
@@ -73,11 +122,10 @@ def _packages() -> list[dict[str, Any]]:
     """Every package that vtune asks for, and the optional ones."""
     wanted = [Requirement(line) for line in importlib.metadata.requires("vtune") or ()]
     rows = [_package(need) for need in wanted if need.marker is None or need.marker.evaluate({"extra": ""})]
-    for name, purpose in OPTIONAL.items():
-        installed = _version(name)
-        rows.append(
-            {"name": name, "wanted": "", "installed": installed, "ok": True, "note": f"optional: {purpose}"}
-        )
+    for line, purpose in OPTIONAL.items():
+        row = _package(Requirement(line))
+        absent = row["installed"] is None
+        rows.append(row | ({"ok": True, "note": f"optional: {purpose}"} if absent else {}))
     return rows
 
 
@@ -152,6 +200,10 @@ def _layer(name: str, value: object, notes: Sequence[str]) -> dict[str, Any]:
     return {"name": name, "on": bool(value), "why": level if value else "; ".join(about)}
 
 
+def _pin(name: str, wanted: str) -> str:
+    return f"'{name}=={TESTED[name]}'" if name in TESTED else f"'{name}{wanted}'"
+
+
 def _fixes(
     packages: Sequence[dict[str, Any]], gpus: Sequence[str], cuda: str, sandbox: dict[str, Any]
 ) -> list[str]:
@@ -166,7 +218,7 @@ def _fixes(
         fixes.append(
             "sandbox: run as root, or allow user namespaces, to hide the names and sizes of host files too"
         )
-    broken = [f"'{row['name']}{row['wanted']}'" for row in packages if not row["ok"]]
+    broken = [_pin(row["name"], row["wanted"]) for row in packages if not row["ok"]]
     if broken:
         fixes.append(f"packages: pip install {' '.join(broken)}")
     if gpus and (not cuda.startswith("torch sees") or cuda.startswith("torch sees 0")):

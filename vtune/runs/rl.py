@@ -17,6 +17,7 @@ from vtune.config import Strict
 from vtune.errors import RecipeError, RunFailed
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
+from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
@@ -80,7 +81,18 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
     Raises:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
     """
-    world = Ranks.of_this_process().world
+    check_sizes(recipe, Ranks.of_this_process().world)
+    _check_engine(recipe.rollout)
+    load_chat(recipe.model)
+    return check_prompts(recipe)
+
+
+def check_sizes(recipe: RLRecipe, world: int) -> None:
+    """See that a step splits over `world` processes and its updates.
+
+    Raises:
+        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1.
+    """
     if recipe.prompts_per_step % world:
         raise RecipeError(
             f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
@@ -97,11 +109,18 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
             f"rollout.temperature is {recipe.rollout.temperature}",
             fix="train at 1.0: log-probabilities are those of the policy itself, not of a tempered one",
         )
-    _check_engine(recipe.rollout)
-    load_chat(recipe.model)
+
+
+def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
+    """See that every row of the data can be asked and judged; returns the sizes of the run.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
     paths = [Path(name) for name in recipe.data]
     check_data(paths)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
+    rollouts = recipe.prompts_per_step * recipe.group_size
     return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
 
 
@@ -117,21 +136,30 @@ def _check_engine(rollout: TrainingRollout) -> None:
         )
 
 
-def run_rl(recipe: RLRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
+def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = None) -> dict[str, Any]:
     """Train; weights, metrics, trajectories and checkpoints go to `out`.
+
+    Args:
+        recipe: What to do.
+        out: The run folder.
+        resume: Continue the run in it.
+        track: Name of a tracker that is told what `metrics.jsonl` is told, and shown trajectories.
 
     Returns:
         `model` (folder of the trained weights), `steps`, `seconds`, and the last step's row over all sources.
     """
+    check_tracker(track)
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     if ranks.first:
         check_rl(recipe)
         start_run(out, recipe, [Path(name) for name in recipe.data], resume=resume)
-    return asyncio.run(_train(recipe, out, ranks, resume=resume))
+    return asyncio.run(_train(recipe, out, ranks, resume=resume, track=track))
 
 
-async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> dict[str, Any]:
+async def _train(
+    recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool, track: str | None
+) -> dict[str, Any]:
     torch.set_num_threads(recipe.update.threads)
     start(ranks)
     ranks.wait()
@@ -188,7 +216,9 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
 
         learn = _Learning(trainer, recipe, ranks)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
-        with Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
+        settings = recipe.model_dump(mode="json")
+        tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
+        with tracker, Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
             for step in range(done, recipe.steps):
                 clock = _Clock()
                 try:
@@ -214,12 +244,14 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
                 clock.lap("update")
                 if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
                     write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
+                    tracker.trajectories(step, learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
                 rows[ALL]["seconds_sandbox"] = waiting.take()
                 rows[ALL]["staleness"] = staleness(everyone, step)
                 if log:
                     log.write(step, rows)
+                tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
                 if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == recipe.steps:

@@ -10,6 +10,7 @@ from pydantic import Field
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.metrics.log import MetricsLog
+from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Policy, load_chat, load_policy, resolved, save_policy
 from vtune.report.progress import Steps, say
@@ -50,6 +51,15 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
         VtuneError: With the first problem found.
     """
     load_chat(recipe.model)
+    return check_traces(recipe)
+
+
+def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
+    """See that every trace can be replayed; returns the sizes of the run.
+
+    Raises:
+        VtuneError: With the first problem found.
+    """
     paths = [Path(name) for name in recipe.data]
     for path in paths:
         for number, trace in enumerate(read_trajectories(path)):
@@ -64,13 +74,20 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
     return {"traces": len(traces), "steps": steps}
 
 
-def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
+def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = None) -> dict[str, Any]:
     """Train on the traces; weights, metrics and checkpoints go to `out`.
+
+    Args:
+        recipe: What to do.
+        out: The run folder.
+        resume: Continue the run in it.
+        track: Name of a tracker that is told what `metrics.jsonl` is told.
 
     Returns:
         `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None where
         nothing was left to do), `seconds`.
     """
+    check_tracker(track)
     plan = check_sft(recipe)
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
@@ -93,7 +110,9 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
     stream = _Stream(recipe, policy, ranks)
     began = time.monotonic()
     loss: float | None = None
-    with Steps("sft", steps, done=done, show=ranks.first) as progress:
+    settings = recipe.model_dump(mode="json")
+    tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
+    with tracker, Steps("sft", steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             started = time.monotonic()
             stats = trainer.step(stream.batch(step))
@@ -102,21 +121,18 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool) -> dict[str, Any]:
                     f"the traces of update {step} have no assistant token", fix="look at the data"
                 )
             loss = stats.loss
+            seconds = time.monotonic() - started
+            row = {
+                "loss": stats.loss,
+                "grad_norm": stats.grad_norm,
+                "learning_rate": stats.learning_rate,
+                "entropy": stats.entropy,
+                "seconds": seconds,
+                "tokens_per_second": stats.tokens / seconds,
+            }
             if log:
-                seconds = time.monotonic() - started
-                log.write(
-                    step,
-                    {
-                        "all": {
-                            "loss": stats.loss,
-                            "grad_norm": stats.grad_norm,
-                            "learning_rate": stats.learning_rate,
-                            "entropy": stats.entropy,
-                            "seconds": seconds,
-                            "tokens_per_second": stats.tokens / seconds,
-                        }
-                    },
-                )
+                log.write(step, {"all": row})
+            tracker.numbers(step, {"all": row})
             progress.advance({"loss": stats.loss, "grad": stats.grad_norm})
             if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == steps:
                 save(

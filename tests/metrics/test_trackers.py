@@ -1,0 +1,158 @@
+"""Trackers: the real ones where they are installed, and what happens when one breaks."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.schema.records import TRAJECTORY
+from vtune.errors import MissingExtra, RecipeError
+from vtune.metrics import trackers
+from vtune.metrics.sheet import HEIGHT, caption, sheet
+from vtune.metrics.trackers import SHOWN, Tracker, check_tracker
+from vtune.schema.message import Picture
+from vtune.schema.trajectory import Call, Crop, Trajectory
+
+
+def png(width: int, height: int, colour: str) -> Picture:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), colour).save(out, "PNG")
+    return Picture(data=out.getvalue())
+
+
+def looked() -> Trajectory:
+    """A photograph and the crop of it that a call returned."""
+    call = Call(
+        tool="python", arguments="{}", status="ok", crops=(Crop(image=0, bbox=(10, 10, 60, 60), shown=1),)
+    )
+    return replace(TRAJECTORY, images=(png(200, 100, "blue"), png(50, 50, "green")), calls=(call,))
+
+
+def tracked(name: str, out: Path) -> tuple[Tracker, list[str]]:
+    """Tell a tracker two steps, and show trajectories in the second."""
+    told: list[str] = []
+    out.mkdir(exist_ok=True)
+    with Tracker(name, out, {"seed": 0}, first_step=0, warn=told.append) as tracker:
+        for step in range(2):
+            tracker.numbers(step, {"all": {"reward": 0.25 * step}, "lens": {"reward": 0.5}})
+        tracker.trajectories(1, [looked()] * (SHOWN + 3))
+    return tracker, told
+
+
+def test_tensorboard_gets_numbers_and_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    tracker, told = tracked("tensorboard", tmp_path)
+    assert (tracker.failures, told) == (0, [])
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("all/reward")] == [(0, 0.0), (1, 0.25)]
+    assert sorted(events.Tags()["images"]) == [f"trajectories/{n}" for n in range(SHOWN)]
+    (image,) = events.Images("trajectories/0")
+    assert (image.step, image.height) == (1, HEIGHT)
+
+
+def test_wandb_offline_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    tracker, told = tracked("wandb", tmp_path)
+    assert (tracker.failures, told) == (0, [])
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert len(list(tmp_path.glob("wandb/offline-run-*/files/media/images/trajectories/*.png"))) == SHOWN
+
+
+def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI is not set"):
+        check_tracker("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    for _ in range(2):
+        tracker, told = tracked("mlflow", tmp_path / "run")
+        assert (tracker.failures, told) == (0, [])
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=(tmp_path / "store").as_uri())
+    found = client.get_experiment_by_name("vtune")
+    assert found is not None
+    (run,) = client.search_runs([found.experiment_id])
+    history = client.get_metric_history(run.info.run_id, "all/reward")
+    assert {(m.step, m.value) for m in history} == {(0, 0.0), (1, 0.25)}
+    assert len(client.list_artifacts(run.info.run_id, "trajectories")) == SHOWN
+
+
+def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Before it is imported: it reads the place then.
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pytest.importorskip("trackio")
+    tracker, told = tracked("trackio", tmp_path)
+    assert (tracker.failures, told) == (0, [])
+    assert any((tmp_path / "trackio").rglob("*"))
+
+
+class Broken:
+    """A tracker whose server has gone."""
+
+    def __init__(self, out: Path, settings: Any, first_step: int) -> None:
+        pass
+
+    def numbers(self, step: int, values: Any) -> None:
+        raise ConnectionError("no route to host")
+
+    picture = close = numbers
+
+
+def test_a_tracker_that_fails_is_said_once_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(trackers.BACKENDS, "wandb", (Broken, "json", "wandb"))
+    tracker, told = tracked("wandb", tmp_path)
+    assert tracker.failures == 2 + SHOWN + 1
+    assert told == [
+        "wandb failed, the run goes on: ConnectionError: no route to host",
+        f"wandb failed {tracker.failures} times in this run",
+    ]
+
+
+def test_a_tracker_that_does_not_open_is_no_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(out: Path, settings: Any, first_step: int) -> Any:
+        raise PermissionError("no key")
+
+    monkeypatch.setitem(trackers.BACKENDS, "wandb", (refuse, "json", "wandb"))
+    tracker, told = tracked("wandb", tmp_path)
+    assert (tracker.failures, told) == (1, ["wandb failed, the run goes on: PermissionError: no key"])
+
+
+def test_a_tracker_must_be_known_and_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tracker(None)
+    with pytest.raises(RecipeError, match="no tracker 'neptune'"):
+        check_tracker("neptune")
+    monkeypatch.setitem(trackers.BACKENDS, "mlflow", (Broken, "no_such_module", "mlflow-skinny"))
+    with pytest.raises(MissingExtra) as caught:
+        check_tracker("mlflow")
+    assert caught.value.fix == "pip install mlflow-skinny"
+
+
+def test_a_sheet_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -> None:
+    picture = sheet(looked())
+    assert picture.height == HEIGHT
+    assert picture.getpixel((100, 200)) == (0, 0, 255)
+    assert picture.getpixel((picture.width - 100, 200)) == (0, 128, 0)
+    red = [x for x in range(512) if picture.getpixel((x, 60))[0] > 150]  # type: ignore[index]
+    assert (min(red), max(red)) == pytest.approx((25, 155), abs=4)
+
+
+def test_the_caption_says_what_was_earned() -> None:
+    assert "unscored" in caption(replace(looked(), reward=None))
+    assert caption(looked()).startswith(TRAJECTORY.sample_id)
+    assert json.dumps(caption(replace(looked(), answer=None))).count("no answer") == 1

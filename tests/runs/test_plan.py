@@ -1,0 +1,211 @@
+"""`--dry-run`: memory, time, and what to change."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+
+from tests.runs.commands import rl, setting, sft, vtune
+from vtune.config import Strict, find, load_recipe
+from vtune.models.shape import KNOWN, shape_of
+from vtune.report.plan import plan_lines
+from vtune.rollout.agent import Rollout
+from vtune.runs.plan import Remedy, changed, machine_of, phases_of, plan, step_of
+from vtune.runs.rl import RLRecipe
+from vtune.update.recipe import Update
+
+SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
+
+
+class LoRA(Strict):
+    rank: int
+    alpha: int
+    targets: tuple[str, ...]
+
+
+class WideUpdate(Update):
+    activation_checkpointing: bool
+    micro_tokens: int
+    zero_stage: Literal[0, 1, 2, 3]  # type: ignore[assignment]
+    offload: tuple[Literal["optimizer", "params"], ...]
+    lora: LoRA | None
+
+
+class WideRollout(Rollout):
+    engine: Literal["transformers", "vllm"]
+    servers: tuple[str, ...]
+    gpu_memory: float
+    staleness: Literal[0, 1]
+
+
+class WideRecipe(RLRecipe):
+    """A recipe with every key that a plan knows of."""
+
+    update: WideUpdate
+    rollout: WideRollout
+
+
+def codev(**changes: Any) -> WideRecipe:
+    values = load_recipe(find("codev", "recipes.rl"), RLRecipe).model_dump(mode="json")
+    values["update"] |= {"activation_checkpointing": True, "micro_tokens": 28672, "offload": (), "lora": None}
+    values["rollout"] |= {"engine": "vllm", "servers": (), "gpu_memory": 0.5, "staleness": 0}
+    for path, value in changes.items():
+        section, _, key = path.partition("__")
+        values[section][key] = value
+    return WideRecipe.model_validate(values)
+
+
+def test_codev_fits_on_eight_gpus_of_80_gb_and_the_parts_add_up() -> None:
+    found = plan(codev(), machine_of(8, 80))
+    assert found["fits"]
+    assert "remedies" not in found
+    assert found["shape"].startswith("Qwen2.5-VL-7B, by the name 'models/codev-7b-sft': 8.29 B")
+    update = found["memory_gb"]["update"]
+    assert {"weights", "optimizer", "gradients", "activations", "pictures", "logits"} <= set(update)
+    assert update["weights"] == pytest.approx(2 * 8.292, abs=0.01)
+    assert update["optimizer"] == pytest.approx(12 * 8.292 / 8, abs=0.01)
+    assert found["memory_gb"]["rollout"]["vLLM weights"] == update["weights"]
+    peak = max(sum(parts.values()) for parts in found["memory_gb"].values())
+    assert found["peak_gb"] == pytest.approx(peak, abs=0.1)
+    assert found["peak_gb"] < found["room_gb"] < 80
+
+
+def test_one_gpu_of_24_gb_is_told_what_to_change_and_the_advice_is_true() -> None:
+    machine = machine_of(1, 24)
+    before = codev(update__activation_checkpointing=False, update__micro_tokens=65536)
+    found = plan(before, machine)
+    assert found["fits"] is False
+    assert found["remedies"][0]["set"] == ["update.activation_checkpointing=true"]
+    recipe: Any = before
+    for one in found["remedies"]:
+        recipe = taking(recipe, one["set"])
+        phases = phases_of(recipe.model_dump(mode="json"), SEVEN, machine)
+        assert one["peak_gb"] == round(max(sum(parts.values()) for parts in phases.values()), 1)
+        assert one["fits"] == plan(recipe, machine)["fits"]
+    (smaller,) = [text for text in found["otherwise"] if text.startswith("the smaller Qwen3-VL-4B, with ")]
+    recipe = taking(before, re.split(r", (?=[a-z]+\.)", smaller.partition(", with ")[2]))
+    assert plan(recipe, machine, shape="Qwen3-VL-4B")["fits"]
+    assert not plan(recipe, machine)["fits"]
+
+
+def taking(recipe: Any, words: list[str]) -> Any:
+    sets = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
+    return changed(recipe, Remedy(sets, ""))
+
+
+def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
+    found = plan(codev(update__activation_checkpointing=False), machine_of(8, 80))
+    assert [one["set"] for one in found["remedies"]] == [["update.activation_checkpointing=true"]]
+    assert not found["remedies"][0]["changes_learning"]
+    assert found["remedies"][0]["fits"]
+
+
+def test_no_remedy_is_offered_that_the_recipe_would_refuse() -> None:
+    shipped = load_recipe(find("codev", "recipes.rl"), RLRecipe)
+    found = plan(shipped, machine_of(1, 24))
+    assert found["remedies"]
+    for one in found["remedies"]:
+        load_recipe(find("codev", "recipes.rl"), RLRecipe, one["set"])
+
+
+@pytest.mark.skipif(
+    "activation_checkpointing" not in Update.model_fields, reason="the recipe has no such key yet"
+)
+def test_the_shipped_codev_fits_on_eight_gpus_of_80_gb() -> None:
+    assert plan(load_recipe(find("codev", "recipes.rl"), RLRecipe), machine_of(8, 80))["fits"]
+
+
+def test_more_gpus_or_a_smaller_model_are_named_where_settings_are_not_enough() -> None:
+    found = plan(codev(), machine_of(1, 40))
+    assert any("GPUs of 40 GB, with update.zero_stage=3" in text for text in found["otherwise"])
+    lines = list(plan_lines({"plan": found}))
+    assert any(line.startswith("DOES NOT FIT: 1 GPU(s) of 40 GB") for line in lines)
+    assert any("what to change" in line for line in lines)
+
+
+def test_separate_servers_leave_the_training_gpus_alone() -> None:
+    machine = machine_of(8, 80)
+    beside = phases_of(codev().model_dump(mode="json"), SEVEN, machine)["rollout"]
+    away = phases_of(codev(rollout__servers=("http://a",)).model_dump(mode="json"), SEVEN, machine)["rollout"]
+    assert set(beside) - set(away) == {"vLLM weights", "vLLM at work", "KV cache"}
+
+
+def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> None:
+    machine = machine_of(8, 80)
+    one, two = (
+        phases_of(codev(rollout__staleness=value).model_dump(mode="json"), SEVEN, machine) for value in (0, 1)
+    )
+    assert set(two["update"]) - set(one["update"]) == {"vLLM weights", "vLLM at work", "KV cache"}
+    assert not plan(codev(rollout__staleness=1), machine)["fits"]
+
+
+def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> None:
+    """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s a step, tools and judges included."""
+    values = codev().model_dump(mode="json")
+    step = step_of(values, SEVEN, machine_of(8, 141), None)["step"]
+    assert step["conversations"] == 2048
+    assert 648 / 8 < step["seconds"] < 648
+    twice = step_of(values, SEVEN, machine_of(16, 141), None)["step"]
+    assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
+
+
+def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:
+    ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
+    assert ended.code == 0, ended.err
+    check = json.loads(ended.out)["check"]
+    assert check["missing"] == ["model models/codev-7b-sft", "data file data/codev-rl.parquet"]
+    assert check["plan"]["memory_gb"]["update"]["weights"] == pytest.approx(16.58, abs=0.01)
+    started = vtune("rl", "--recipe", "codev", "--out", "/nonexistent/run")
+    assert started.code == 2
+
+
+def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
+    ended = vtune("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "141")
+    assert ended.code == 0, ended.err
+    assert "# not here, so a start would fail: model Qwen/Qwen2.5-VL-7B-Instruct;" in ended.out
+    assert "# weights " in ended.out
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(ended.out)
+    again = vtune("sft", "--recipe", copy, "--dry-run", "--gpus", "8", "--gpu-memory", "141")
+    assert again.out == ended.out
+
+
+def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    for words in (
+        rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--json"),
+        sft(tiny, lens / "traces.parquet", tmp_path / "run", "--dry-run", "--json"),
+    ):
+        ended = vtune(*words)
+        assert ended.code == 0, ended.err
+        check = json.loads(ended.out)["check"]
+        assert check["missing"] == []
+        assert check["plan"]["fits"]
+        assert check["plan"]["shape"].startswith(str(tiny / "config.json"))
+        assert check["plan"]["assumed"]["from data"]
+        assert not (tmp_path / "run").exists()
+
+
+def test_prompts_must_split_over_the_gpus_that_are_planned_for(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    ended = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--gpus", "3"))
+    assert ended.code == 2
+    assert "does not split over 3 processes" in ended.err
+
+
+def test_without_a_shape_there_is_no_estimate_and_the_option_is_named(tmp_path: Path) -> None:
+    words = ["rl", "--recipe", "codev", "--dry-run", *setting(model="models/mine"), "--gpu-memory", "80"]
+    assert "name one with --shape" in vtune(*words).out
+    assert "shape: Qwen3-VL-8B, as asked" in vtune(*words, "--shape", "Qwen3-VL-8B").out
+    assert vtune(*words, "--shape", "nobody").code == 2
+
+
+def test_planning_options_without_a_plan_are_refused() -> None:
+    ended = vtune("rl", "--recipe", "codev", "--gpu-memory", "80")
+    assert ended.code == 2
+    assert "only --dry-run plans" in ended.err

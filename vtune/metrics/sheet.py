@@ -1,0 +1,52 @@
+"""One trajectory as one picture: what was asked about, the boxes that calls showed, and what came back."""
+
+import io
+from collections.abc import Iterator
+
+from PIL import Image, ImageDraw
+
+from vtune.schema.trajectory import Trajectory
+
+HEIGHT = 256
+"""Pixels of the sheet."""
+WIDTH = 512
+"""Of one picture on it, at most."""
+GAP = 4
+TEXT = 600
+"""Characters of the reply below a sheet."""
+
+
+def sheet(trajectory: Trajectory) -> Image.Image:
+    """Its pictures side by side, in order; on each, the boxes that calls cut out of it."""
+    boxes: dict[int, list[tuple[float, ...]]] = {}
+    for call in trajectory.calls:
+        for crop in call.crops:
+            boxes.setdefault(crop.image, []).append(tuple(crop.bbox))
+    tiles = list(_tiles(trajectory, boxes))
+    width = sum(tile.width for tile in tiles) + GAP * (len(tiles) - 1)
+    canvas = Image.new("RGB", (width, HEIGHT), "white")
+    left = 0
+    for tile in tiles:
+        canvas.paste(tile, (left, 0))
+        left += tile.width + GAP
+    return canvas
+
+
+def caption(trajectory: Trajectory) -> str:
+    """Which sample it was, what was answered and earned, and the end of the reply."""
+    reward = trajectory.reward
+    earned = "unscored" if reward is None or reward.total is None else f"reward {reward.total:.3f}"
+    answer = "no answer" if trajectory.answer is None else f"answer {trajectory.answer}"
+    return f"{trajectory.sample_id}: {answer}, {earned}\n{trajectory.reply[-TEXT:]}"
+
+
+def _tiles(trajectory: Trajectory, boxes: dict[int, list[tuple[float, ...]]]) -> Iterator[Image.Image]:
+    for number, picture in enumerate(trajectory.images):
+        if picture.data is None:
+            continue
+        shown = Image.open(io.BytesIO(picture.data)).convert("RGB")
+        draw = ImageDraw.Draw(shown)
+        for box in boxes.get(number, ()):
+            draw.rectangle(box, outline="red", width=max(1, shown.width // 150))
+        scale = min(HEIGHT / shown.height, WIDTH / shown.width)
+        yield shown.resize((max(1, round(shown.width * scale)), max(1, round(shown.height * scale))))

@@ -1,0 +1,260 @@
+"""Metrics and a few trajectories for experiment trackers, beside `metrics.jsonl`; none can stop a run."""
+
+import hashlib
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+from PIL import Image
+
+from vtune.errors import MissingExtra, RecipeError
+from vtune.metrics.sheet import caption, sheet
+from vtune.schema.trajectory import Trajectory
+
+PROJECT = "vtune"
+SHOWN = 4
+"""Trajectories of a step that are shown."""
+
+Rows = Mapping[str, Mapping[str, float]]
+"""Source -> name -> value."""
+
+
+class Backend(Protocol):
+    """One tracker, opened for one run."""
+
+    def numbers(self, step: int, values: Mapping[str, float]) -> None:
+        """Record numbers of a step."""
+        ...
+
+    def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
+        """Record a picture of a step, with what belongs to it."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left."""
+        ...
+
+
+class TensorBoard:
+    """Event files in `tensorboard/` of the run folder."""
+
+    def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        make: Any = SummaryWriter
+        self._writer: Any = make(str(out / "tensorboard"), purge_step=first_step)
+
+    def numbers(self, step: int, values: Mapping[str, float]) -> None:
+        """See `Backend`."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
+        """See `Backend`."""
+        import numpy as np
+
+        self._writer.add_image(name, np.asarray(picture), step, dataformats="HWC")
+        self._writer.add_text(name, text, step)
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._writer.close()
+
+
+class WandB:
+    """A run of Weights & Biases; `WANDB_MODE` and the like hold as everywhere."""
+
+    def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
+        import wandb
+
+        self._wandb: Any = wandb
+        identity = hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest()
+        self._run: Any = self._wandb.init(
+            project=PROJECT, name=out.name, id=identity, dir=str(out), config=dict(settings), resume="allow"
+        )
+
+    def numbers(self, step: int, values: Mapping[str, float]) -> None:
+        """See `Backend`."""
+        self._run.log(dict(values), step=step)
+
+    def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
+        """See `Backend`."""
+        self._run.log({name: self._wandb.Image(picture, caption=text)}, step=step)
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._run.finish()
+
+
+class Trackio:
+    """A run of trackio, which keeps it on this machine unless told otherwise (`TRACKIO_DIR`)."""
+
+    QUIET: ClassVar[dict[str, Any]] = {
+        "resume": "allow",
+        "embed": False,
+        "auto_log_gpu": False,
+        "auto_log_cpu": False,
+    }
+
+    def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
+        import trackio
+
+        self._trackio: Any = trackio
+        self._trackio.init(project=PROJECT, name=out.name, config=dict(settings), **self.QUIET)
+
+    def numbers(self, step: int, values: Mapping[str, float]) -> None:
+        """See `Backend`."""
+        self._trackio.log(dict(values), step=step)
+
+    def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
+        """See `Backend`."""
+        self._trackio.log({name: self._trackio.Image(picture, caption=text)}, step=step)
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._trackio.finish()
+
+
+class MLflow:
+    """A run of MLflow at `MLFLOW_TRACKING_URI`; a resumed run goes on in the same one."""
+
+    def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric
+
+        self._metric: Any = Metric
+        self._client: Any = MlflowClient()
+        known = out / "mlflow-run"
+        if known.is_file():
+            self._run = known.read_text(encoding="utf-8")
+            return
+        found = self._client.get_experiment_by_name(PROJECT)
+        experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
+        self._run = self._client.create_run(experiment, run_name=out.name).info.run_id
+        self._client.log_dict(self._run, dict(settings), "recipe.json")
+        known.write_text(self._run, encoding="utf-8")
+
+    def numbers(self, step: int, values: Mapping[str, float]) -> None:
+        """See `Backend`."""
+        now = int(time.time() * 1000)
+        metrics = [self._metric(name, value, now, step) for name, value in values.items()]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
+        """See `Backend`."""
+        place = f"{name}/step-{step:06d}"
+        self._client.log_image(self._run, picture, artifact_file=f"{place}.png")
+        self._client.log_text(self._run, text, f"{place}.txt")
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._client.set_terminated(self._run)
+
+
+BACKENDS: dict[str, tuple[Callable[[Path, Mapping[str, Any], int], Backend], str, str]] = {
+    "tensorboard": (TensorBoard, "tensorboard", "tensorboard"),
+    "wandb": (WandB, "wandb", "wandb"),
+    "trackio": (Trackio, "trackio", "trackio"),
+    "mlflow": (MLflow, "mlflow", "mlflow-skinny"),
+}
+"""Name -> how it is opened, the module that it needs, and the package that brings it."""
+
+
+def check_tracker(name: str | None) -> None:
+    """See that a tracker can be used.
+
+    Raises:
+        RecipeError: If there is none of that name, or MLflow is not told where to write.
+        MissingExtra: If its package is not installed.
+    """
+    if name is None:
+        return
+    if name not in BACKENDS:
+        raise RecipeError(f"there is no tracker {name!r}", fix=f"known: {', '.join(BACKENDS)}")
+    _, module, package = BACKENDS[name]
+    if importlib.util.find_spec(module) is None:
+        what = f"--track {name} needs a package that is not installed"
+        raise MissingExtra(what, fix=f"pip install {package}")
+    if name == "mlflow" and "MLFLOW_TRACKING_URI" not in os.environ:
+        # It has no place of its own any more: its folder of files is closed, its database an extra.
+        fix = (
+            "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the whole mlflow"
+        )
+        raise RecipeError("MLFLOW_TRACKING_URI is not set", fix=fix)
+
+
+class Tracker:
+    """What a run tells its tracker; a context manager. Without a name it does nothing.
+
+    A tracker that fails is said once and counted, and the run goes on: its numbers are in `metrics.jsonl`.
+
+    Args:
+        name: Of `BACKENDS`, or None.
+        out: The run folder.
+        settings: The recipe, as plain values.
+        first_step: The first step that will be told.
+        warn: Takes one line for the user.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        out: Path,
+        settings: Mapping[str, Any],
+        *,
+        first_step: int,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._warn = warn
+        self._backend: Backend | None = None
+        self.failures = 0
+        if name is not None:
+            self._safely(lambda: self._open(BACKENDS[name][0](out, settings, first_step)))
+
+    def _open(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        backend = self._backend
+        if backend is not None:
+            self._safely(backend.close)
+        if self.failures > 1:
+            self._warn(f"{self._name} failed {self.failures} times in this run")
+
+    def numbers(self, step: int, rows: Rows) -> None:
+        """Tell the numbers of a step as `source/name`."""
+        backend = self._backend
+        if backend is not None:
+            values = {
+                f"{source}/{name}": value for source, row in rows.items() for name, value in row.items()
+            }
+            self._safely(lambda: backend.numbers(step, values))
+
+    def trajectories(self, step: int, drawn: Sequence[Trajectory]) -> None:
+        """Show a few trajectories of a step, those with tool calls first."""
+        backend = self._backend
+        if backend is None:
+            return
+        shown = sorted((t for t in drawn if t.images), key=lambda t: not t.calls)[:SHOWN]
+        for number, one in enumerate(shown):
+            self._safely(
+                lambda number=number, one=one: backend.picture(  # type: ignore[misc]
+                    step, f"trajectories/{number}", sheet(one), caption(one)
+                )
+            )
+
+    def _safely(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - whatever breaks a tracker, days of training go on
+            self.failures += 1
+            if self.failures == 1:
+                self._warn(f"{self._name} failed, the run goes on: {type(error).__name__}: {error}")

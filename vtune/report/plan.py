@@ -1,0 +1,78 @@
+"""What a dry run has found, as lines that stand above the recipe as comments."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vtune.report.numbers import number
+
+
+def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of what `vtune.runs.plan` returns: sizes, what is missing, the estimate."""
+    for key, value in facts.items():
+        if key not in ("plan", "missing"):
+            yield f"{key}: {value}"
+    missing = facts.get("missing")
+    if missing:
+        yield "not here, so a start would fail: " + "; ".join(missing)
+    if "plan" in facts:
+        yield from _estimate(facts["plan"])
+
+
+def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
+    machine = plan["machine"]
+    unit = "GPU(s)" if machine["kind"] == "gpu" else "CPU process(es)"
+    where = f"{machine['gpus']} {unit} of {machine['memory_gb']:g} GB ({machine['said']})"
+    if plan["fits"] is None:
+        yield f"no estimate for {where}"
+        yield from plan["notes"]
+        return
+    verdict = "fits" if plan["fits"] else "DOES NOT FIT"
+    yield f"{verdict}: {where}"
+    yield f"at its peak {plan['peak_gb']:g} of the {plan['room_gb']:g} GB that tensors may fill"
+    yield f"shape: {plan['shape']}"
+    yield ""
+    yield from _memory(plan["memory_gb"])
+    if plan["host_gb"]:
+        yield f"and {plan['host_gb']:g} GB in the memory of the host"
+    yield from plan["notes"]
+    for index, remedy in enumerate(plan.get("remedies", ()), start=1):
+        if index == 1:
+            yield ""
+            yield "what to change, in this order:"
+        sets = " ".join(f"--set '{word}'" for word in remedy["set"])
+        yield f"  {index}. {sets}: {remedy['why']}{_after(remedy)}"
+    if "remedies" in plan and not any(remedy["fits"] for remedy in plan["remedies"]):
+        yield "  no change of the recipe alone is enough"
+    for other in plan.get("otherwise", ()):
+        yield f"  or {other}"
+    yield ""
+    yield "a step: " + ", ".join(f"{key} {number(value)}" for key, value in plan["step"].items())
+    yield "assumed: " + ", ".join(f"{key} {_word(value)}" for key, value in plan["assumed"].items())
+    yield ""
+
+
+def _after(remedy: Mapping[str, Any]) -> str:
+    fits = ", fits" if remedy["fits"] else ""
+    learning = " (changes what is learnt)" if remedy["changes_learning"] else ""
+    return f" -> {remedy['peak_gb']:g} GB{fits}{learning}"
+
+
+def _memory(phases: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """A row a part, a column a phase."""
+    parts = dict.fromkeys(part for row in phases.values() for part in row)
+    width = max(map(len, [*parts, "GB on each"]))
+    yield "  ".join([f"{'GB on each':{width}}", *(f"{phase:>14}" for phase in phases)])
+    for part in parts:
+        yield _row(part, [row.get(part) for row in phases.values()], width)
+    yield _row("together", [sum(row.values()) for row in phases.values()], width)
+
+
+def _row(name: str, values: list[float | None], width: int) -> str:
+    cells = (f"{'' if value is None else format(value, '.2f'):>14}" for value in values)
+    return "  ".join([f"{name:{width}}", *cells])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else str(value)

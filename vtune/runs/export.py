@@ -1,0 +1,191 @@
+"""`vtune export`: a checkpoint as a plain Hugging Face folder, and proof that it is the same policy."""
+
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed
+from vtune.models.pictures import PixelBudget, Pixels
+from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
+from vtune.rollout.engine import Engine, Request, Sampling
+from vtune.schema.message import Message
+
+ADAPTERS = "adapter_config.json"
+"""What peft writes beside adapters."""
+OURS = ("manifest.json",)
+"""Files of a checkpoint that belong to the run and not to the model."""
+TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
+"""Largest difference of a log-probability, nats: rounding is seen, and a mistake is larger."""
+BUDGET = PixelBudget(min_pixels=3136, max_pixels=50176)
+"""Of the picture that the check looks at."""
+SAID = "The picture shows a red field that turns blue."
+DRAWN = 32
+"""Tokens that an engine draws for the check."""
+
+Drawer = Callable[[Policy, Path, Dtype], "contextlib.AbstractAsyncContextManager[Engine]"]
+"""Starts an engine on a folder."""
+
+
+def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer | None) -> dict[str, Any]:
+    """Write `source` to `out` as any Hugging Face tool loads it; `out` is there completely or not at all.
+
+    Args:
+        source: A checkpoint, a run folder (its newest checkpoint), or a folder of peft adapters.
+        out: The new folder.
+        dtype: Of the weights; None keeps that of the checkpoint.
+        vllm: Starts vLLM on a folder; None where vtune has no such engine.
+
+    Returns:
+        `model` (the folder), `dtype`, `merged` (whether there were adapters), `parameters`, `transformers`
+        (largest difference of a log-probability, nats, to the source) and `vllm` (the same between vLLM and
+        transformers, or why it was not checked).
+
+    Raises:
+        DataError: If `source` holds no model.
+        RecipeError: If `out` exists.
+        RunFailed: If the new folder is another policy than the source.
+    """
+    source = _checkpoint(source)
+    if out.exists():
+        raise RecipeError(f"{out} exists", fix="choose another folder, or remove it")
+    temporary = out.with_name(f".{out.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        result = _filled(source, temporary, dtype) | {"vllm": _by_engine(temporary, vllm)}
+        temporary.rename(out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return {"model": str(out)} | result
+
+
+def _checkpoint(source: Path) -> Path:
+    newest = source / "checkpoints" / "newest"
+    folder = newest if newest.is_dir() else source
+    if not any((folder / name).is_file() for name in ("config.json", ADAPTERS)):
+        raise DataError(f"{source} holds no model", fix="give a checkpoint, or the folder of a run")
+    return folder.resolve()
+
+
+def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
+    """Write the weights and hold them against the source."""
+    merged = (source / ADAPTERS).is_file()
+    base = _base(source) if merged else source
+    stored = _stored_dtype(base)
+    chosen: Dtype = dtype or stored
+    before = _loaded(str(base), "float32")
+    if merged:
+        before = _with_adapters(before, source)
+    said = _logprobs(before, *_question(before))
+    if merged or chosen != stored:
+        model = before.model.merge_and_unload() if merged else before.model
+        save_policy(model.to(getattr(torch, chosen)), str(base), folder)
+        del model
+    else:
+        _copy(source, folder)
+    del before
+    gc.collect()
+    after = _loaded(str(folder), "float32")
+    difference = float((_logprobs(after, *_question(after)) - said).abs().max())
+    if difference > TOLERANCE[chosen]:
+        raise RunFailed(f"the exported model differs from {source} by {difference:.3g} nats")
+    parameters = sum(parameter.numel() for parameter in after.model.parameters())
+    return {"dtype": chosen, "merged": merged, "parameters": parameters, "transformers": difference}
+
+
+def _base(adapters: Path) -> Path:
+    """The model that adapters were trained on."""
+    name = json.loads((adapters / ADAPTERS).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    if not name or not (Path(name) / "config.json").is_file():
+        fix = f"put its folder into base_model_name_or_path of {adapters / ADAPTERS}"
+        raise DataError(f"the model under the adapters, {name!r}, is not a folder here", fix=fix)
+    return Path(name)
+
+
+def _stored_dtype(folder: Path) -> Dtype:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return "bfloat16" if config.get("dtype", config.get("torch_dtype")) == "bfloat16" else "float32"
+
+
+def _with_adapters(policy: Policy, source: Path) -> Policy:
+    if importlib.util.find_spec("peft") is None:
+        raise MissingExtra("merging adapters needs peft", fix="pip install peft")
+    from peft import PeftModel
+
+    model = PeftModel.from_pretrained(policy.model, str(source)).eval()
+    return Policy(model=model, chat=policy.chat, pictures=policy.pictures, merge=policy.merge)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    for path in source.iterdir():
+        if path.is_file() and path.name not in OURS:
+            shutil.copy2(path, folder / path.name)
+
+
+def _loaded(folder: str, dtype: Dtype) -> Policy:
+    policy = load_policy(folder, budget=BUDGET, dtype=dtype, device=torch.device("cpu"))
+    policy.model.eval()
+    return policy
+
+
+def _question(policy: Policy) -> tuple[list[int], Pixels, list[int]]:
+    """A prompt with a picture, the picture, and a reply; the same for the same tokenizer."""
+    shades = torch.linspace(0, 255, 112).round().to(torch.uint8)
+    pixels = torch.stack([shades.flip(0), torch.zeros_like(shades), shades], dim=-1).expand(84, -1, -1)
+    out = io.BytesIO()
+    Image.fromarray(pixels.contiguous().numpy()).save(out, "PNG")
+    seen = policy.pictures.read(out.getvalue())
+    prompt = policy.chat.prompt([Message("user", "<image>What is this?")], [seen])
+    return list(prompt), seen, list(policy.chat.words(SAID))
+
+
+@torch.no_grad()
+def _logprobs(policy: Policy, prompt: list[int], seen: Pixels, reply: list[int]) -> torch.Tensor:
+    """Of each token of a reply, shape (T,), by the model's own forward pass and nothing of vtune's."""
+    ids = torch.tensor([[*prompt, *reply]], device=policy.device)
+    logits = policy.model(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        mm_token_type_ids=(ids == policy.chat.image_id).int(),
+        pixel_values=seen.patches.to(policy.device, policy.model.dtype),
+        image_grid_thw=torch.tensor([seen.grid], device=policy.device),
+        use_cache=False,
+    ).logits[0, len(prompt) - 1 : -1]
+    found = policy_logprobs(logits, policy.chat)
+    return found.gather(1, ids[0, len(prompt) :, None])[:, 0].cpu()
+
+
+def _by_engine(folder: Path, start: Drawer | None) -> float | str:
+    """How far vLLM is from transformers on what it draws itself, nats; or why nobody looked."""
+    if importlib.util.find_spec("vllm") is None:
+        return "not checked: vllm is not installed"
+    if start is None:
+        return "not checked: no vLLM engine was given"
+    return asyncio.run(_drawn(folder, start))
+
+
+async def _drawn(folder: Path, start: Drawer) -> float:
+    dtype = _stored_dtype(folder)
+    policy = _loaded(str(folder), dtype)
+    prompt, seen, _ = _question(policy)
+    async with start(policy, folder, dtype) as engine:
+        engine.join(0)
+        sampling = Sampling(temperature=1.0, max_new_tokens=DRAWN)
+        request = Request(token_ids=prompt, pixels=[seen], sampling=sampling, key=(0,))
+        reply = await engine.generate(request)
+        engine.leave(0)
+    ours = _logprobs(policy, prompt, seen, list(reply.token_ids))
+    difference = float((ours - torch.tensor(reply.logprobs)).abs().max())
+    if difference > TOLERANCE[dtype]:
+        raise RunFailed(f"vLLM's log-probabilities differ by {difference:.3g} nats from transformers'")
+    return difference

@@ -1,0 +1,170 @@
+"""What training keeps in the memory of one GPU, by part: arithmetic on sizes, nothing is allocated.
+
+Figures are bytes. What autograd keeps of a layer was read from the tensors that it saves (transformers 5,
+scaled-dot-product attention) and is held against a real model in the tests.
+"""
+
+from dataclasses import dataclass, field
+
+from vtune.models.shape import Shape
+
+ADAM = 8
+"""Bytes a trained parameter of AdamW's two moments, float32."""
+MASTER = 4
+"""Bytes of DeepSpeed's float32 copy of a trained parameter, which it keeps for float32 weights as well."""
+BUCKET = 500_000_000
+"""DeepSpeed's `reduce_bucket_size`: gradients that travel at once, in numbers."""
+LIVE = 1_000_000_000
+"""DeepSpeed's `stage3_max_live_parameters`: weights that ZeRO-3 may hold gathered."""
+LOGIT_BYTES = 14
+"""Of one token and word while it is scored: logits, their float32 and masked copies, log-probabilities. In
+the backward pass gradients take the place of the copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one process trains on, and how."""
+
+    gpus: int
+    dtype_bytes: int
+    """2 for bfloat16, 4 for float32."""
+    zero_stage: int
+    tokens: int
+    """In the largest micro-batch, padding included."""
+    patches: int
+    """Of the distinct pictures of that micro-batch."""
+    scored: int
+    """Tokens whose logits exist at the same time."""
+    checkpointing: bool
+    """Layers keep their input alone and run again in the backward pass."""
+    frozen: tuple[str, ...] = ()
+    """Parts of the model that are not trained."""
+    reference: bool = False
+    """A second, frozen copy of the model for a KL."""
+    lora_rank: int = 0
+    """0 trains the weights themselves."""
+    lora_targets: tuple[str, ...] = ()
+    """Names of the linear maps that get adapters."""
+    offload: frozenset[str] = field(default_factory=frozenset)
+    """`optimizer`, `params`: what lies in the host's memory instead."""
+
+
+def trained(shape: Shape, load: Load) -> int:
+    """Parameters that the optimiser changes."""
+    if load.lora_rank:
+        towers = [] if "vision" in load.frozen else [(shape.v_depth, shape.v_linears)]
+        towers += [] if "language" in load.frozen else [(shape.layers, shape.linears)]
+        return sum(
+            depth * load.lora_rank * (a + b)
+            for depth, linears in towers
+            for name, (a, b) in linears.items()
+            if name in load.lora_targets
+        )
+    return sum(count for part, count in shape.parameters.items() if part not in load.frozen)
+
+
+def resident(shape: Shape, load: Load) -> dict[str, float]:
+    """Bytes of what stays from step to step: weights, optimizer, reference."""
+    learnt = trained(shape, load)
+    weights = (shape.total + (learnt if load.lora_rank else 0)) * load.dtype_bytes
+    share = load.gpus if load.zero_stage >= 1 else 1
+    # Without ZeRO, float32 weights are their own master copy.
+    master = 0 if load.zero_stage == 0 and load.dtype_bytes == 4 else MASTER
+    if load.zero_stage == 3:
+        weights = 0 if "params" in load.offload else weights // load.gpus
+    parts = {
+        "weights": float(weights),
+        "optimizer": 0.0 if "optimizer" in load.offload else learnt * (ADAM + master) / share,
+    }
+    if load.reference:
+        parts["KL reference"] = float(shape.total * load.dtype_bytes)
+    return parts
+
+
+def gradients(shape: Shape, load: Load) -> dict[str, float]:
+    """Bytes of gradients and of DeepSpeed's buffers around them, at the end of a backward pass."""
+    learnt = trained(shape, load)
+    share = load.gpus if load.zero_stage >= 2 else 1
+    parts = {"gradients": learnt * load.dtype_bytes / share}
+    if load.zero_stage == 0 and load.dtype_bytes == 2:
+        parts["gradients"] += 4.0 * learnt
+    if load.zero_stage >= 1:
+        parts["buffers"] = float(min(learnt, BUCKET) * load.dtype_bytes)
+    if load.zero_stage == 3:
+        parts["buffers"] += min(shape.total, LIVE) * load.dtype_bytes
+    return parts
+
+
+def backward(shape: Shape, load: Load) -> dict[str, float]:
+    """Bytes of what the forward and backward pass of the largest micro-batch need at their peak."""
+    b = load.dtype_bytes
+    language = load.tokens * b * _language_layer(shape, b)
+    # In the backward pass: gradients of the widest map of a layer and of its input.
+    working: float = load.tokens * b * (3 * shape.intermediate + 2 * shape.hidden)
+    vision_learns = "vision" not in load.frozen
+    if load.lora_rank:
+        vision_learns = vision_learns and bool(set(shape.v_linears) & set(load.lora_targets))
+    tower = load.patches * b * _vision_layer(shape, b)
+    tower_working = load.patches * b * (3 * shape.v_intermediate + 2 * shape.v_hidden)
+    if load.checkpointing:
+        kept = load.tokens * b * shape.layers * shape.hidden
+        seen = load.patches * b * shape.v_depth * shape.v_hidden
+        # One layer at a time is there in full: of the language model, or of the tower after it.
+        working = max(working + language, tower_working + tower if vision_learns else 0)
+    else:
+        kept = language * shape.layers
+        seen = tower * shape.v_depth
+    # Patches stay in float32, beside a copy where the model has another type; the connector keeps its inputs.
+    copied = shape.patch_values * (b if b != 4 else 0)
+    ends = load.patches * (4 * shape.patch_values + copied + b * 7 * shape.v_hidden)
+    return {
+        "activations": kept + load.tokens * b * 3.0 * shape.hidden,
+        "pictures": (seen if vision_learns else 0.0) + ends,
+        "one layer at work": working,
+        "logits": float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES),
+    }
+
+
+def stepping(shape: Shape, load: Load) -> dict[str, float]:
+    """Bytes that the optimiser's step needs beside what stays and the gradients."""
+    if "optimizer" in load.offload:
+        return {}
+    return {"float32 gradients": 4.0 * trained(shape, load) / (load.gpus if load.zero_stage >= 1 else 1)}
+
+
+def on_host(shape: Shape, load: Load) -> float:
+    """Bytes in the host's memory, of all processes of one machine together."""
+    learnt = trained(shape, load)
+    total = learnt * (ADAM + MASTER + load.dtype_bytes) if "optimizer" in load.offload else 0
+    if "params" in load.offload and load.zero_stage == 3:
+        total += shape.total * load.dtype_bytes
+    return float(total)
+
+
+def kv_token(shape: Shape, dtype_bytes: int) -> int:
+    """Bytes of one token's keys and values in all layers."""
+    return 2 * shape.layers * shape.key * dtype_bytes
+
+
+def prefill_token(shape: Shape, dtype_bytes: int) -> int:
+    """Bytes that one token needs while a prompt is read without gradient."""
+    return (3 * shape.intermediate + 4 * shape.hidden) * dtype_bytes
+
+
+def _language_layer(shape: Shape, dtype_bytes: int) -> int:
+    """Numbers that autograd keeps of one token in one layer: two norms, attention, and the gated map.
+
+    Norms compute in float32: what they keep counts double beside bfloat16.
+    """
+    wide = 8 if dtype_bytes == 2 else 6
+    attention = 2 * (shape.query + shape.key)
+    if shape.family == "qwen3_vl":
+        attention += (3 if dtype_bytes == 2 else 2) * (shape.query + shape.key)
+    return wide * shape.hidden + attention + 4 * shape.intermediate
+
+
+def _vision_layer(shape: Shape, dtype_bytes: int) -> int:
+    """The same of one patch; Qwen3-VL's tower has plain norms and no gate."""
+    if shape.family == "qwen3_vl":
+        return 11 * shape.v_hidden + 2 * shape.v_intermediate
+    return (15 if dtype_bytes == 2 else 13) * shape.v_hidden + 4 * shape.v_intermediate
