@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from PIL import Image
@@ -44,6 +44,8 @@ from vtune.rollout.servers import Fleet
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.transfer import FILES, Link, send_files
+
+T = TypeVar("T")
 
 KEPT = 512
 """Pictures that stay put together."""
@@ -135,27 +137,27 @@ class VllmEngine:
                 await send_files(weights, _Local(self._llm), self._folder, label_of(version))
                 return
             if self._resting:
-                await self._llm.wake_up(["weights"])
+                await _alive(self._llm, self._llm.wake_up(["weights"]))
             link = _Local(self._llm)
             await link.pause()
             # vLLM's side of a transfer blocks; what it tells its engine runs in this loop meanwhile.
             client = _Blocking(link, asyncio.get_running_loop(), label_of(version))
             await asyncio.to_thread(_send_handles, weights, client)
             if self._resting:
-                await self._llm.wake_up(["kv_cache"])
+                await _alive(self._llm, self._llm.wake_up(["kv_cache"]))
                 self._resting = False
             await link.resume()
 
     async def keep_loaded(self) -> None:
         """Draw with the weights that it has loaded itself: those before any training."""
         with _said():
-            await self._llm.update_weight_version(label_of(0))
+            await _alive(self._llm, self._llm.update_weight_version(label_of(0)))
 
     async def rest(self) -> None:
         """On a GPU, give its memory to the training; the weights are sent again before the next turn."""
         if self._on_gpu:
             with _said():
-                await self._llm.sleep(level=2)
+                await _alive(self._llm, self._llm.sleep(level=2))
             self._resting = True
 
     async def aclose(self) -> None:
@@ -264,6 +266,17 @@ def _answer(output: Any) -> Answer:
     )
 
 
+async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
+    """The result of a call, or its end when vLLM dies: it would wait for the answer for ever."""
+    task = asyncio.ensure_future(call)
+    while not task.done():
+        await asyncio.wait({task}, timeout=0.5)
+        if not task.done() and llm.errored:
+            task.cancel()
+            raise EngineDeadError()
+    return task.result()
+
+
 class _Local:
     """The transfer API of a vLLM in this process."""
 
@@ -271,22 +284,22 @@ class _Local:
         self._llm = llm
 
     async def pause(self) -> None:
-        await self._llm.pause_generation(mode="keep", clear_cache=True)
+        await _alive(self._llm, self._llm.pause_generation(mode="keep", clear_cache=True))
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
-        await self._llm.init_weight_transfer_engine(WeightTransferInitRequest(info))
+        await _alive(self._llm, self._llm.init_weight_transfer_engine(WeightTransferInitRequest(info)))
 
     async def start_weight_update(self) -> None:
-        await self._llm.start_weight_update()
+        await _alive(self._llm, self._llm.start_weight_update())
 
     async def update_weights(self, info: dict[str, Any]) -> None:
-        await self._llm.update_weights(WeightTransferUpdateRequest(info))
+        await _alive(self._llm, self._llm.update_weights(WeightTransferUpdateRequest(info)))
 
     async def finish_weight_update(self, label: str | None) -> None:
-        await self._llm.finish_weight_update(label)
+        await _alive(self._llm, self._llm.finish_weight_update(label))
 
     async def resume(self) -> None:
-        await self._llm.resume_generation()
+        await _alive(self._llm, self._llm.resume_generation())
 
 
 class _Blocking:
