@@ -44,13 +44,13 @@ def draw(policy: Policy, asked: Sequence[Request]) -> list[Completion]:
 
 @contextmanager
 def forwards(policy: Policy) -> Iterator[list[tuple[int, int]]]:
-    """Shape of the input of each forward of the language model, while the block runs."""
+    """Rows and tokens of each forward of the language model's layers, while the block runs."""
     shapes: list[tuple[int, int]] = []
 
-    def note(module: object, args: object, kwargs: dict[str, Any]) -> None:
-        shapes.append(tuple(kwargs["input_ids"].shape))
+    def note(module: object, args: tuple[torch.Tensor]) -> None:
+        shapes.append((args[0].shape[0], args[0].shape[1]))
 
-    hook = policy.model.model.register_forward_pre_hook(note, with_kwargs=True)
+    hook = policy.model.model.language_model.layers[0].register_forward_pre_hook(note)
     try:
         yield shapes
     finally:
@@ -130,7 +130,7 @@ def test_a_batch_waits_for_every_running_trajectory(policy: Policy) -> None:
             await asyncio.gather(*waiting)
         return shapes
 
-    assert asyncio.run(story())[0] == (2, len(first.token_ids))
+    assert asyncio.run(story())[1] == (2, 1)
 
 
 def test_a_batch_does_not_wait_for_the_tools_of_the_other_cohort(policy: Policy) -> None:
@@ -182,8 +182,8 @@ def test_banned_tokens_are_never_drawn(policy: Policy) -> None:
 def test_a_prompt_that_several_rows_share_is_prefilled_once_and_drawn_apart(policy: Policy) -> None:
     rows = ragged(policy)
     with forwards(policy) as shapes:
-        drawn = draw(policy, requests([rows[0], rows[1], rows[0], rows[0]]))
-    assert shapes[0] == (2, len(rows[0].token_ids))
+        drawn = draw(policy, requests([rows[0], rows[2], rows[0], rows[0]]))
+    assert shapes[0] == (1, len(rows[0].token_ids) + len(rows[2].token_ids))
     assert set(shapes[1:]) == {(4, 1)}
     assert len({drawn[number].token_ids for number in (0, 2, 3)}) == 3
 

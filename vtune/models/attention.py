@@ -11,6 +11,7 @@ import torch
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
+from vtune.models.decoding import KeyValues
 from vtune.models.tree import Segment
 
 NAME = "vtune_tree"
@@ -22,30 +23,35 @@ class Layout:
     """Where the segments of a row lie, in order, and what each sees before itself."""
 
     lengths: list[int]
-    above: tuple[tuple[int, ...], ...]
-    masks: tuple[torch.Tensor | None, ...]
-    """Which of the keys each query sees, where it is not plainly causal: bool, (own, above + own)."""
+    above: list[tuple[int, ...]]
+    masks: list[torch.Tensor | None]
+    """What is added to the scores where they are not plainly causal: float32, (own, above + own)."""
 
 
 def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
     """The layout of segments that follow one another in a row."""
     lengths = [segment.end - segment.start for segment in segments]
-    masks = []
-    for segment, own in zip(segments, lengths, strict=True):
-        before = sum(lengths[number] for number in segment.above)
-        masks.append(_mask(own, before + own, device) if before else None)
-    return Layout(lengths, tuple(segment.above for segment in segments), tuple(masks))
+    shapes = [
+        (own, sum(lengths[number] for number in segment.above) + own)
+        for segment, own in zip(segments, lengths, strict=True)
+    ]
+    # Rollouts that were cut at the same length share a mask.
+    masks = {(own, seen): _mask(own, seen, device) if seen > own else None for own, seen in shapes}
+    return Layout(lengths, [segment.above for segment in segments], [masks[shape] for shape in shapes])
 
 
 def _mask(own: int, seen: int, device: torch.device) -> torch.Tensor:
     if device.type == "cuda":
         # A name for the shape, which the flash kernel knows; it is never written out.
         return causal_lower_right(own, seen)
-    return torch.ones(own, seen, dtype=torch.bool, device=device).tril(seen - own)
+    return torch.full((own, seen), -torch.inf, device=device).triu(1 + seen - own)
 
 
 def use_tree_attention(model: Any) -> None:
-    """Let the language model of a Qwen-VL model take rows with a `Layout`; other rows go as before."""
+    """Let the language model of a Qwen-VL model take rows with a `Layout` and decode with `KeyValues`.
+
+    A forward with neither goes as before.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -63,11 +69,16 @@ def _tree_attention(
     *,
     scaling: float,
     layout: Layout | None = None,
+    kept: KeyValues | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention as transformers calls it; query (B, H, T, D), result (B, T, H, D)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+    if kept is not None and layout is None:
+        return kept.attend(module.layer_idx, query, key, value, scaling), None
+    if kept is not None:
+        kept.keep(key, value)
     if layout is None:
         out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
         return out, None
@@ -83,7 +94,7 @@ def _tree_attention(
                 pieces[0][number],
                 keys,
                 values,
-                attn_mask=mask,
+                attn_mask=mask if mask is None else mask.to(query.dtype),
                 is_causal=mask is None,
                 scale=scaling,
                 enable_gqa=True,

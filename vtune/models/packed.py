@@ -26,6 +26,12 @@ class Packed:
     places: tuple[torch.Tensor, ...]
     """Where each token of each conversation lies in the row: int64, one tensor a conversation."""
 
+    @property
+    def following(self) -> torch.Tensor:
+        """The position of the token that would follow each conversation: int64, one a conversation."""
+        # One more than the largest: pictures may have used fewer positions than tokens.
+        return torch.stack([self.position_ids[:, 0, places].amax() + 1 for places in self.places])
+
 
 def pack(rows: Sequence[Row], *, image_id: int, merge: int, device: torch.device) -> Packed:
     """Lay rows one after another; what several of them begin with, pictures included, is there once.
@@ -36,10 +42,15 @@ def pack(rows: Sequence[Row], *, image_id: int, merge: int, device: torch.device
     pictures, numbers = distinct_pictures(rows)
     keys = [token_keys(row.token_ids, shown, image_id) for row, shown in zip(rows, numbers, strict=True)]
     tree = segment_tree(keys)
-    positions = [
-        rope_positions(row.token_ids, [pixels.grid for pixels in row.pixels], image_id=image_id, merge=merge)
-        for row in rows
-    ]
+    positions = {
+        number: rope_positions(
+            rows[number].token_ids,
+            [pixels.grid for pixels in rows[number].pixels],
+            image_id=image_id,
+            merge=merge,
+        )
+        for number in {segment.row for segment in tree.segments}
+    }
     ids: list[int] = []
     order: list[int] = []
     places: list[torch.Tensor] = []

@@ -1,5 +1,6 @@
 """The policy: a vision-language model with everything that turns turns into tokens."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -93,10 +94,17 @@ def policy_logprobs(logits: torch.Tensor, chat: Chat) -> torch.Tensor:
     both come through here, so that they mean the same distribution.
     """
     logits = logits.float()
-    banned = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
-    banned[list(chat.banned_ids)] = True
-    banned[len(chat.tokenizer) :] = True
+    banned = _banned(chat.banned_ids, len(chat.tokenizer), logits.shape[-1], logits.device)
     return torch.log_softmax(logits.masked_fill(banned, -torch.inf), dim=-1)
+
+
+@functools.lru_cache(maxsize=8)
+def _banned(ids: tuple[int, ...], size: int, columns: int, device: torch.device) -> torch.Tensor:
+    """Which columns of the logits have no mass: bool, (columns,)."""
+    banned = torch.zeros(columns, dtype=torch.bool, device=device)
+    banned[list(ids)] = True
+    banned[size:] = True
+    return banned
 
 
 def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, Any] | None = None) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 
-from vtune.models.batch import Row, collate, image_features
+from vtune.models.attention import use_tree_attention
+from vtune.models.batch import Row, image_features
+from vtune.models.decoding import KeyValues
+from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
 from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
@@ -22,9 +24,9 @@ class TransformersEngine:
 
     While one cohort is drawn, the tools of the others run.
 
-    Within a batch each distinct prompt is prefilled once, and each distinct picture encoded once,
-    however many rollouts share it. A row that has ended leaves the batch and is handed over at once: what its
-    code does happens while the others are drawn.
+    Within a batch what several conversations begin with is prefilled once, and each distinct picture
+    encoded once, however many rollouts share it. A row that has ended leaves the batch and is handed over
+    at once: what its code does happens while the others are drawn.
 
     Args:
         policy: The model; its weights may change between batches.
@@ -35,6 +37,7 @@ class TransformersEngine:
     cohorts = 2
 
     def __init__(self, policy: Policy, *, max_batch: int, waiting: Stopwatch | None = None) -> None:
+        use_tree_attention(policy.model)
         self._policy = policy
         self._max_batch = max_batch
         self._stopwatch = waiting or Stopwatch()
@@ -144,6 +147,9 @@ class _Draw:
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
         self.finish: list[Finish] = ["length"] * len(requests)
+        self.temperatures = torch.tensor(
+            [request.sampling.temperature for request in requests], device=policy.device
+        )[:, None]
         digest = hashlib.blake2b(repr([request.key for request in requests]).encode(), digest_size=8).digest()
         self.generator = torch.Generator(policy.device).manual_seed(int.from_bytes(digest, "big") >> 1)
 
@@ -151,31 +157,19 @@ class _Draw:
     def steps(self) -> Iterator[list[int]]:
         """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
-        hidden, cache, mask, position = self._prefill()
+        hidden, kept, position = self._prefill()
         while True:
             drawn = self._sample(rows, hidden)
-            keep = [
-                i
-                for i, (row, token) in enumerate(zip(rows, drawn.tolist(), strict=True))
-                if not self._ends(row, token)
-            ]
-            left = [rows[i] for i in keep]
-            yield [row for row in rows if row not in left]
-            if not left:
+            ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
+            yield [row for row, end in zip(rows, ends, strict=True) if end]
+            if all(ends):
                 return
-            if len(left) < len(rows):
-                index = torch.tensor(keep, device=drawn.device)
-                rows = left
-                drawn, mask, position = drawn[index], mask[index], position[index]
-                cache.batch_select_indices(index)
-            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
-            hidden = self.policy.model.model(
-                input_ids=drawn[:, None],
-                attention_mask=mask,
-                position_ids=position[None, :, None].expand(3, -1, -1),
-                past_key_values=cache,
-                use_cache=True,
-            ).last_hidden_state[:, -1]
+            if any(ends):
+                index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
+                rows = [rows[i] for i in index.tolist()]
+                drawn, position = drawn[index], position[index]
+                kept.select(index)
+            hidden = self._step(drawn, position, kept)
             position = position + 1
 
     def completion(self, row: int, version: int) -> Completion:
@@ -183,57 +177,55 @@ class _Draw:
         tokens = tuple(self.tokens[row])
         return Completion(tokens, tuple(self.logprobs[row]), self.finish[row], (version,) * len(tokens))
 
-    def _prefill(self) -> tuple[torch.Tensor, Any, torch.Tensor, torch.Tensor]:
-        """Hidden state of each row's last token (R, D), cache, mask (R, C) and next position (R,)."""
-        from transformers import DynamicCache
-
+    def _prefill(self) -> tuple[torch.Tensor, KeyValues, torch.Tensor]:
+        """Hidden state of each row's last token (R, D), keys and values, and next position (R,)."""
         policy = self.policy
-        distinct: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-        first: list[Row] = []
-        which: list[int] = []
-        for request in self.requests:
-            key = (tuple(request.token_ids), tuple(id(pixels) for pixels in request.pixels))
-            number = distinct.setdefault(key, len(first))
-            if number == len(first):
-                first.append(Row(request.token_ids, request.pixels))
-            which.append(number)
-        chat = policy.chat
-        batch = collate(first, pad_id=chat.pad_id, image_id=chat.image_id, merge=policy.merge, side="left")
-        batch = batch.to(policy.device)
-        cache = DynamicCache(config=policy.model.config.get_text_config())
+        packed = pack(
+            [Row(request.token_ids, request.pixels) for request in self.requests],
+            image_id=policy.chat.image_id,
+            merge=policy.merge,
+            device=policy.device,
+        )
+        kept = KeyValues(packed.places)
         hidden = policy.model.model(
-            input_ids=batch.input_ids,
-            attention_mask=batch.attention_mask,
-            position_ids=batch.position_ids,
-            mm_encoder_outputs=image_features(policy.model, batch.pictures),
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state[:, -1]
-        # One more than the largest position of a row: its pictures may have used fewer than their tokens.
-        position = batch.position_ids.amax(dim=(0, 2)) + 1
-        mask = batch.attention_mask
-        if which != list(range(len(first))):
-            index = torch.tensor(which, device=policy.device)
-            cache.batch_select_indices(index)
-            hidden, mask, position = hidden[index], mask[index], position[index]
-        return hidden, cache, mask, position
+            input_ids=packed.input_ids,
+            position_ids=packed.position_ids,
+            mm_encoder_outputs=image_features(policy.model, packed.pictures),
+            layout=packed.layout,
+            kept=kept,
+            use_cache=False,
+        ).last_hidden_state[0]
+        last = torch.stack([places[-1] for places in packed.places])
+        return hidden[last], kept, packed.following
+
+    def _step(self, drawn: torch.Tensor, position: torch.Tensor, kept: KeyValues) -> torch.Tensor:
+        """Hidden state (R, D) after one more token a row, (R,), at its position, (R,)."""
+        # Layer by layer: what the model does around them, masks above all, has nothing to do here.
+        language = self.policy.model.model.language_model
+        kept.grow()
+        hidden = language.embed_tokens(drawn[:, None])
+        rotation = language.rotary_emb(hidden, position[None, :, None].expand(3, -1, -1))
+        for layer in language.layers:
+            hidden = layer(hidden, position_embeddings=rotation, kept=kept)
+        out: torch.Tensor = language.norm(hidden)[:, 0]
+        return out
 
     def _sample(self, rows: Sequence[int], hidden: torch.Tensor) -> torch.Tensor:
         """Draw one token a row, shape (R,), and note its log-probability."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
-        temperature = torch.tensor(
-            [self.requests[row].sampling.temperature for row in rows], device=logprobs.device
+        temperature = self.temperatures[rows]
+        # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
+        tempered = torch.softmax(logprobs / temperature.clamp(min=1e-6), dim=-1).double().cumsum(-1)
+        uniform = torch.rand(
+            len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
         )
-        noise = torch.empty_like(logprobs).exponential_(generator=self.generator).log().neg()
-        # The largest of log p / T + Gumbel noise is a draw from the tempered distribution.
-        tokens = (
-            logprobs / temperature.clamp(min=1e-6)[:, None] + noise * (temperature > 0)[:, None]
-        ).argmax(-1)
-        chosen = logprobs.gather(1, tokens[:, None])[:, 0].tolist()
-        for row, token, logprob in zip(rows, tokens.tolist(), chosen, strict=True):
+        drawn = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
+        tokens = torch.where(temperature > 0, drawn, logprobs.argmax(-1, keepdim=True))
+        chosen = logprobs.gather(1, tokens)[:, 0].tolist()
+        for row, token, logprob in zip(rows, tokens[:, 0].tolist(), chosen, strict=True):
             self.tokens[row].append(token)
             self.logprobs[row].append(logprob)
-        return tokens
+        return tokens[:, 0]
 
     def _ends(self, row: int, token: int) -> bool:
         sampling = self.requests[row].sampling

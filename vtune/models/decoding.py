@@ -1,0 +1,70 @@
+"""What decoding keeps: the keys and values of rows that grow by one token at a time."""
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+ROOM = 128
+"""Columns that are made at a time: a longer row costs a copy of what is there."""
+
+
+class KeyValues:
+    """Keys and values of R rows, ended by the same column: shorter rows begin later.
+
+    Args:
+        places: Where each row's tokens lie in the packed row of the prefill (see `vtune.models.packed`).
+    """
+
+    def __init__(self, places: Sequence[torch.Tensor]) -> None:
+        width = max(len(one) for one in places)
+        self._places = torch.stack([pad(one, (width - len(one), 0)) for one in places])
+        before = torch.tensor([width - len(one) for one in places], device=self._places.device)
+        hidden = torch.arange(width, device=self._places.device) < before[:, None]
+        self._bias = torch.zeros(hidden.shape, device=self._places.device).masked_fill(hidden, -torch.inf)
+        self._layers: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._used = width
+
+    def keep(self, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Those of the next layer's prefill, (1, H, T, D)."""
+        key, value = (states[0][:, self._places].transpose(0, 1) for states in (key, value))
+        self._layers.append((key, value))
+
+    def grow(self) -> None:
+        """Before each new token: a column for it."""
+        if self._used == self._bias.shape[1]:
+            self._bias = pad(self._bias, (0, ROOM))
+            self._layers = [(pad(k, (0, 0, 0, ROOM)), pad(v, (0, 0, 0, ROOM))) for k, v in self._layers]
+        self._used += 1
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        """Take in the new token of each row and let it see its row.
+
+        Args:
+            layer: Number of the layer.
+            query: (R, heads, 1, D).
+            key: (R, H, 1, D).
+            value: (R, H, 1, D).
+            scaling: Of the scores.
+
+        Returns:
+            (R, 1, heads, D).
+        """
+        keys, values = self._layers[layer]
+        keys[:, :, self._used - 1], values[:, :, self._used - 1] = key[:, :, 0], value[:, :, 0]
+        # The query heads that share keys are queries of one head: nothing is repeated.
+        found = scaled_dot_product_attention(
+            query.reshape(len(query), key.shape[1], -1, query.shape[-1]),
+            keys[:, :, : self._used],
+            values[:, :, : self._used],
+            attn_mask=self._bias[:, None, None, : self._used].to(query.dtype),
+            scale=scaling,
+        )
+        return found.reshape(len(query), 1, -1, query.shape[-1])
+
+    def select(self, rows: torch.Tensor) -> None:
+        """Keep only these rows."""
+        self._bias = self._bias[rows]
+        self._layers = [(key[rows], value[rows]) for key, value in self._layers]
