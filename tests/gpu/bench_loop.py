@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from vtune.cli.output import stdout_for_the_result
 from vtune.config import find, load_recipe
 from vtune.data import lens
 from vtune.models.pictures import PixelBudget
@@ -206,7 +207,7 @@ def main() -> int:
     given = options.parse_args()
     if not given.tiny and not torch.cuda.is_available():
         options.error("there is no GPU here; --tiny runs the same on the CPU")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, stdout_for_the_result():
         found = measure(Path(folder), tiny=given.tiny, steps=given.steps, engine=given.engine)
     text = json.dumps(found, indent=2)
     print(text)
