@@ -138,8 +138,9 @@ def save(
     """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them."""
 
     def fill(folder: Path) -> None:
-        if ranks.first:
-            save_policy(policy.model, source, folder)
+        with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
+            if ranks.first:
+                save_policy(whole.model, source, folder)
         trainer.save(folder / "deepspeed", {"step": step})
 
     return write_checkpoint(root, step, fill, first=ranks.first, wait=ranks.wait, keep=keep)
