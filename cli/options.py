@@ -12,6 +12,20 @@ Overrides = Annotated[
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; runs/<recipe> if not given.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, show the recipe, start nothing.")]
+Gpus = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus",
+        min=1,
+        help="Start this many processes on each machine: one a GPU, or CPU processes where there is no GPU.",
+    ),
+]
+Hostfile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hostfile", help="Machines to start on, `name slots=N` a line; wants --gpus, pdsh and ssh."
+    ),
+]
 TIERS = ("auto", "namespaces", "flat", "unsafe")
 Protection = Annotated[
     str | None,

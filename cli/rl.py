@@ -1,6 +1,17 @@
 """`vtune rl`."""
 
-from .options import AsJson, DryRun, Overrides, Protection, Recipe, Resume, RunFolder, with_protection
+from .options import (
+    AsJson,
+    DryRun,
+    Gpus,
+    Hostfile,
+    Overrides,
+    Protection,
+    Recipe,
+    Resume,
+    RunFolder,
+    with_protection,
+)
 
 
 def rl(
@@ -9,6 +20,8 @@ def rl(
     sandbox: Protection = None,
     out: RunFolder = None,
     resume: Resume = False,
+    gpus: Gpus = None,
+    hostfile: Hostfile = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -26,6 +39,8 @@ def rl(
         run=run_rl,
         out=out,
         resume=resume,
+        gpus=gpus,
+        hostfile=hostfile,
         dry_run=dry_run,
         as_json=as_json,
     )

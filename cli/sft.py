@@ -1,6 +1,6 @@
 """`vtune sft`."""
 
-from .options import AsJson, DryRun, Overrides, Recipe, Resume, RunFolder
+from .options import AsJson, DryRun, Gpus, Hostfile, Overrides, Recipe, Resume, RunFolder
 
 
 def sft(
@@ -8,6 +8,8 @@ def sft(
     overrides: Overrides = None,
     out: RunFolder = None,
     resume: Resume = False,
+    gpus: Gpus = None,
+    hostfile: Hostfile = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -21,10 +23,12 @@ def sft(
         "recipes.sft",
         SFTRecipe,
         overrides or (),
-        check=check_sft,
+        check=lambda recipe, _: check_sft(recipe),
         run=run_sft,
         out=out,
         resume=resume,
+        gpus=gpus,
+        hostfile=hostfile,
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import typer
+
 from vtune.config import Strict, dump_recipe, find, load_recipe
 
 from .output import show, stdout_for_the_result
@@ -18,10 +20,12 @@ def train(
     kind: type[R],
     overrides: Sequence[str],
     *,
-    check: Callable[[R], dict[str, Any]],
+    check: Callable[[R, int | None], dict[str, Any]],
     run: Callable[..., dict[str, Any]],
     out: Path | None,
     resume: bool,
+    gpus: int | None,
+    hostfile: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -32,10 +36,12 @@ def train(
         package: Where shipped recipes of this kind are, e.g. `recipes.rl`.
         kind: What the file is read into.
         overrides: `key.path=value`, applied in order.
-        check: Recipe -> what can be known before the start. Raises on what cannot work.
+        check: (recipe, processes) -> what can be known before the start. Raises on what cannot work.
         run: (recipe, folder, resume=…) -> result.
         out: The run folder; None for `runs/<recipe>`.
         resume: Continue the run in the folder.
+        gpus: Processes on each machine; None for this process alone.
+        hostfile: The machines; None for this one.
         dry_run: Check only.
         as_json: Show one JSON document.
     """
@@ -43,16 +49,42 @@ def train(
     recipe = load_recipe(path, kind, overrides)
     if dry_run:
         with stdout_for_the_result():
-            facts = check(recipe)
+            facts = check(recipe, gpus)
         _show_plan(recipe, facts, as_json=as_json)
         return
     from vtune.report.values import render_values
     from vtune.update.ranks import Ranks
 
+    folder = out or Path("runs") / path.stem
+    if gpus is not None or hostfile is not None:
+        from vtune.runs.launch import launch
+
+        words = _without_launch(sys.argv[1:])
+        sys.stdout.write(launch(words, folder, processes=_processes(gpus), hostfile=hostfile))
+        return
     with stdout_for_the_result():
-        result = run(recipe, out or Path("runs") / path.stem, resume=resume)
+        result = run(recipe, folder, resume=resume)
     if Ranks.of_this_process().first:
         show(result, render_values, as_json=as_json)
+
+
+def _processes(gpus: int | None) -> int:
+    if gpus is None:
+        raise typer.BadParameter("say how many GPUs each machine gives", param_hint="--gpus")
+    return gpus
+
+
+def _without_launch(words: Sequence[str]) -> list[str]:
+    """A command line as each of the processes gets it: without the options that start them."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name not in ("--gpus", "--hostfile"):
+            kept.append(word)
+        elif not equals:
+            next(rest)
+    return kept
 
 
 def _show_plan(recipe: Strict, facts: dict[str, Any], *, as_json: bool) -> None:

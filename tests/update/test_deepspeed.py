@@ -70,7 +70,7 @@ def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, tmp_path:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         check=False,
     )
     assert (tmp_path / "done").is_file(), launched.stdout + launched.stderr
@@ -261,18 +261,18 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
 
 
 def test_an_adapter_without_a_layer_to_sit_on_is_an_error(tiny: Path) -> None:
-    lora = LoRA(rank=2, alpha=2.0, targets=("q_proj", "query"))
+    lora = LoRA(rank=2, alpha=2, targets=("q_proj", "query"))
     with pytest.raises(RunFailed, match="no trainable linear layer is called query"):
         trainer_of(load(tiny), lora=lora)
     # The tower's own layers are out of reach where it is frozen.
     with pytest.raises(RunFailed, match="is called qkv"):
-        trainer_of(load(tiny), lora=LoRA(rank=2, alpha=2.0, targets=("qkv",)), freeze=("vision",))
+        trainer_of(load(tiny), lora=LoRA(rank=2, alpha=2, targets=("qkv",)), freeze=("vision",))
 
 
 @pytest.mark.train
 def test_rank_and_alpha_of_adapters_have_their_effect(tiny: Path) -> None:
     counts, moved = [], []
-    for rank, alpha in ((2, 4.0), (4, 8.0), (4, 80.0)):
+    for rank, alpha in ((2, 4), (4, 8), (4, 80)):
         policy = load(tiny)
         before = policy.model.model.language_model.layers[0].self_attn.q_proj.weight.detach().clone()
         lora = LoRA(rank=rank, alpha=alpha, targets=("q_proj",))

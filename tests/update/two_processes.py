@@ -21,7 +21,7 @@ from vtune.update.recipe import LoRA, PolicyLoss
 UPDATES = ("even", "uneven", "empty", "text")
 """Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""
 
-ADAPTERS = LoRA(rank=4, alpha=8.0, targets=("q_proj", "v_proj", "down_proj"))
+ADAPTERS = LoRA(rank=4, alpha=8, targets=("q_proj", "v_proj", "down_proj"))
 
 
 class Run(NamedTuple):
@@ -33,12 +33,9 @@ class Run(NamedTuple):
 
 RUNS: dict[str, Run] = {
     "sft, ZeRO-1": Run(1),
-    "sft, ZeRO-3": Run(3),
-    "rl, ZeRO-1": Run(1, OBJECTIVE),
     "rl, ZeRO-2, offloaded": Run(2, OBJECTIVE, changes={"offload": ("optimizer",)}),
     "rl, ZeRO-3": Run(3, OBJECTIVE),
-    "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, changes={"offload": ("optimizer", "params")}),
-    "rl, ZeRO-3, Qwen3-VL": Run(3, OBJECTIVE, "qwen3_vl"),
+    "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, "qwen3_vl", {"offload": ("optimizer", "params")}),
     "rl, ZeRO-1, adapters": Run(1, OBJECTIVE, changes={"lora": ADAPTERS}),
     "rl, ZeRO-3, adapters": Run(3, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision", "connector")}),
 }

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from vtune.runs.data import check_data
 from vtune.runs.folder import start_run
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
+from vtune.runs.stopping import Stopping
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
@@ -71,13 +73,17 @@ class RLRecipe(Strict):
     """Steps between those whose trajectories are kept, pictures included; the last step always is."""
 
 
-def check_rl(recipe: RLRecipe) -> dict[str, Any]:
+def check_rl(recipe: RLRecipe, processes: int | None = None) -> dict[str, Any]:
     """Everything that can be known before weights are loaded.
+
+    Args:
+        recipe: What is to be run.
+        processes: In how many processes; None for as many as there are now.
 
     Raises:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
     """
-    world = Ranks.of_this_process().world
+    world = processes or Ranks.of_this_process().world
     if recipe.prompts_per_step % world:
         raise RecipeError(
             f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
@@ -133,7 +139,7 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
         trainer.load(found / "deepspeed")
     prompts = sample_store([Path(name) for name in recipe.data])
     waiting = Stopwatch()
-    engine = TransformersEngine(policy, max_batch=recipe.rollout.max_batch, waiting=waiting)
+    engine = TransformersEngine(trainer.rollouts, max_batch=recipe.rollout.max_batch, waiting=waiting)
     began = time.monotonic()
     rows: dict[str, dict[str, float]] = {}
     cache = out / f"judge-{ranks.rank}.jsonl"
@@ -145,11 +151,13 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
             say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
-        with Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
+        stopping = Stopping(recipe.checkpoints, recipe.steps, ranks)
+        with stopping, Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
             for step in range(done, recipe.steps):
                 clock = _Clock()
                 samples = _prompts(prompts, recipe, step, ranks)
-                drawn = await agent.run(_jobs(samples, recipe, step, ranks))
+                with trainer.whole():
+                    drawn = await agent.run(_jobs(samples, recipe, step, ranks))
                 clock.lap("rollout")
                 scored = await scorer.score([sample for sample, _ in samples], drawn)
                 clock.lap("reward")
@@ -170,9 +178,11 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
                     log.write(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
-                if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == recipe.steps:
-                    keep = recipe.checkpoints.keep
-                    save(trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep)
+                keep = recipe.checkpoints.keep
+                stopping.after(
+                    step + 1,
+                    partial(save, trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep),
+                )
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,
@@ -252,9 +262,9 @@ def _item(trajectory: Trajectory, advantage: float) -> Item:
 def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
     """The numbers of a step's updates, averaged; what was not measured is left out."""
     names = ("loss", "grad_norm", "learning_rate", "entropy", "kl", "clip_share", "mismatch")
-    row: dict[str, float] = {}
+    row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
     for name in names:
-        values = [value for one in stats if (value := getattr(one, name)) is not None]
+        values = [value for one in stats if not one.skipped and (value := getattr(one, name)) is not None]
         if values:
             row[name] = sum(values) / len(values)
     return row

@@ -43,7 +43,7 @@ class StepStats:
     grad_norm: float
     """Before clipping."""
     skipped: bool
-    """Whether the gradient was too large, or no number, and nothing was learnt; then loss and norm may be none."""
+    """Whether the gradient was too large, or no number, and nothing was learnt; `loss` may be NaN then."""
     learning_rate: float
     tokens: int
     """Counted tokens."""
@@ -66,6 +66,8 @@ def start(ranks: Ranks) -> None:
     if ranks.device.type == "cpu":
         # The same run ends with the same bits. On a GPU it would cost speed.
         torch.use_deterministic_algorithms(True)
+        # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
+        torch.utils.deterministic.fill_uninitialized_memory = False
     # The shared-memory op would be compiled at first use (a minute, and a compiler); gloo does without.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
@@ -151,10 +153,11 @@ class Trainer:
         module = PolicyForward(found.model.requires_grad_(False).eval(), policy.chat)
         if self._recipe.zero_stage < 3:
             return module
+        engine: Any
         engine, *_ = deepspeed.initialize(model=module, config=self._config(), dist_init_required=False)
         _outside_zero(found.model.lm_head)
-        engine.eval()
-        return engine
+        split: Callable[..., TokenStats] = engine.eval()
+        return split
 
     def _config(self) -> dict[str, Any]:
         recipe = self._recipe
@@ -356,7 +359,9 @@ class Trainer:
 class _HeldAdamW(torch.optim.AdamW):
     """AdamW that does nothing while `hold` says so, as if it had not been called."""
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], hold: Callable[[], bool], **settings: Any):
+    def __init__(
+        self, parameters: Sequence[torch.nn.Parameter], hold: Callable[[], bool], **settings: Any
+    ) -> None:
         super().__init__(parameters, fused=True, **settings)
         self._hold = hold
 

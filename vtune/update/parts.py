@@ -23,10 +23,9 @@ def freeze(model: Any, parts: Sequence[str]) -> dict[str, int]:
     counts = {"vision": 0, "connector": 0, "language": 0}
     left = dict(counts)
     for name, parameter in model.named_parameters():
-        part = part_of(name)
-        parameter.requires_grad_(part not in parts)
-        counts[part] += parameter.numel()
-        left[part] += parameter.numel() * parameter.requires_grad
+        parameter.requires_grad_(part_of(name) not in parts)
+        counts[part_of(name)] += parameter.numel()
+        left[part_of(name)] += parameter.numel() * parameter.requires_grad
     for part in parts:
         if counts[part] == 0 or left[part]:
             raise RunFailed(

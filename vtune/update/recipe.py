@@ -14,7 +14,7 @@ class LoRA(Strict):
     """Train low-rank adapters in place of the weights (Hu et al. 2021)."""
 
     rank: int = Field(gt=0)
-    alpha: float = Field(gt=0)
+    alpha: int = Field(gt=0)
     """What an adapter adds is scaled by alpha / rank."""
     targets: tuple[str, ...] = Field(min_length=1)
     """Names of linear layers, e.g. `q_proj`; those in frozen parts get no adapter."""
