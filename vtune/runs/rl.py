@@ -174,6 +174,7 @@ async def _train(recipe: RLRecipe, out: Path, ranks: Ranks, *, resume: bool) -> 
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
                 rows[ALL]["seconds_sandbox"] = waiting.take()
+                rows[ALL]["sessions_lost"] = sum(ranks.gather(agent.take_lost()))
                 if log:
                     log.write(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}

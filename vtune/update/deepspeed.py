@@ -156,7 +156,8 @@ class Trainer:
         engine: Any
         engine, *_ = deepspeed.initialize(model=module, config=self._config(), dist_init_required=False)
         _outside_zero(found.model.lm_head)
-        split: Callable[..., TokenStats] = engine.eval()
+        engine.eval()
+        split: Callable[..., TokenStats] = engine
         return split
 
     def _config(self) -> dict[str, Any]:
