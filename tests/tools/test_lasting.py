@@ -25,6 +25,7 @@ async def talk(deaths: int) -> tuple[list[Execution], int]:
         found = [await session.run(code) for code in CALLS[:2]]
         for _ in range(deaths):
             os.kill(sandbox.zygote_pid, signal.SIGKILL)
+            await asyncio.sleep(0.2)
         found.append(await session.run(CALLS[2]))
         await session.close()
     return found, len(lost)

@@ -18,7 +18,7 @@ class Runs(Protocol):
 
 
 class LastingSession:
-    """A `Session` whose calls are repeated in a new one when the sandbox failed under it.
+    """A session whose calls are repeated in a new one when the sandbox failed under it.
 
     A session's state is a function of its pictures, its seed and its calls, so the new one stands where the old
     one stood. Made by `open`.

@@ -67,7 +67,8 @@ def start(ranks: Ranks) -> None:
         # The same run ends with the same bits. On a GPU it would cost speed.
         torch.use_deterministic_algorithms(True)
         # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        settings: Any = torch.utils.deterministic
+        settings.fill_uninitialized_memory = False
     # The shared-memory op would be compiled at first use (a minute, and a compiler); gloo does without.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
