@@ -56,6 +56,28 @@ class Launched:
         """The command lines of all processes that it has started, by process id, but for the sandbox's."""
         return {pid: text for pid, text in self._all().items() if "guest" not in text}
 
+    def kinds(self) -> dict[int, str]:
+        """What each of its processes is, by process id; the sandbox's among them."""
+        return {pid: kind for pid, text in self._all().items() if (kind := self._kind(pid, text))}
+
+    def _kind(self, pid: int, text: str) -> str:
+        if pid == self.process.pid:
+            return "command"
+        for mark, kind in (
+            ("deepspeed.launcher", "launcher"),
+            ("vtune.runs.launch", "watcher"),
+            ("vtune.cli.main", "rank"),
+            ("import guest", "sandbox"),
+        ):
+            if mark in text:
+                return kind
+        return ""
+
+    def expect(self, code: int, seconds: float) -> None:
+        """Wait for its end with this exit status."""
+        found = self.wait(seconds)
+        assert found == code, f"exit {found}\n{self.err}"
+
     def ranks(self) -> dict[int, int]:
         """Process ids of the training processes, by rank."""
         found = {}
@@ -82,17 +104,23 @@ class Launched:
         return eventually(lambda: not self._all(), seconds)
 
     def _all(self) -> dict[int, str]:
-        found = {}
+        """Its processes are those that carry its tag, and their children: the sandbox's carry nothing."""
+        tagged, lines, parents = set(), {}, {}
+        tag = f"VTUNE_TEST_TAG={self.tag}".encode()
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
                 with suppress(OSError):
-                    if f"VTUNE_TEST_TAG={self.tag}".encode() in (folder / "environ").read_bytes().split(
-                        b"\0"
-                    ):
-                        text = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                        if text:
-                            found[int(folder.name)] = text
-        return found
+                    pid = int(folder.name)
+                    text = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                    if text:  # the dead have none
+                        lines[pid] = text
+                        if tag in (folder / "environ").read_bytes().split(b"\0"):
+                            tagged.add(pid)
+        found = set(tagged)
+        while more := {pid for pid in lines if parents[pid] in found} - found:
+            found |= more
+        return {pid: lines[pid] for pid in found}
 
 
 def eventually(happened: Callable[[], bool], seconds: float) -> bool:

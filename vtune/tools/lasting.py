@@ -20,8 +20,8 @@ class Runs(Protocol):
 class LastingSession:
     """A session whose calls are repeated in a new one when the sandbox failed under it.
 
-    A session's state is a function of its pictures, its seed and its calls, so the new one stands where the old
-    one stood. Made by `open`.
+    A session's state is a function of its pictures, its seed and its calls, so the new one stands where the
+    old one stood. Made by `open`.
 
     Args:
         sandbox: It starts another fork server where one has died.
