@@ -15,7 +15,12 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check, estimate memory and time, show the recipe, start nothing.")
 ]
 Gpus = Annotated[
-    int | None, typer.Option("--gpus", min=1, help="GPUs to plan for; those found here if not given.")
+    int | None,
+    typer.Option(
+        "--gpus",
+        min=1,
+        help="Start this many processes on each machine: one a GPU, or CPU processes where there is no GPU.",
+    ),
 ]
 GpuMemory = Annotated[
     float | None,
@@ -30,6 +35,12 @@ ShapeOf = Annotated[
 Track = Annotated[
     str | None,
     typer.Option("--track", metavar="TRACKER", help="Also tell trackio, wandb, tensorboard or mlflow."),
+]
+Hostfile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hostfile", help="Machines to start on, `name slots=N` a line; wants --gpus, pdsh and ssh."
+    ),
 ]
 TIERS = ("auto", "namespaces", "flat", "unsafe")
 Protection = Annotated[

@@ -2,7 +2,19 @@
 
 from functools import partial
 
-from .options import AsJson, DryRun, GpuMemory, Gpus, Overrides, Recipe, Resume, RunFolder, ShapeOf, Track
+from .options import (
+    AsJson,
+    DryRun,
+    GpuMemory,
+    Gpus,
+    Hostfile,
+    Overrides,
+    Recipe,
+    Resume,
+    RunFolder,
+    ShapeOf,
+    Track,
+)
 
 
 def sft(
@@ -10,8 +22,9 @@ def sft(
     overrides: Overrides = None,
     out: RunFolder = None,
     resume: Resume = False,
-    dry_run: DryRun = False,
     gpus: Gpus = None,
+    hostfile: Hostfile = None,
+    dry_run: DryRun = False,
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
     track: Track = None,
@@ -28,10 +41,12 @@ def sft(
         "recipes.sft",
         SFTRecipe,
         overrides or (),
-        check=planned_for(plan_sft, dry_run, gpus=gpus, gpu_memory=gpu_memory, shape=shape),
+        check=planned_for(partial(plan_sft, gpus=gpus), dry_run, gpu_memory=gpu_memory, shape=shape),
         run=partial(run_sft, track=track),
         out=out,
         resume=resume,
+        gpus=gpus,
+        hostfile=hostfile,
         dry_run=dry_run,
         as_json=as_json,
     )

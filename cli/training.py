@@ -25,6 +25,8 @@ def train(
     run: Callable[..., dict[str, Any]],
     out: Path | None,
     resume: bool,
+    gpus: int | None,
+    hostfile: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -39,6 +41,8 @@ def train(
         run: (recipe, folder, resume=…) -> result.
         out: The run folder; None for `runs/<recipe>`.
         resume: Continue the run in the folder.
+        gpus: Processes on each machine; None for this process alone.
+        hostfile: The machines; None for this one.
         dry_run: Check only.
         as_json: Show one JSON document.
     """
@@ -52,8 +56,15 @@ def train(
     from vtune.report.values import render_values
     from vtune.update.ranks import Ranks
 
+    folder = out or Path("runs") / path.stem
+    if gpus is not None or hostfile is not None:
+        from vtune.runs.launch import launch
+
+        words = _without_launch(sys.argv[1:])
+        sys.stdout.write(launch(words, folder, processes=_processes(gpus), hostfile=hostfile))
+        return
     with stdout_for_the_result():
-        result = run(recipe, out or Path("runs") / path.stem, resume=resume)
+        result = run(recipe, folder, resume=resume)
     if Ranks.of_this_process().first:
         show(result, render_values, as_json=as_json)
 
@@ -70,6 +81,25 @@ def planned_for(
     if given and not dry_run:
         raise typer.BadParameter("only --dry-run plans", param_hint=given[0])
     return partial(check, **wanted)
+
+
+def _processes(gpus: int | None) -> int:
+    if gpus is None:
+        raise typer.BadParameter("say how many GPUs each machine gives", param_hint="--gpus")
+    return gpus
+
+
+def _without_launch(words: Sequence[str]) -> list[str]:
+    """A command line as each of the processes gets it: without the options that start them."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name not in ("--gpus", "--hostfile"):
+            kept.append(word)
+        elif not equals:
+            next(rest)
+    return kept
 
 
 def _show_plan(recipe: Strict, facts: dict[str, Any], *, as_json: bool) -> None:

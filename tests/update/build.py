@@ -25,9 +25,12 @@ def update(**changes: Any) -> Update:
         "grad_clip": 1.0,
         "micro_tokens": 256,
         "activation_checkpointing": False,
+        "skip_grad_norm": None,
         "zero_stage": 1,
+        "offload": (),
         "dtype": "float32",
         "freeze": (),
+        "lora": None,
         "threads": 1,
     }
     return Update(**(values | changes))

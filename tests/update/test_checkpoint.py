@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vtune.errors import DataError
+from vtune.errors import DataError, RunFailed
 from vtune.update.checkpoint import MANIFEST, checkpoint_step, newest_checkpoint, write_checkpoint
 
 
@@ -40,8 +40,10 @@ def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None
         (folder / "weights").write_text("half")
         raise OSError("no space left on device")
 
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(RunFailed, match="step 2 could not be written: no space") as failed:
         write(tmp_path, 2, fail)
+    assert "--resume" in failed.value.fix
+    assert not list(tmp_path.glob(".*part"))
     assert steps(tmp_path) == [1]
     assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
     # What it left does not stand in the way of the next attempt.

@@ -1,28 +1,43 @@
-"""A few updates of fixed items, by as many processes as a launcher starts; the losses as JSON.
+"""A few updates of fixed items, by as many processes as a launcher starts; numbers and weights as a file.
 
-deepspeed --num_gpus 2 tests/update/two_processes.py MODEL OUT
+deepspeed --num_gpus 2 tests/update/two_processes.py MODEL MODEL3 OUT
 """
 
-import json
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import torch
+
+import vtune.update.forward
 from tests.conftest import load
 from tests.update.build import OBJECTIVE, items, update, without_picture
-from vtune.models.policy import Policy
+from vtune.models.policy import Policy, save_policy
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import PolicyLoss
+from vtune.update.recipe import LoRA, PolicyLoss
 
 UPDATES = ("even", "uneven", "empty", "text")
 """Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""
 
-RUNS: dict[str, tuple[int, PolicyLoss | None]] = {
-    "sft, ZeRO-1": (1, None),
-    "sft, ZeRO-2": (2, None),
-    "rl, ZeRO-1": (1, OBJECTIVE),
-    "rl, ZeRO-2": (2, OBJECTIVE),
+ADAPTERS = LoRA(rank=4, alpha=8, targets=("q_proj", "v_proj", "down_proj"))
+
+
+class Run(NamedTuple):
+    stage: int
+    objective: PolicyLoss | None = None
+    family: str = "qwen2_5_vl"
+    changes: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+RUNS: dict[str, Run] = {
+    "sft, ZeRO-1": Run(1),
+    "rl, ZeRO-2, offloaded": Run(2, OBJECTIVE, changes={"offload": ("optimizer",)}),
+    "rl, ZeRO-3": Run(3, OBJECTIVE),
+    "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, "qwen3_vl", {"offload": ("optimizer", "params")}),
+    "rl, ZeRO-1, adapters": Run(1, OBJECTIVE, changes={"lora": ADAPTERS}),
+    "rl, ZeRO-3, adapters": Run(3, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision", "connector")}),
 }
 
 
@@ -35,34 +50,40 @@ def items_of(kind: str, policy: Policy) -> list[Item]:
     return found
 
 
-def losses(model: Path, ranks: Ranks, stage: int, objective: PolicyLoss | None) -> list[list[float | None]]:
-    """Loss, gradient norm, entropy, KL, clip share and mismatch of each update."""
-    policy = load(model)
+def learnt(folder: Path, ranks: Ranks, run: Run, out: Path) -> tuple[Trainer, list[list[float | None]]]:
+    """The numbers of each update; the weights go to `out` as a run would write them."""
+    vtune.update.forward.CHUNK = 16  # processes score different numbers of chunks
+    policy = load(folder)
+    recipe = update(zero_stage=run.stage, **run.changes)
     trainer = Trainer(
-        policy,
-        update(zero_stage=stage),
-        ranks,
-        steps=len(UPDATES),
-        objective=objective,
-        reference=str(model),
+        policy, recipe, ranks, steps=len(UPDATES), objective=run.objective, reference=str(folder)
     )
     found = []
     for kind in UPDATES:
         stats = trainer.step(items_of(kind, policy)[ranks.rank :: ranks.world])
+        assert stats is not None
         found.append([stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch])
-    # What was learnt, seen by the same eyes on every process.
-    checksum = sum(float(p.detach().double().abs().sum()) for p in policy.model.parameters())
+    with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
+        if ranks.first:
+            save_policy(whole.model, str(folder), out)
+    with trainer.whole() as whole:
+        # What each process would draw with.
+        checksum = sum(float(p.detach().double().abs().sum()) for p in whole.model.parameters())
     assert len(set(ranks.gather(checksum))) == 1, "the processes have different weights"
-    return [*found, [checksum]]
+    assert checksum > 0
+    return trainer, found
 
 
-def main(model: str, out: str) -> None:
+def main(model: str, model3: str, out: str) -> None:
     ranks = Ranks.of_this_process()
     start(ranks)
-    found = {name: losses(Path(model), ranks, *run) for name, run in RUNS.items()}
+    found = {}
+    for number, (name, run) in enumerate(RUNS.items()):
+        folder = Path({"qwen2_5_vl": model, "qwen3_vl": model3}[run.family])
+        _, found[name] = learnt(folder, ranks, run, Path(out) / str(number))
     if ranks.first:
-        Path(out).write_text(json.dumps({"world": ranks.world, "losses": found}))
+        torch.save({"world": ranks.world, "numbers": found}, Path(out) / "done")
 
 
 if __name__ == "__main__":
-    main(*[word for word in sys.argv[1:] if not word.startswith("--local_rank")])
+    main(*sys.argv[1:])

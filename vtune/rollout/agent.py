@@ -19,11 +19,12 @@ from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.prompts import STYLES, Style
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
-from vtune.sandbox import Sandbox, Session, image_names
+from vtune.sandbox import Sandbox, image_names
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
+from vtune.tools.lasting import LastingSession
 from vtune.tools.observation import Observation, sandbox_output
 from vtune.tools.python import run_python
 from vtune.verifiers.tags import answer
@@ -106,6 +107,7 @@ class Agent:
         self._waiting = waiting or Stopwatch()
         self._closing: set[asyncio.Task[None]] = set()
         """Sessions that end while something else is done."""
+        self._lost = 0
 
     async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each.
@@ -139,6 +141,14 @@ class Agent:
         await asyncio.sleep(0)
         return [found[number] for number in range(len(jobs))]
 
+    def take_lost(self) -> int:
+        """Sessions that the sandbox has lost since the last time this was asked; each was made again."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def _lost_one(self) -> None:
+        self._lost += 1
+
     async def _lane(
         self,
         cohort: int,
@@ -154,12 +164,16 @@ class Agent:
             self._engine.leave(cohort)
 
     async def _one(self, job: Job, cohort: int, done: Callable[[], None]) -> Trajectory:
-        opening: asyncio.Task[Session] | None = None
+        opening: asyncio.Task[LastingSession] | None = None
         book = Transcript(self._chat, self._pictures)
         try:
             if job.sample.tools:
                 # The session gets ready while the first turn is drawn.
-                opening = asyncio.create_task(self._sandbox.open(job.images, seed=abs(hash(job.key)) % 2**32))
+                opening = asyncio.create_task(
+                    LastingSession.open(
+                        self._sandbox, job.images, seed=abs(hash(job.key)) % 2**32, lost=self._lost_one
+                    )
+                )
                 # It begins now, not when this conversation first waits.
                 await asyncio.sleep(0)
             stop = await self._converse(job, cohort, book, opening)
@@ -173,7 +187,7 @@ class Agent:
         return replace(_record(job, book, stop), sandbox=self._sandbox.tier if opening else "")
 
     async def _converse(
-        self, job: Job, cohort: int, book: Transcript, opening: asyncio.Task[Session] | None
+        self, job: Job, cohort: int, book: Transcript, opening: asyncio.Task[LastingSession] | None
     ) -> StopReason:
         recipe = self._recipe
         sizes = [_size(data) for data in job.images]
@@ -235,7 +249,7 @@ class Agent:
         book.calls.append(Call(tool="python", arguments="{}", status="infra", error=why, span=start))
 
 
-async def _close(opening: "asyncio.Task[Session]") -> None:
+async def _close(opening: "asyncio.Task[LastingSession]") -> None:
     """End a session, also one that is not there yet."""
     opening.cancel()
     try:

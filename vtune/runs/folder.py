@@ -21,6 +21,7 @@ PACKAGES = (
     "torch",
     "transformers",
     "deepspeed",
+    "peft",
     "pyarrow",
     "numpy",
     "pillow",
@@ -30,6 +31,7 @@ PACKAGES = (
 MAY_CHANGE = (
     "checkpoints.every",
     "checkpoints.keep",
+    "checkpoints.minutes",
     "trajectories_every",
     "reward.judge.base_url",
     "reward.judge.concurrency",

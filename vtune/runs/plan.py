@@ -247,7 +247,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
     visual = min(longest, pictures * values["images"]["max_pixels"] // shape.token_pixels)
     # A conversation longer than the budget of a micro-batch has one of its own.
     tokens = max(update["micro_tokens"], longest)
-    lora = update.get("lora") or {}
+    lora = update["lora"] or {}
     return memory.Load(
         gpus=machine.gpus,
         dtype_bytes=_bytes(values),
@@ -255,12 +255,13 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         tokens=tokens,
         patches=tokens * visual // longest * shape.merge**2,
         scored=_SCORED,
-        checkpointing=bool(update.get("activation_checkpointing")),
+        checkpointing=bool(update["activation_checkpointing"]),
         frozen=tuple(update["freeze"]),
-        reference=_rl(values) and values["loss"]["kl_weight"] > 0,
+        # With adapters the reference is the model without them.
+        reference=_rl(values) and values["loss"]["kl_weight"] > 0 and not lora,
         lora_rank=lora.get("rank", 0),
         lora_targets=tuple(lora.get("targets") or ()),
-        offload=frozenset(update.get("offload") or ()),
+        offload=frozenset(update["offload"] or ()),
     )
 
 
@@ -284,7 +285,7 @@ def _bytes(values: Mapping[str, Any]) -> int:
 def _engine(values: Mapping[str, Any]) -> str:
     """`transformers`, `vllm` beside the trainer, or `servers` elsewhere."""
     rollout = values["rollout"]
-    return "servers" if rollout.get("servers") else str(rollout.get("engine", "transformers"))
+    return "servers" if rollout["servers"] else str(rollout.get("engine", "transformers"))
 
 
 def _rows(values: Mapping[str, Any], machine: Machine) -> int:
@@ -359,7 +360,7 @@ def step_of(
     patches = (picture + crop) * shape.merge**2
     flops = _forward_flops(shape, tokens, patches, written)
     update = values["update"]
-    passes = 4 if update.get("activation_checkpointing") else 3
+    passes = 4 if update["activation_checkpointing"] else 3
     if _rl(values) and values["loss"]["kl_weight"] > 0:
         passes += 1
     share = -(-conversations // machine.gpus)

@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from vtune.runs.folder import start_run
 from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
+from vtune.runs.stopping import Stopping
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
@@ -175,12 +177,12 @@ async def _train(
     done = checkpoint_step(found) if found else 0
     if found:
         trainer.load(found / "deepspeed")
-    saved, keep = done, recipe.checkpoints.keep
+    keep = recipe.checkpoints.keep
     prompts = sample_store([Path(name) for name in recipe.data])
     waiting = Stopwatch()
     engine = training_engine(
         recipe.rollout,
-        policy,
+        trainer.rollouts,
         model=recipe.model,
         dtype=recipe.update.dtype,
         threads=recipe.update.threads,
@@ -191,7 +193,9 @@ async def _train(
 
     async def draw(step: int) -> tuple[list[tuple[Sample, tuple[bytes, ...]]], list[Trajectory]]:
         samples = _prompts(prompts, recipe, step, ranks)
-        return samples, await agent.run(_jobs(samples, recipe, step, ranks))
+        # An engine with weights of its own was given them before.
+        with trainer.whole() if recipe.rollout.engine == "transformers" else nullcontext():
+            return samples, await agent.run(_jobs(samples, recipe, step, ranks))
 
     rollouts = Rollouts(
         draw,
@@ -218,7 +222,8 @@ async def _train(
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
         settings = recipe.model_dump(mode="json")
         tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
-        with tracker, Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
+        stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=done)
+        with stopping, tracker, Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
             for step in range(done, recipe.steps):
                 clock = _Clock()
                 try:
@@ -229,7 +234,7 @@ async def _train(
                 # One process may have lost its engine alone; all stop together, with all that is trained.
                 failures = [one for one in ranks.gather(failure) if one is not None]
                 if failures:
-                    if step > saved:
+                    if step > stopping.saved:
                         save(trainer, policy, recipe.model, checkpoints, step, ranks, keep=keep)
                     raise failures[0]
                 clock.lap("rollout")
@@ -249,14 +254,16 @@ async def _train(
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
                 rows[ALL]["seconds_sandbox"] = waiting.take()
                 rows[ALL]["staleness"] = staleness(everyone, step)
+                rows[ALL]["sessions_lost"] = sum(ranks.gather(agent.take_lost()))
                 if log:
                     log.write(step, rows)
                 tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
-                if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == recipe.steps:
-                    save(trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep)
-                    saved = step + 1
+                stopping.after(
+                    step + 1,
+                    partial(save, trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep),
+                )
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,
@@ -370,9 +377,9 @@ def _item(trajectory: Trajectory, advantage: float, *, moved: bool) -> Item:
 
 def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
     """The numbers of a step's updates, averaged; what was not measured is left out."""
-    row: dict[str, float] = {}
+    row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
     for name in _UPDATE_ROW:
-        values = [value for one in stats if (value := getattr(one, name)) is not None]
+        values = [value for one in stats if not one.skipped and (value := getattr(one, name)) is not None]
         if values:
             row[name] = sum(values) / len(values)
     return row

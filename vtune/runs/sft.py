@@ -1,6 +1,7 @@
 """Supervised training on traces: the cold start of CodeV §4.3, stage 1."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from vtune.models.policy import Policy, load_chat, load_policy, resolved, save_p
 from vtune.report.progress import Steps, say
 from vtune.rollout.transcript import check_trace, replay
 from vtune.runs.folder import start_run
+from vtune.runs.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.store import trajectory_store
 from vtune.schema.trajectory import Trajectory
@@ -112,7 +114,8 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
     loss: float | None = None
     settings = recipe.model_dump(mode="json")
     tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
-    with tracker, Steps("sft", steps, done=done, show=ranks.first) as progress:
+    stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
+    with stopping, tracker, Steps("sft", steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             started = time.monotonic()
             stats = trainer.step(stream.batch(step))
@@ -120,24 +123,27 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
                 raise RunFailed(
                     f"the traces of update {step} have no assistant token", fix="look at the data"
                 )
-            loss = stats.loss
+            row = {"skipped": 1.0, "learning_rate": stats.learning_rate}
+            if not stats.skipped:
+                loss = stats.loss
+                row = {
+                    "loss": stats.loss,
+                    "grad_norm": stats.grad_norm,
+                    "skipped": 0.0,
+                    "learning_rate": stats.learning_rate,
+                    "entropy": stats.entropy,
+                }
             seconds = time.monotonic() - started
-            row = {
-                "loss": stats.loss,
-                "grad_norm": stats.grad_norm,
-                "learning_rate": stats.learning_rate,
-                "entropy": stats.entropy,
-                "seconds": seconds,
-                "tokens_per_second": stats.tokens / seconds,
-            }
+            row |= {"seconds": seconds, "tokens_per_second": stats.tokens / seconds}
             if log:
                 log.write(step, {"all": row})
             tracker.numbers(step, {"all": row})
-            progress.advance({"loss": stats.loss, "grad": stats.grad_norm})
-            if (step + 1) % recipe.checkpoints.every == 0 or step + 1 == steps:
-                save(
-                    trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=recipe.checkpoints.keep
-                )
+            progress.advance({"loss": row.get("loss"), "grad": row.get("grad_norm")})
+            keep = recipe.checkpoints.keep
+            stopping.after(
+                step + 1,
+                partial(save, trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep),
+            )
     final = newest_checkpoint(checkpoints)
     return {
         "model": str(final),
@@ -154,8 +160,9 @@ def save(
     """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them."""
 
     def fill(folder: Path) -> None:
-        if ranks.first:
-            save_policy(policy.model, source, folder)
+        with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
+            if ranks.first:
+                save_policy(whole.model, source, folder)
         trainer.save(folder / "deepspeed", {"step": step})
 
     return write_checkpoint(root, step, fill, first=ranks.first, wait=ranks.wait, keep=keep)

@@ -1,12 +1,13 @@
 """The python tool: run a model's code in its session and show what came of it."""
 
-from vtune.sandbox import Execution, Session
+from vtune.sandbox import Execution
+from vtune.tools.lasting import Runs
 from vtune.tools.observation import IMAGE_MARK, Observation, inert, sandbox_output
 
 NOTHING = "(no output: print a value or save a picture to see it)"
 
 
-async def run_python(session: Session, code: str) -> Observation:
+async def run_python(session: Runs, code: str) -> Observation:
     """Run code and turn what happened into what the model sees.
 
     Args:

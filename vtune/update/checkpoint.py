@@ -1,12 +1,15 @@
 """Checkpoints: a folder that is there is complete."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError
+from safetensors import SafetensorError
+
+from vtune.errors import DataError, RunFailed
 
 MANIFEST = "manifest.json"
 """Written last, before the folder gets its name: a checkpoint without it was never finished."""
@@ -28,28 +31,67 @@ def write_checkpoint(
         first: Whether this process owns the folder.
         wait: A barrier over all processes.
         keep: Checkpoints that stay.
+
+    Raises:
+        RunFailed: If it cannot be written, e.g. because the disk is full; the older ones are intact.
     """
     final = root / f"step-{step:06d}"
     temporary = root / f".step-{step:06d}.part"
-    if first:
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-    wait()
-    fill(temporary)
-    wait()
-    if first:
-        (temporary / MANIFEST).write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
-        if final.exists():
-            shutil.rmtree(final)
-        temporary.rename(final)
-        link = root / f".{NEWEST}.part"
-        link.unlink(missing_ok=True)
-        link.symlink_to(final.name)
-        link.replace(root / NEWEST)
-        for old in sorted(root.glob("step-*"))[:-keep]:
-            shutil.rmtree(old)
-    wait()
+    try:
+        if first:
+            for left in (*root.glob(".step-*.part"), *root.glob(".step-*.old")):
+                shutil.rmtree(left)
+            temporary.mkdir(parents=True)
+        wait()
+        fill(temporary)
+        wait()
+        if first:
+            _finish(root, final, temporary, step, keep)
+        wait()
+    except (OSError, RuntimeError, SafetensorError) as error:
+        # torch and safetensors have errors of their own for a disk that is full.
+        if first:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise RunFailed(
+            f"the checkpoint of step {step} could not be written: {error}",
+            where=str(final),
+            fix="see that there is room (`df -h`), then --resume goes on from the one before",
+        ) from error
     return final
+
+
+def _finish(root: Path, final: Path, temporary: Path, step: int, keep: int) -> None:
+    (temporary / MANIFEST).write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
+    for path in temporary.rglob("*"):
+        if path.is_file():
+            _to_disk(path)
+    _to_disk(temporary)
+    _remove(final)
+    temporary.rename(final)
+    link = root / f".{NEWEST}.part"
+    link.unlink(missing_ok=True)
+    link.symlink_to(final.name)
+    link.replace(root / NEWEST)
+    _to_disk(root)
+    for old in sorted(root.glob("step-*"))[:-keep]:
+        _remove(old)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or the list of names of a folder, outlives a loss of power."""
+    there = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(there)
+    finally:
+        os.close(there)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint; should that be cut short, no half of it goes by its name."""
+    if folder.exists():
+        dying = folder.with_name(f".{folder.name}.old")
+        folder.rename(dying)
+        shutil.rmtree(dying)
 
 
 def newest_checkpoint(root: Path) -> Path | None:

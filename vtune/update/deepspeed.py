@@ -1,10 +1,13 @@
 """DeepSpeed trains: the only file that knows it."""
 
 import logging
+import math
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,20 @@ from vtune.errors import RunFailed
 from vtune.models.policy import Policy, load_policy
 from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
+from vtune.update.lora import Unit, WithoutAdapters, add_adapters, units
 from vtune.update.loss import kl_k3, policy_loss
+from vtune.update.parts import freeze
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import PolicyLoss, Update
 from vtune.update.schedule import learning_rate_at
+from vtune.update.whole import hollow
+
+WHOLE_SMALL = 10_000
+"""Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
+BUCKET = 1 << 28
+"""Weights that are gathered at the same time: half a gigabyte in bfloat16."""
+MAX_SKIPPED = 10
+"""Updates in a row that may be skipped: ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +41,8 @@ class StepStats:
     """Mean over the counted tokens of all processes."""
     grad_norm: float
     """Before clipping."""
+    skipped: bool
+    """Whether the gradient was too large, or no number, and nothing was learnt; `loss` may be NaN then."""
     learning_rate: float
     tokens: int
     """Counted tokens."""
@@ -57,6 +72,12 @@ def start(ranks: Ranks) -> None:
 
     if torch.distributed.is_initialized():
         return
+    if ranks.device.type == "cpu":
+        # The same run ends with the same bits. On a GPU it would cost speed.
+        torch.use_deterministic_algorithms(True)
+        # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
+        settings: Any = torch.utils.deterministic
+        settings.fill_uninitialized_memory = False
     # The shared-memory op would be compiled at first use (a minute, and a compiler); gloo does without.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
@@ -100,25 +121,28 @@ class Trainer:
         self._steps = steps
         self._objective = objective
         self._stand_in = stand_in(policy.chat, policy.pictures)
+        self._skipped = 0
         self.trainable = freeze(policy.model, recipe.freeze)
-        self._reference: PolicyForward | None = None
-        if objective is not None and objective.kl_weight > 0:
-            frozen = load_policy(
-                reference, budget=policy.pictures.budget, dtype=recipe.dtype, device=policy.device
-            ).model.requires_grad_(False)
-            self._reference = PolicyForward(frozen.eval(), policy.chat)
+        plain = recipe.lora is None and recipe.zero_stage < 3
+        self.rollouts = policy if plain else replace(policy, model=hollow(policy.model))
+        """The policy for rollouts and files; it has weights only inside `whole`."""
+        if recipe.lora is not None:
+            self.trainable = add_adapters(policy.model, recipe.lora, recipe.freeze)
         if recipe.activation_checkpointing:
             checkpoint_activations(policy.model)
         self._module = module = PolicyForward(policy.model, policy.chat)
+        self._reference: Callable[..., TokenStats] | None = None
+        if objective is not None and objective.kl_weight > 0:
+            self._reference = self._frozen(reference) if recipe.lora is None else WithoutAdapters(module)
         parameters = [p for p in module.parameters() if p.requires_grad]
         if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
-        optimizer = torch.optim.AdamW(
+        optimizer = _HeldAdamW(
             parameters,
+            self._holds,
             lr=recipe.learning_rate,
             betas=recipe.betas,
             weight_decay=recipe.weight_decay,
-            fused=True,
         )
         self._engine, *_ = deepspeed.initialize(
             model=module,
@@ -127,9 +151,37 @@ class Trainer:
             config=self._config(),
             dist_init_required=False,
         )
+        if recipe.zero_stage == 3:
+            _outside_zero(policy.model.lm_head)
+
+    def _frozen(self, name: str) -> Callable[..., TokenStats]:
+        """The starting weights; split among processes where those of the policy are."""
+        import deepspeed
+
+        policy = self._policy
+        found = load_policy(
+            name, budget=policy.pictures.budget, dtype=self._recipe.dtype, device=policy.device
+        )
+        module = PolicyForward(found.model.requires_grad_(False).eval(), policy.chat)
+        if self._recipe.zero_stage < 3:
+            return module
+        engine: Any
+        engine, *_ = deepspeed.initialize(model=module, config=self._config(), dist_init_required=False)
+        _outside_zero(found.model.lm_head)
+        engine.eval()
+        split: Callable[..., TokenStats] = engine
+        return split
 
     def _config(self) -> dict[str, Any]:
         recipe = self._recipe
+        host = {"device": "cpu", "pin_memory": self._ranks.device.type == "cuda"}
+        zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": False}
+        if recipe.zero_stage == 3:
+            zero["stage3_param_persistence_threshold"] = WHOLE_SMALL
+        if "optimizer" in recipe.offload:
+            zero["offload_optimizer"] = host
+        if "params" in recipe.offload:
+            zero["offload_param"] = host
         return {
             # Micro-batches have a size in tokens, of which DeepSpeed need not know.
             "train_micro_batch_size_per_gpu": 1,
@@ -138,11 +190,19 @@ class Trainer:
             "managed_gradient_accumulation": False,
             "gradient_clipping": recipe.grad_clip,
             "steps_per_print": 10**9,
-            "bf16": {"enabled": recipe.dtype == "bfloat16"},
+            "bf16": {"enabled": recipe.dtype == "bfloat16", "check_grad_overflow": True},
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
-            "zero_optimization": {"stage": recipe.zero_stage, "overlap_comm": False},
+            "zero_optimization": zero,
         }
+
+    def _holds(self) -> bool:
+        """Whether the weights stay as they are: DeepSpeed knows the gradient's norm by now."""
+        return not self._small_enough(self._engine.optimizer._global_grad_norm)
+
+    def _small_enough(self, norm: float) -> bool:
+        bound = self._recipe.skip_grad_norm
+        return math.isfinite(norm) and (bound is None or norm <= bound)
 
     def step(self, items: Sequence[Item]) -> StepStats | None:
         """One update from this process's items; an empty share still takes part.
@@ -167,10 +227,11 @@ class Trainer:
             most = max(one[number] for one in chunks if number < len(one))
             micro = micros[number] if number < len(micros) else []
             loss, part, worst = self._forward(micro, chunks=most)
-            if not torch.isfinite(loss):
+            if self._recipe.skip_grad_norm is None and not torch.isfinite(loss):
                 raise RunFailed(
                     f"the loss of update {done} is {loss.item()}",
-                    fix="start a new run from its last checkpoint with a lower update.learning_rate",
+                    fix="start a new run from its last checkpoint with a lower update.learning_rate, or set "
+                    "update.skip_grad_norm",
                 )
             # DeepSpeed averages over processes; the token mean is over all of them together.
             engine.backward(loss * (ranks.world / total), scale_wrt_gas=False)
@@ -178,12 +239,15 @@ class Trainer:
             for name, value in part.items():
                 sums[name] += value
         engine.step()
+        norm = float(engine.get_global_grad_norm())
+        skipped = self._note_skipped(norm, done)
         everyone = ranks.gather(sums)
         mean = {name: sum(one[name] for one in everyone) / total for name in sums}
         learns = self._objective is not None
         return StepStats(
             loss=mean["loss"],
-            grad_norm=float(engine.get_global_grad_norm() or 0.0),
+            grad_norm=norm,
+            skipped=skipped,
             learning_rate=rate,
             tokens=total,
             entropy=mean["entropy"],
@@ -236,10 +300,61 @@ class Trainer:
         sums["loss"] = float(loss.detach())
         return loss, sums, mismatch
 
+    def _note_skipped(self, norm: float, update: int) -> bool:
+        """Whether an update was skipped, which must not become a habit."""
+        skipped = not self._small_enough(norm)
+        if skipped and self._recipe.skip_grad_norm is None:
+            raise RunFailed(
+                f"the gradient of update {update} is not a number",
+                fix="start a new run from its last checkpoint with a lower update.learning_rate, or set "
+                "update.skip_grad_norm",
+            )
+        self._skipped = self._skipped + 1 if skipped else 0
+        if self._skipped > MAX_SKIPPED:
+            raise RunFailed(
+                f"{self._skipped} updates in a row were skipped, the last with a gradient norm of {norm:g}",
+                fix="lower update.learning_rate, or raise update.skip_grad_norm",
+            )
+        return skipped
+
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The policy's weights by their names in a checkpoint, each whole; every process takes part."""
-        for name, parameter in self._policy.model.named_parameters():
-            yield name, parameter.detach()
+        """Every weight once, under its name in the plain model: whole, adapters merged.
+
+        Under ZeRO-3 a bucket at a time is gathered, so all processes go through it together, to its end, and
+        a tensor is good only until the next is asked for.
+        """
+        import deepspeed
+
+        split = self._recipe.zero_stage == 3
+        for bucket in _buckets(units(self._policy.model)):
+            needed = [parameter for unit in bucket for parameter in unit.needs]
+            with deepspeed.zero.GatheredParameters(needed, enabled=split):
+                yield from chain.from_iterable(unit.weights() for unit in bucket)
+
+    @contextmanager
+    def whole(self, device: torch.device | None = None, *, keep: bool = True) -> Iterator[Policy]:
+        """`rollouts` with the weights of now; all processes enter together.
+
+        Args:
+            device: Where they go; where the model is if not given. Weights that need no gathering stay.
+            keep: Whether this process wants them; it takes part in gathering in any case.
+        """
+        if self.rollouts is self._policy:
+            yield self.rollouts
+            return
+        body = dict(self.rollouts.model.named_parameters())
+        empty = {name: parameter.data for name, parameter in body.items()}
+        split = self._recipe.zero_stage == 3
+        try:
+            for name, tensor in self.weights():
+                if keep:
+                    there = tensor.detach().to(device or self._policy.device)
+                    # What was gathered is taken away again.
+                    body[name].data = there.clone() if split and there is tensor.detach() else there
+            yield self.rollouts
+        finally:
+            for name, parameter in body.items():
+                parameter.data = empty[name]
 
     def save(self, folder: Path, state: dict[str, Any]) -> None:
         """Optimiser state and `state` to `folder`; every process takes part."""
@@ -255,30 +370,54 @@ class Trainer:
         return dict(state)
 
 
-def freeze(model: Any, parts: Sequence[str]) -> dict[str, int]:
-    """Freeze parts of a Qwen-VL model and prove it; returns the trainable parameters of each part.
+class _HeldAdamW(torch.optim.AdamW):
+    """AdamW that does nothing while `hold` says so, as if it had not been called."""
 
-    Raises:
-        RunFailed: If a frozen part still has trainable parameters, or nothing is left to train.
+    def __init__(
+        self, parameters: Sequence[torch.nn.Parameter], hold: Callable[[], bool], **settings: Any
+    ) -> None:
+        super().__init__(parameters, fused=True, **settings)
+        self._hold = hold
+
+    def step(self, closure: Any = None) -> Any:
+        """One update, or none."""
+        return None if self._hold() else super().step(closure)
+
+
+def _outside_zero(layer: Any) -> None:
+    """Take a layer out of ZeRO-3's bookkeeping; what it needs is gathered once an update, and then stays.
+
+    ZeRO-3 gathers and prefetches by the order in which modules run, so that must be the same on all
+    processes. The output layer runs once for each chunk of tokens, of which processes have more or fewer.
     """
-    counts = {"vision": 0, "connector": 0, "language": 0}
-    left = dict(counts)
-    for name, parameter in model.named_parameters():
-        part = "language"
-        if ".visual." in name or name.startswith("visual."):
-            part = "connector" if "merger" in name else "vision"
-        parameter.requires_grad_(part not in parts)
-        counts[part] += parameter.numel()
-        left[part] += parameter.numel() * parameter.requires_grad
-    for part in parts:
-        if counts[part] == 0 or left[part]:
-            raise RunFailed(
-                f"freezing {part} had no effect ({counts[part]} parameters, {left[part]} still trainable)",
-                fix="remove it from update.freeze, or name the model's family",
-            )
-    if not sum(left.values()):
-        raise RunFailed("update.freeze leaves nothing to train")
-    return left
+    parameters = list(layer.parameters())
+    for parameter in parameters:
+        parameter.ds_persist = True
+    for module in layer.modules():
+        module._forward_pre_hooks.clear()
+        module._forward_hooks.clear()
+
+    def gather(*_: Any) -> None:
+        if missing := [p for p in parameters if p.ds_status is not ZeroParamStatus.AVAILABLE]:
+            missing[0].all_gather(missing)
+
+    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+
+    layer.register_forward_pre_hook(gather)
+
+
+def _buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
+    """Neighbours together, up to a size."""
+    bucket: list[Unit] = []
+    size = 0
+    for unit in found:
+        bucket.append(unit)
+        size += sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in unit.needs)
+        if size >= BUCKET:
+            yield bucket
+            bucket, size = [], 0
+    if bucket:
+        yield bucket
 
 
 def _free_port() -> int:

@@ -10,6 +10,16 @@ from vtune.models.policy import Dtype
 Part = Literal["vision", "connector", "language"]
 
 
+class LoRA(Strict):
+    """Train low-rank adapters in place of the weights (Hu et al. 2021)."""
+
+    rank: int = Field(gt=0)
+    alpha: int = Field(gt=0)
+    """What an adapter adds is scaled by alpha / rank."""
+    targets: tuple[str, ...] = Field(min_length=1)
+    """Names of linear layers, e.g. `q_proj`; those in frozen parts get no adapter."""
+
+
 class Update(Strict):
     """How weights change; shared by supervised and reinforcement training."""
 
@@ -26,11 +36,25 @@ class Update(Strict):
     A longer conversation goes alone."""
     activation_checkpointing: bool
     """Compute activations again in the backward pass: less memory, a third more time."""
-    zero_stage: Literal[0, 1, 2]
+    skip_grad_norm: float | None = Field(gt=0)
+    """An update whose gradient norm is larger, or no number, is skipped and counted; null skips none and
+    stops the run at what is no number."""
+    zero_stage: Literal[1, 2, 3]
+    """What DeepSpeed splits among processes: optimiser state (1), gradients too (2), weights too (3)."""
+    offload: tuple[Literal["optimizer", "params"], ...]
+    """What DeepSpeed keeps in the memory of the host."""
     dtype: Dtype
     freeze: tuple[Part, ...]
+    lora: LoRA | None
+    """Null trains the weights themselves."""
     threads: int = Field(gt=0)
     """CPU threads of one process."""
+
+    @model_validator(mode="after")
+    def _params_are_split(self) -> "Update":
+        if "params" in self.offload and self.zero_stage != 3:
+            raise ValueError("offload of params needs zero_stage 3, the stage that splits them")
+        return self
 
 
 class PolicyLoss(Strict):
@@ -55,5 +79,7 @@ class Checkpoints(Strict):
 
     every: int = Field(gt=0)
     """Steps; the last step is always written."""
+    minutes: float | None = Field(gt=0)
+    """Also when this much time has passed since the last one, at the end of a step; null: only by steps."""
     keep: int = Field(gt=0)
     """The newest ones that stay."""

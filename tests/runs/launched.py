@@ -1,0 +1,139 @@
+"""A `vtune` command in a process of its own, with all processes that belong to it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+from tests.conftest import ROOT
+from tests.runs.commands import environment
+
+BREAKS = """
+import os, signal
+
+def break_down(number, frame):
+    raise ValueError("rank one is not well")
+
+if os.environ.get("RANK") == "1":
+    signal.signal(signal.SIGUSR1, break_down)
+"""
+"""As `sitecustomize`: an error of our making in the second rank."""
+
+
+class Launched:
+    """A running command; what it says is in files of the folder `said`."""
+
+    every: ClassVar[list["Launched"]] = []
+    """All that were started and not ended."""
+
+    def __init__(self, words: Sequence[str | Path], said: Path) -> None:
+        said.mkdir(parents=True, exist_ok=True)
+        (said / "sitecustomize.py").write_text(BREAKS)
+        self.said = said
+        self.tag = f"{said}-{time.monotonic_ns()}"
+        with (said / "out").open("wb") as out, (said / "err").open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "vtune.cli.main", *map(str, words)],
+                env=environment(PYTHONPATH=f"{said}:{ROOT}", VTUNE_TEST_TAG=self.tag),
+                cwd=said,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        self.every.append(self)
+
+    @property
+    def err(self) -> str:
+        return (self.said / "err").read_text()
+
+    def processes(self) -> dict[int, str]:
+        """The command lines of all processes that it has started, by process id, but for the sandbox's."""
+        return {pid: text for pid, text in self._all().items() if "guest" not in text}
+
+    def kinds(self) -> dict[int, str]:
+        """What each of its processes is, by process id; the sandbox's among them."""
+        return {pid: kind for pid, text in self._all().items() if (kind := self._kind(pid, text))}
+
+    def _kind(self, pid: int, text: str) -> str:
+        if pid == self.process.pid:
+            return "command"
+        for mark, kind in (
+            ("deepspeed.launcher", "launcher"),
+            ("vtune.runs.launch", "watcher"),
+            ("vtune.cli.main", "rank"),
+            ("import guest", "sandbox"),
+        ):
+            if mark in text:
+                return kind
+        return ""
+
+    def expect(self, code: int, seconds: float) -> None:
+        """Wait for its end with this exit status."""
+        found = self.wait(seconds)
+        assert found == code, f"exit {found}\n{self.err}"
+
+    def ranks(self) -> dict[int, int]:
+        """Process ids of the training processes, by rank."""
+        found = {}
+        for pid, text in self.processes().items():
+            if "-m vtune.cli.main" in text and pid != self.process.pid:
+                with suppress(OSError):
+                    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                    found[int(next(v for v in variables if v.startswith(b"RANK="))[5:])] = pid
+        return found
+
+    def wait(self, seconds: float) -> int:
+        """Its exit status."""
+        return self.process.wait(seconds)
+
+    def end(self) -> None:
+        """Kill whatever is left of it."""
+        for pid in (self.process.pid, *self._all()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def gone(self, seconds: float) -> bool:
+        """Whether all its processes end within a time."""
+        return eventually(lambda: not self._all(), seconds)
+
+    def _all(self) -> dict[int, str]:
+        """Its processes are those that carry its tag, and their children: the sandbox's carry nothing."""
+        tagged, lines, parents = set(), {}, {}
+        tag = f"VTUNE_TEST_TAG={self.tag}".encode()
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):
+                    pid = int(folder.name)
+                    text = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                    if text:  # the dead have none
+                        lines[pid] = text
+                        if tag in (folder / "environ").read_bytes().split(b"\0"):
+                            tagged.add(pid)
+        found = set(tagged)
+        while more := {pid for pid in lines if parents[pid] in found} - found:
+            found |= more
+        return {pid: lines[pid] for pid in found}
+
+
+def eventually(happened: Callable[[], bool], seconds: float) -> bool:
+    """Whether it happens within a time."""
+    end = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def steps_done(run: Path) -> int:
+    """Steps that a run has told of."""
+    log = run / "metrics.jsonl"
+    return log.read_text().count('"source": "all"') if log.exists() else 0

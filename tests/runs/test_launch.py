@@ -1,0 +1,169 @@
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.commands import numbers, rl, same_weights, setting, sft, vtune
+from tests.runs.launched import Launched, eventually, steps_done
+from vtune.runs.launch import Ended, ended
+
+pytestmark = pytest.mark.train
+
+START, END = 400.0, 30.0
+"""Seconds: for two processes to come up on a busy machine; for all to end once one has failed."""
+
+SHORT = setting(
+    epochs=10.0, batch_size=8, checkpoints__every=15, update__warmup_steps=2, update__zero_stage=2
+)
+"""Forty updates."""
+
+
+@pytest.fixture(autouse=True)
+def none_is_left() -> Iterator[None]:
+    """Also where a test fails in the middle."""
+    yield
+    for started in Launched.every:
+        started.end()
+    Launched.every.clear()
+
+
+def begun(words: list[str], said: Path, run: Path, *, steps: int = 2) -> Launched:
+    """A command in two processes that has done some steps."""
+    before = steps_done(run)
+    started = Launched([*words, "--gpus", "2"], said)
+    reached = eventually(
+        lambda: started.process.poll() is not None or steps_done(run) >= before + steps, START
+    )
+    assert reached, started.err
+    assert started.process.poll() is None, started.err
+    return started
+
+
+def test_a_run_of_two_processes_survives_all_its_deaths(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    """Killed, broken, interrupted and told to stop, it ends as the run that nothing happened to."""
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    words = sft(tiny, lens / "traces.parquet", run, *SHORT)
+    again = [*words, "--resume"]
+
+    started = begun(words, tmp_path / "killed", run)
+    ranks = started.ranks()
+    assert set(ranks) == {0, 1}
+    os.kill(ranks[1], signal.SIGKILL)
+    # The other waits for it in a collective operation, where no Python runs.
+    assert started.wait(END) == 1
+    assert "error: rank 1 killed by signal 9" in started.err
+    assert f"{run / 'logs/rank-1.log'}" in started.err
+    assert started.gone(5)
+    assert [one.rank for one in ended(run / "logs") if one.code] == [1]
+
+    started = begun(again, tmp_path / "broken", run)
+    os.kill(started.ranks()[1], signal.SIGUSR1)
+    assert started.wait(END) == 1
+    assert started.gone(5)
+    said = started.err
+    assert (
+        0 < said.index("ValueError: rank one is not well") < said.index("error: rank 1 ended with status 1")
+    )
+    assert said.count("Traceback") == 1
+    assert "rank one is not well" in (run / "logs/rank-1.log").read_text()
+
+    started = begun(again, tmp_path / "interrupted", run)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait(END) == 130
+    assert started.gone(5)
+    assert "continue with --resume" in started.err
+
+    started = begun(again, tmp_path / "abandoned", run)
+    started.process.kill()
+    assert started.gone(END)
+
+    started = begun(again, tmp_path / "told", run)
+    started.process.send_signal(signal.SIGTERM)
+    assert started.wait(END) == 130
+    assert started.gone(5)
+    step = steps_done(run)
+    if step < 40:
+        assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
+
+    last = Launched([*again, "--gpus=2", "--json"], tmp_path / "last")
+    assert last.wait(START) == 0, last.err
+    assert json.loads((last.said / "out").read_text())["steps"] == 40
+    unbroken = Launched(
+        [*sft(tiny, lens / "traces.parquet", whole, *SHORT), "--gpus", "2"], tmp_path / "unbroken"
+    )
+    assert unbroken.wait(START) == 0, unbroken.err
+    assert numbers(run) == numbers(whole)
+    assert same_weights(*(one / "checkpoints/newest" for one in (run, whole)))
+
+
+def test_wrong_input_is_told_once_and_as_such(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    words = rl(tiny, lens / "train.parquet", tmp_path / "run", *setting(prompts_per_step=3))
+    started = Launched([*words, "--gpus", "2"], tmp_path / "said")
+    assert started.wait(START) == 2
+    assert started.err.count("error: prompts_per_step 3 does not split over 2 processes") >= 1
+    assert "Traceback" not in started.err
+    assert started.gone(5)
+    # Before the start, the same is found by a dry run.
+    dry = vtune(*words, "--gpus", "2", "--dry-run")
+    assert dry.code == 2
+    assert "does not split over 2 processes" in dry.err
+
+
+def test_the_way_to_start_must_be_whole(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    words = sft(tiny, lens / "traces.parquet", tmp_path / "run")
+    ended = vtune(*words, "--hostfile", tmp_path / "hosts")
+    assert ended.code == 2
+    assert "--gpus" in ended.err
+    ended = vtune(*words, "--hostfile", tmp_path / "hosts", "--gpus", "2")
+    assert ended.code == 2
+    assert f"there is no hostfile {tmp_path / 'hosts'}" in ended.err
+    assert not (tmp_path / "run/recipe.yaml").exists()
+
+
+PDSH = """#!/bin/sh
+# `pdsh -S -f N -w a,b COMMAND`: COMMAND on every machine; here they are all this one.
+shift 3; shift; hosts=$(echo "$1" | tr , ' '); shift
+case "$*" in *pkill*) exit 0;; esac
+number=0
+for host in $hosts; do
+  command=$(echo "$*" | sed "s/%n/$number/g")
+  sh -c "$command" & pids="$pids $!"
+  number=$((number + 1))
+done
+status=0
+for pid in $pids; do wait $pid || status=$?; done
+exit $status
+"""
+
+SSH = """#!/bin/sh
+while [ "$1" = -o ]; do shift 2; done
+shift
+case "$*" in "hostname -I") echo 127.0.0.1;; *) exec "$@";; esac
+"""
+
+
+def test_many_machines_are_reached_through_pdsh(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two machines of one process each; both are this one, as a stand-in for pdsh and ssh has it."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("pdsh", PDSH), ("ssh", SSH)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("first slots=1\nsecond slots=1\n")
+    run = tmp_path / "run"
+    words = sft(tiny, lens / "traces.parquet", run, *setting(epochs=1.0, batch_size=8))
+    started = Launched([*words, "--gpus", "1", "--hostfile", hosts], tmp_path / "said")
+    assert started.wait(START) == 0, started.err + (run / "logs/launcher.log").read_text()
+    assert json.loads((run / "environment.json").read_text())["processes"] == 2
+    assert sorted(ended(run / "logs"))[:2] == [
+        Ended(rank, 0, pytest.approx(time.time(), abs=120)) for rank in (0, 1)
+    ]
+    assert started.gone(5)

@@ -1,0 +1,69 @@
+"""What a conversation notes of a sandbox that dies under it: nothing."""
+
+import asyncio
+import os
+import signal
+
+from tests.sandbox.conftest import encoded, picture
+from vtune.sandbox import Execution, Sandbox
+from vtune.tools.lasting import ATTEMPTS, LastingSession
+
+CALLS = (
+    "x = 1; import random; open('note.txt', 'w').write('kept')",
+    "x += 1; print(x, open('note.txt').read(), random.random())",
+    "x += 1; print(x, image.size); image.crop((0, 0, 4, 4)).save('crop.png')",
+)
+
+
+async def talk(deaths: int) -> tuple[list[Execution], int]:
+    """The calls, with the fork server killed before the third; how often a session was lost."""
+    lost: list[None] = []
+    async with Sandbox() as sandbox:
+        session = await LastingSession.open(
+            sandbox, [encoded(picture())], seed=7, lost=lambda: lost.append(None)
+        )
+        found = [await session.run(code) for code in CALLS[:2]]
+        for _ in range(deaths):
+            os.kill(sandbox.zygote_pid, signal.SIGKILL)
+            await asyncio.sleep(0.2)
+        found.append(await session.run(CALLS[2]))
+        await session.close()
+    return found, len(lost)
+
+
+def test_a_session_whose_sandbox_dies_goes_on_as_if_it_had_not() -> None:
+    (calm, none), (shaken, once) = asyncio.run(talk(0)), asyncio.run(talk(1))
+    assert (none, once) == (0, 1)
+    assert [e.status for e in shaken] == ["ok"] * 3
+    assert calm[2].output.startswith("3 (")
+    for one, other in zip(calm, shaken, strict=True):
+        assert (one.output, one.images, one.crops) == (other.output, other.images, other.crops)
+
+
+class Dead(Sandbox):
+    async def open(self, images: object, *, seed: int) -> "DeadSession":  # type: ignore[override]
+        return DeadSession()
+
+
+class DeadSession:
+    runs = 0
+
+    async def run(self, code: str) -> Execution:
+        DeadSession.runs += 1
+        return Execution(status="infra", error="no memory")
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_sandbox_that_never_works_is_given_up() -> None:
+    async def ask() -> Execution:
+        lost: list[None] = []
+        session = await LastingSession.open(Dead(), [], seed=0, lost=lambda: lost.append(None))
+        found = await session.run("print(1)")
+        assert len(lost) == ATTEMPTS - 1
+        return found
+
+    DeadSession.runs = 0
+    assert asyncio.run(ask()) == Execution(status="infra", error="no memory")
+    assert DeadSession.runs == ATTEMPTS

@@ -1,0 +1,343 @@
+"""One process a device: start them through DeepSpeed's launcher, watch them, and end them together.
+
+The processes of a run talk through its folder `logs`: `rank-N.log` is what rank N said, `rank-N.ended` how it
+ended, and `order` what the command that started them wants of them. Each rank is watched by a small process
+of its own, which sees every end of it, on whatever machine it runs.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from ctypes import CDLL
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vtune.errors import MissingExtra, RecipeError, RunFailed
+from vtune.report.progress import say
+
+LOOK = 0.2
+"""Seconds between two looks at the folder."""
+GRACE = 10.0
+"""Seconds that ranks have to end after another has failed, or after Ctrl-C."""
+SETTLE = 2.0
+"""Seconds between a failure and its report: the one that caused it may be told a little later."""
+TAIL = 40
+"""Lines of a failed rank's log that are shown."""
+INTERRUPTED = 130
+LOST = "killed by signal"
+
+ORDER = "order"
+END, SAVE = "end", "save"
+"""Orders: stop where you are; write a checkpoint at the end of the step, then stop."""
+
+LEASHED, FREE = "leashed", "free"
+"""Whether stdin of a rank's watcher tells of the end of the command: not through ssh."""
+
+PR_SET_PDEATHSIG = 1
+
+
+class Ended(NamedTuple):
+    """How a rank ended."""
+
+    rank: int
+    code: int
+    """Exit status; negative: the signal that killed it."""
+    at: float
+    """Seconds since 1970."""
+
+
+def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | None) -> str:
+    """Run `vtune WORDS` in many processes, and return what the first one wrote to stdout.
+
+    Args:
+        words: The command line without the options of the launch; it must name the run folder.
+        out: The run folder; on many machines, one that all of them see.
+        processes: On each machine.
+        hostfile: `name slots=N` a line, as DeepSpeed and MPI have it; None for this machine alone.
+
+    Raises:
+        RecipeError: If a device is wanted that is not there, or the hostfile cannot be read.
+        RunFailed: If a rank has failed; the text begins with what that rank said last.
+        SystemExit: 130 after Ctrl-C or SIGTERM, and the code of a rank that found the input wrong.
+    """
+    _check_devices(processes, hostfile)
+    logs = out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    for stale in (*logs.glob("rank-*.ended"), logs / ORDER, logs / "result"):
+        stale.unlink(missing_ok=True)
+    asked: list[str] = []
+    before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
+              for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+    # The ranks hold the other end: it closes with this process, however that ends.
+    leash, ours = os.pipe()
+    try:
+        with (logs / "launcher.log").open("ab") as said:
+            launcher = subprocess.Popen(
+                _command(words, logs, processes, hostfile),
+                stdin=leash,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+                env=_environment(),
+            )
+        os.close(leash)
+        try:
+            return _watched(launcher, logs, asked)
+        finally:
+            _end(launcher, logs)
+    finally:
+        os.close(ours)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) -> str:
+    """Wait for the end, pass on what is asked of this process, and say how it ended."""
+    voice = _Voice(logs / "rank-0.log")
+    ordered, deadline = "", float("inf")
+    while (code := launcher.poll()) is None and not _failed(logs) and time.monotonic() < deadline:
+        voice.pass_on()
+        order = END if "SIGINT" in asked or len(asked) > 1 else SAVE if asked else ""
+        if order != ordered:
+            say("ending" if order == END else "writing a checkpoint at the end of this step, then ending")
+            _order(logs, order)
+            ordered = order
+            deadline = time.monotonic() + GRACE if order == END else deadline
+        time.sleep(LOOK)
+    if _failed(logs) or (code is not None and not ordered):
+        _until_quiet(launcher, SETTLE)
+    voice.pass_on()
+    first = {one.rank: one.code for one in ended(logs)}.get(0)
+    if first == 0 and code == 0:
+        return (logs / "result").read_text(encoding="utf-8")
+    if _failed(logs) or not ordered:
+        _report(_failed(logs), logs, code)
+    raise SystemExit(INTERRUPTED)
+
+
+def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
+    """Raise what the run died of: the first failure that is not itself a consequence."""
+    if not failed:
+        raise RunFailed(
+            f"the launcher ended with status {code}",
+            where=str(logs / "launcher.log"),
+            fix="\n".join(["its last lines:", *_lines(logs / "launcher.log")]),
+        )
+    # A rank that lost its partner fails too, a moment later or earlier than the partner's end is noted.
+    first = min(failed, key=lambda one: (one.code > 0 and _lost_partner(logs, one.rank), one.at))
+    log = logs / f"rank-{first.rank}.log"
+    said = _lines(log)
+    if first.code == 2:
+        sys.stderr.write("\n".join(_from_error(said)) + "\n")
+        raise SystemExit(2)
+    how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
+    sys.stderr.write("\n".join([*_from_error(said), ""]))
+    raise RunFailed(
+        f"rank {first.rank} {how}; the others were ended",
+        where=str(log),
+        fix="mend what it says above, then --resume goes on from the last checkpoint"
+        + (
+            "; a process that is killed has often run out of memory (see `dmesg`)" if first.code == -9 else ""
+        ),
+    )
+
+
+def _lost_partner(logs: Path, rank: int) -> bool:
+    text = "\n".join(_lines(logs / f"rank-{rank}.log"))
+    return "Connection closed by peer" in text or "Connection reset by peer" in text
+
+
+def _from_error(lines: Sequence[str]) -> Sequence[str]:
+    """From the last traceback or `error:` on; all where there is none."""
+    starts = [i for i, line in enumerate(lines) if line.startswith(("error: ", "Traceback "))]
+    return lines[starts[-1] :] if starts else lines
+
+
+def _lines(log: Path) -> list[str]:
+    """The last lines since the newest start."""
+    if not log.exists():
+        return []
+    text = log.read_text(encoding="utf-8", errors="replace").rpartition(START)[2]
+    return text.strip().splitlines()[-TAIL:]
+
+
+def _failed(logs: Path) -> list[Ended]:
+    return [one for one in ended(logs) if one.code not in (0, INTERRUPTED)]
+
+
+def ended(logs: Path) -> list[Ended]:
+    """The ranks that have ended, in no order."""
+    found = []
+    for path in logs.glob("rank-*.ended"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(Ended(**json.loads(path.read_text(encoding="utf-8"))))
+    return found
+
+
+def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launcher.wait(seconds)
+
+
+def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
+    """Nothing of the run is left: on this machine by force, on others by order."""
+    if launcher.poll() is None:
+        _order(logs, END)
+        _until_quiet(launcher, GRACE)
+    # Everything that the launcher started is in its session, unless it made one of its own.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(launcher.pid, signal.SIGKILL)
+    launcher.wait()
+
+
+class _Voice:
+    """What the first rank says, passed on to stderr as it comes."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._at = log.stat().st_size if log.exists() else 0
+
+    def pass_on(self) -> None:
+        if not self._log.exists():
+            return
+        with self._log.open("rb") as file:
+            file.seek(self._at)
+            text = file.read()
+        self._at += len(text)
+        sys.stderr.write(text.decode("utf-8", errors="replace"))
+        sys.stderr.flush()
+
+
+def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
+    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
+    # A file that is not there: DeepSpeed would else read /job/hostfile.
+    launcher += ["--hostfile", str(hostfile.resolve() if hostfile else logs / "no-hostfile")]
+    launcher += ["--num_gpus", str(processes), "--master_port", str(_free_port())]
+    leash = FREE if hostfile else LEASHED
+    return [*launcher, "vtune.runs.launch", leash, str(logs.resolve()), *words]
+
+
+def _environment() -> dict[str, str]:
+    """CPU threads spin less, and a rank's output comes as it is written."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    }
+    return {**kept, "PYTHONUNBUFFERED": "1"}
+
+
+def _check_devices(processes: int, hostfile: Path | None) -> None:
+    if hostfile is not None:
+        if not hostfile.is_file():
+            raise RecipeError(f"there is no hostfile {hostfile}", fix="one line a machine: `name slots=8`")
+        if shutil.which("pdsh") is None:
+            raise MissingExtra(
+                "many machines are reached through pdsh, which is not installed here",
+                fix="install it (apt-get install pdsh), with ssh keys to every machine",
+            )
+        return
+    import torch
+
+    there = torch.cuda.device_count()
+    if there and processes > there:
+        raise RecipeError(
+            f"--gpus {processes}, and this machine has {there}", fix="ask for fewer, or give a --hostfile"
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+START = "=== started "
+"""Begins the line between two starts in a log."""
+
+
+def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
+    """Run one rank and watch it; in a process of its own, which DeepSpeed's launcher starts.
+
+    Its output goes to its log, its end is noted. It is ended when another rank has failed, when it is ordered
+    so, and when the command that started everything is gone.
+
+    Args:
+        logs: The folder that all processes of the run share.
+        words: The command line of the rank.
+        leashed: Whether stdin tells of the end of the command that started everything.
+    """
+    rank = int(os.environ["RANK"])
+    log = logs / f"rank-{rank}.log"
+    # Whoever ends this process by a signal means the rank: it is told by order, or ended here.
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
+    with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
+        said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
+        said.flush()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "vtune.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=result,
+            stderr=said,
+            preexec_fn=_die_with_parent,
+        )
+    saving, deadline = False, float("inf")
+    while child.poll() is None:
+        order = _ordered(logs)
+        if order == SAVE and not saving:
+            saving = True
+            child.send_signal(signal.SIGTERM)
+        # Where its partners are gone, it may wait for them in a place where no Python runs.
+        if deadline == float("inf") and (order == END or asked or _failed(logs) or (leashed and _alone())):
+            child.send_signal(signal.SIGINT)
+            deadline = time.monotonic() + GRACE / 2
+        if time.monotonic() > deadline:
+            child.kill()
+        time.sleep(LOOK)
+    if deadline == float("inf"):
+        note = logs / f".rank-{rank}.ended.part"
+        note.write_text(json.dumps(Ended(rank, child.returncode, time.time())._asdict()))
+        note.replace(logs / f"rank-{rank}.ended")
+    if saving and child.returncode == INTERRUPTED:
+        return 0
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _order(logs: Path, order: str) -> None:
+    part = logs / f".{ORDER}.part"
+    part.write_text(order, encoding="utf-8")
+    part.replace(logs / ORDER)
+
+
+def _ordered(logs: Path) -> str:
+    try:
+        return (logs / ORDER).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _alone() -> bool:
+    """Whether the command at the other end of stdin is gone."""
+    os.set_blocking(0, False)
+    try:
+        return os.read(0, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def _die_with_parent() -> None:
+    """SIGKILL when the parent ends, however it ends."""
+    libc: Any = CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    raise SystemExit(keep(Path(sys.argv[2]), sys.argv[3:], leashed=sys.argv[1] == LEASHED))

@@ -1,0 +1,77 @@
+"""When a run writes a checkpoint: by steps, by the clock, at its end, and when it is told to stop."""
+
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from vtune.report.progress import say
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Checkpoints
+
+INTERRUPTED = 130
+
+
+class Stopping:
+    """Decides after each step, alike on all processes, and turns SIGTERM into a checkpoint and an end.
+
+    A context manager around the steps: outside of it SIGTERM does what it did before.
+
+    Args:
+        recipe: When checkpoints are due.
+        steps: Of the whole run.
+        ranks: All of them decide together.
+        done: Steps done before this run went on.
+        clock: Seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        recipe: Checkpoints,
+        steps: int,
+        ranks: Ranks,
+        *,
+        done: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._recipe = recipe
+        self._steps = steps
+        self._ranks = ranks
+        self._clock = clock
+        self._last = clock()
+        self.saved = done
+        """Steps in the newest checkpoint."""
+        self._told = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGTERM, self._tell)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def after(self, done: int, save: Callable[[], object]) -> None:
+        """Write a checkpoint if one is due after `done` steps.
+
+        Raises:
+            SystemExit: 130, once it is written, if any process was told to stop.
+        """
+        late = self._recipe.minutes is not None and self._clock() - self._last >= 60 * self._recipe.minutes
+        # The first process's clock counts for all; whoever was told to stop, was told for all.
+        asked = self._ranks.gather((late, self._told))
+        told = any(one for _, one in asked)
+        if done % self._recipe.every == 0 or done == self._steps or asked[0][0] or told:
+            save()
+            self.saved = done
+            self._last = self._clock()
+        if told and done < self._steps:
+            if self._ranks.first:
+                say(f"stopped after step {done} of {self._steps}; its checkpoint is written")
+            raise SystemExit(INTERRUPTED)
+
+    def _tell(self, number: int, frame: FrameType | None) -> None:
+        self._told = True

@@ -1,0 +1,109 @@
+"""Low-rank adapters (LoRA, Hu et al. 2021), laid into a model by peft and merged back by arithmetic."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vtune.errors import RunFailed
+from vtune.update.parts import part_of
+from vtune.update.recipe import LoRA, Part
+
+ADAPTER = "default"
+"""peft's name of the only adapter."""
+
+
+class Unit(NamedTuple):
+    """Parameters that are needed together, and the weights of the plain model that come of them."""
+
+    needs: tuple[nn.Parameter, ...]
+    weights: Callable[[], list[tuple[str, Tensor]]]
+
+
+def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, int]:
+    """Freeze all weights and put adapters beside the targets outside of the frozen parts.
+
+    Returns:
+        Trainable parameters of each part.
+
+    Raises:
+        RunFailed: If a target names no linear layer.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    wanted = [name for name in linear if name.rpartition(".")[2] in lora.targets]
+    wanted = [name for name in wanted if part_of(name) not in frozen]
+    reached = {name.rpartition(".")[2] for name in wanted}
+    if missing := [target for target in lora.targets if target not in reached]:
+        there = sorted({name.rpartition(".")[2] for name in linear})
+        raise RunFailed(
+            f"update.lora.targets: no trainable linear layer is called {', '.join(missing)}",
+            fix=f"the model's linear layers are {', '.join(there)}",
+        )
+    with torch.random.fork_rng():
+        # The same draw on every process; the other factor begins at zero, so nothing else hangs on it.
+        torch.manual_seed(0)
+        inject_adapter_in_model(
+            LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=wanted), model
+        )
+    counts = {"vision": 0, "connector": 0, "language": 0}
+    for name, parameter in model.named_parameters():
+        counts[part_of(name)] += parameter.numel() * parameter.requires_grad
+    return counts
+
+
+class WithoutAdapters:
+    """Calls a module as it was before its adapters: the starting weights, at no cost in memory."""
+
+    def __init__(self, module: nn.Module) -> None:
+        from peft.tuners.lora import LoraLayer
+
+        self._module = module
+        self._layers = [layer for layer in module.modules() if isinstance(layer, LoraLayer)]
+
+    def __call__(self, *given: Any) -> Any:
+        """What the module says to the arguments, with every adapter off."""
+        for layer in self._layers:
+            layer._disable_adapters = True  # `enable_adapters` would also change what is trained
+        try:
+            return self._module(*given)
+        finally:
+            for layer in self._layers:
+                layer._disable_adapters = False
+
+
+def units(model: nn.Module) -> Iterator[Unit]:
+    """Every weight once, adapters merged, under the name that it has in the model without adapters."""
+    from peft.tuners.lora import LoraLayer
+
+    seen: set[int] = set()
+    merged: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if name.startswith(merged):
+            continue
+        dot = f"{name}." if name else ""
+        if isinstance(module, LoraLayer):
+            merged = (dot,)
+            yield _merged(dot, module)
+            continue
+        for own, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield _plain(dot + own, parameter)
+
+
+def _plain(name: str, parameter: nn.Parameter) -> Unit:
+    return Unit((parameter,), lambda: [(name, parameter.data)])
+
+
+def _merged(dot: str, layer: Any) -> Unit:
+    base, down, up = layer.base_layer, layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
+
+    def weights() -> list[tuple[str, Tensor]]:
+        delta = up.data.float() @ down.data.float() * layer.scaling[ADAPTER]
+        found = [(f"{dot}weight", (base.weight.data.float() + delta).to(base.weight.dtype))]
+        return found if base.bias is None else [*found, (f"{dot}bias", base.bias.data)]
+
+    return Unit((*base.parameters(), down, up), weights)

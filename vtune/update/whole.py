@@ -1,0 +1,20 @@
+"""A second body for the same weights: whole and merged, for rollouts and for files."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def hollow(model: nn.Module) -> Any:
+    """A copy of a model that holds no weights: every parameter is empty, buffers are copied.
+
+    Made before adapters and DeepSpeed change the model, so its names and modules are those of the plain one.
+    """
+    empty = {
+        id(p): nn.Parameter(torch.empty(0, dtype=p.dtype, device=p.device), requires_grad=False)
+        for p in model.parameters()
+    }
+    # deepcopy takes what it finds here for done: parameters are replaced, and ties stay ties.
+    return copy.deepcopy(model, dict(empty)).eval()
