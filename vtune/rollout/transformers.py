@@ -135,7 +135,7 @@ class _Draw:
         digest = hashlib.blake2b(repr([request.key for request in requests]).encode(), digest_size=8).digest()
         self.generator = torch.Generator(policy.device).manual_seed(int.from_bytes(digest, "big") >> 1)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def steps(self) -> Iterator[list[int]]:
         """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
