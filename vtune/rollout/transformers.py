@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -14,6 +15,9 @@ from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
 from vtune.rollout.engine import Completion, Finish, Request
 from vtune.rollout.stopwatch import Stopwatch
+
+AHEAD = 64
+"""Tokens whose rotary embeddings are made at a time."""
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
 """A turn that somebody waits for."""
@@ -140,7 +144,8 @@ class _Draw:
         """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
-        while True:
+        rotation: list[torch.Tensor] = []
+        for number in itertools.count():
             drawn = self._sample(rows, hidden)
             ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
             yield [row for row, end in zip(rows, ends, strict=True) if end]
@@ -150,9 +155,11 @@ class _Draw:
                 index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
                 rows = [rows[i] for i in index.tolist()]
                 drawn, position = drawn[index], position[index]
+                rotation = [part[index] for part in rotation]
                 kept.select(index)
-            hidden = self._step(drawn, position, kept)
-            position = position + 1
+            if number % AHEAD == 0:
+                rotation = self._rotation(hidden, position + number)
+            hidden = self._step(drawn, [part[:, number % AHEAD, None] for part in rotation], kept)
 
     def completion(self, row: int) -> Completion:
         """The turn of a row that has ended."""
@@ -179,13 +186,17 @@ class _Draw:
         last = torch.stack([places[-1] for places in packed.places])
         return hidden[last], kept, packed.following
 
-    def _step(self, drawn: torch.Tensor, position: torch.Tensor, kept: KeyValues) -> torch.Tensor:
-        """Hidden state (R, D) after one more token a row, (R,), at its position, (R,)."""
+    def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> list[torch.Tensor]:
+        """Cosines and sines, (R, AHEAD, D) each, of the next tokens' positions, from `position` (R,) on."""
+        positions = position[:, None] + torch.arange(AHEAD, device=position.device)
+        return list(self.policy.model.model.language_model.rotary_emb(hidden, positions.expand(3, -1, -1)))
+
+    def _step(self, drawn: torch.Tensor, rotation: Sequence[torch.Tensor], kept: KeyValues) -> torch.Tensor:
+        """Hidden state (R, D) after one more token a row, (R,)."""
         # Layer by layer: what the model does around them, masks above all, has nothing to do here.
         language = self.policy.model.model.language_model
         kept.grow()
         hidden = language.embed_tokens(drawn[:, None])
-        rotation = language.rotary_emb(hidden, position[None, :, None].expand(3, -1, -1))
         for layer in language.layers:
             hidden = layer(hidden, position_embeddings=rotation, kept=kept)
         out: torch.Tensor = language.norm(hidden)[:, 0]
