@@ -133,9 +133,8 @@ class _Draw:
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
         self.finish: list[Finish] = ["length"] * len(requests)
-        self.temperatures = torch.tensor(
-            [request.sampling.temperature for request in requests], device=policy.device
-        )[:, None]
+        self.limits = [request.sampling.max_new_tokens for request in requests]
+        self.greedy = any(request.sampling.temperature == 0 for request in requests)
         digest = hashlib.blake2b(repr([request.key for request in requests]).encode(), digest_size=8).digest()
         self.generator = torch.Generator(policy.device).manual_seed(int.from_bytes(digest, "big") >> 1)
 
@@ -145,8 +144,10 @@ class _Draw:
         rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
         rotation: list[torch.Tensor] = []
+        heats = [request.sampling.temperature for request in self.requests]
+        temperature = torch.tensor(heats, device=hidden.device)[:, None]
         for number in itertools.count():
-            drawn = self._sample(rows, hidden)
+            drawn = self._sample(rows, hidden, temperature)
             ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
             yield [row for row, end in zip(rows, ends, strict=True) if end]
             if all(ends):
@@ -154,7 +155,7 @@ class _Draw:
             if any(ends):
                 index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
                 rows = [rows[i] for i in index.tolist()]
-                drawn, position = drawn[index], position[index]
+                drawn, position, temperature = drawn[index], position[index], temperature[index]
                 rotation = [part[index] for part in rotation]
                 kept.select(index)
             if number % AHEAD == 0:
@@ -202,17 +203,17 @@ class _Draw:
         out: torch.Tensor = language.norm(hidden)[:, 0]
         return out
 
-    def _sample(self, rows: Sequence[int], hidden: torch.Tensor) -> torch.Tensor:
-        """Draw one token a row, shape (R,), and note its log-probability."""
+    def _sample(self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+        """Draw one token a row, shape (R,), at its temperature, (R, 1), and note its log-probability."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
-        temperature = self.temperatures[rows]
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
         tempered = torch.softmax(logprobs / temperature.clamp(min=1e-6), dim=-1).double().cumsum(-1)
         uniform = torch.rand(
             len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
         )
-        drawn = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
-        tokens = torch.where(temperature > 0, drawn, logprobs.argmax(-1, keepdim=True))
+        tokens = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
+        if self.greedy:
+            tokens = torch.where(temperature > 0, tokens, logprobs.argmax(-1, keepdim=True))
         chosen = logprobs.gather(1, tokens)[:, 0].tolist()
         for row, token, logprob in zip(rows, tokens[:, 0].tolist(), chosen, strict=True):
             self.tokens[row].append(token)
@@ -220,15 +221,15 @@ class _Draw:
         return tokens[:, 0]
 
     def _ends(self, row: int, token: int) -> bool:
-        sampling = self.requests[row].sampling
         tokens = self.tokens[row]
         if token == self.policy.chat.end_id:
             self.finish[row] = "end"
             return True
         if token in self.closing[row]:
             # Longer than any stop text in tokens: each token holds at least one byte of it.
-            tail = self.policy.chat.decode(tokens[-2 * max(len(stop) for stop in sampling.stop) :])
-            if any(stop in tail for stop in sampling.stop):
+            stops = self.requests[row].sampling.stop
+            tail = self.policy.chat.decode(tokens[-2 * max(len(stop) for stop in stops) :])
+            if any(stop in tail for stop in stops):
                 self.finish[row] = "stop"
                 return True
-        return len(tokens) >= sampling.max_new_tokens
+        return len(tokens) >= self.limits[row]

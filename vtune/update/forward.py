@@ -55,7 +55,8 @@ class PolicyForward(nn.Module):
             mm_encoder_outputs=image_features(self.model, packed.pictures),
             layout=packed.layout,
             use_cache=False,
-        ).last_hidden_state[0, predicting]
+        ).last_hidden_state[0]
+        hidden = hidden.index_select(0, predicting)
         if chunks == 1:
             return TokenStats(*self._score(hidden, targets))
         # The logits of one chunk at a time, made again in the backward pass: they are never all there.
