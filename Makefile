@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -19,6 +19,14 @@ lint: $(READY)
 bench: $(READY)  ## speeds, printed; nothing passes or fails
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py'
 
+bench-trl: .venv-trl/.ready  ## samples a second against TRL, which has an environment of its own
+	OMP_NUM_THREADS=1 .venv-trl/bin/python tests/bench/bench_trl.py
+
+.venv-trl/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/python -m pip install -e . "trl==1.16.0"
+	touch $@
+
 .venv: $(READY)
 
 $(READY): pyproject.toml
@@ -27,4 +35,4 @@ $(READY): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-trl build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
