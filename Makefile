@@ -7,7 +7,7 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: demo test test-vllm lint bench bench-vllm clean
+.PHONY: demo test test-vllm lint bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -29,6 +29,14 @@ bench: $(READY)  ## speeds, printed; nothing passes or fails
 bench-vllm: $(VLLM_READY)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/bench/bench_async.py -s -o python_files='bench_*.py'
 
+bench-trl: .venv-trl/.ready  ## samples a second against TRL, which has an environment of its own
+	OMP_NUM_THREADS=1 .venv-trl/bin/python tests/bench/bench_trl.py
+
+.venv-trl/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/python -m pip install -e . "trl==1.16.0"
+	touch $@
+
 .venv: $(READY)
 
 $(READY): pyproject.toml
@@ -45,4 +53,4 @@ $(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
 	touch $@
 
 clean:
-	rm -rf .venv .venv-vllm build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-trl build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

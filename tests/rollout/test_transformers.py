@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+import vtune.models.decoding
+import vtune.rollout.transformers
 from tests.models.rows import SHOWN, ragged, stock
 from tests.models.test_batch import batched
 from tests.update.build import logprobs_of
@@ -98,6 +100,21 @@ def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_poli
     trained = torch.cat(logprobs_of(each_policy, items))
     rolled = torch.tensor([value for one in drawn for value in one.logprobs])
     torch.testing.assert_close(rolled, trained, rtol=0, atol=1e-4)
+
+
+def test_a_turn_may_be_longer_than_what_is_made_at_a_time(
+    each_policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [
+        replace(request, sampling=replace(request.sampling, max_new_tokens=3 + 9 * number))
+        for number, request in enumerate(requests(ragged(each_policy)))
+    ]
+    plain = draw(each_policy, asked)
+    monkeypatch.setattr(vtune.models.decoding, "ROOM", 3)
+    monkeypatch.setattr(vtune.rollout.transformers, "AHEAD", 2)
+    for one, other in zip(plain, draw(each_policy, asked), strict=True):
+        assert one.token_ids == other.token_ids
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
 
 def test_a_draw_does_not_depend_on_the_order_in_which_requests_arrive(policy: Policy) -> None:

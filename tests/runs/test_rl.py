@@ -124,6 +124,13 @@ def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
     assert len({t.reward.total for t in everything if t.reward}) > 2
 
 
+def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Runs) -> None:
+    found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
+    first, second = vtune_rl._updates(found, vtune_rl.RLRecipe.model_construct(updates_per_step=2))
+    assert {item.moved for item in first} == {False}
+    assert {item.moved for item in second} == {True}
+
+
 def test_every_step_asks_the_next_samples(runs: Runs) -> None:
     asked = [{t.sample_id for t in stored(runs.unbroken, step)} for step in range(4)]
     assert [len(ids) for ids in asked] == [2] * 4

@@ -1,3 +1,4 @@
+import json
 import math
 import socket
 import subprocess
@@ -141,7 +142,31 @@ def test_the_first_update_is_strictly_on_policy(tiny: Path) -> None:
     assert stats.kl == pytest.approx(0, abs=1e-6)
     assert stats.mismatch is not None
     assert stats.mismatch < 1e-4
+    assert (stats.truncated_share, stats.mismatch_mean, stats.mismatch_kl) == pytest.approx(
+        (0, 0, 0), abs=1e-5
+    )
     assert stats.tokens == sum(item.counted for item in drawn)
+
+
+@pytest.mark.train
+def test_the_size_of_the_mismatch_is_told(tiny: Path) -> None:
+    """Each token was drawn a little less, or much less, likely than training says."""
+    policy = load(tiny)
+    drawn = items(policy, 2)
+    low, cap = 0.1, 2.0
+    shifted = [
+        replace(item, old_logprobs=(values - shift).tolist(), moved=False)
+        for item, values, shift in zip(drawn, logprobs_of(policy, drawn), (low, 1.0), strict=True)
+    ]
+    objective = OBJECTIVE.model_copy(update={"kl_weight": 0.0, "importance_cap": cap})
+    stats = stepped(trainer_of(policy, objective=objective), shifted)
+    share = drawn[1].counted / sum(item.counted for item in drawn)
+    assert stats.mismatch == pytest.approx(1, abs=1e-4)
+    assert stats.mismatch_mean == pytest.approx(share + low * (1 - share), abs=1e-4)
+    kl = share * (math.exp(1) - 2) + (1 - share) * (math.exp(low) - low - 1)
+    assert stats.mismatch_kl == pytest.approx(kl, abs=1e-3)
+    assert stats.truncated_share == pytest.approx(share)
+    assert stats.clip_share == 0
 
 
 @pytest.mark.train
@@ -351,8 +376,8 @@ def poisoned(trainer: Trainer, factor: float) -> Iterator[None]:
     """Every loss is that many times as large."""
     forward = trainer._forward
 
-    def wrong(micro: Any) -> Any:
-        loss, *rest = forward(micro)
+    def wrong(micro: Any, **given: Any) -> Any:
+        loss, *rest = forward(micro, **given)
         return loss * factor, *rest
 
     trainer._forward = wrong  # type: ignore[method-assign]

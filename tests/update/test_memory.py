@@ -50,7 +50,7 @@ def alive() -> int:
 @pytest.mark.parametrize(
     ("dtype", "stage", "frozen"),
     [
-        ("float32", 0, ()),
+        ("float32", 1, ()),
         ("float32", 1, ("vision", "connector")),
         ("bfloat16", 1, ()),
         ("bfloat16", 2, ("vision",)),

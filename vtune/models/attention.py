@@ -73,13 +73,13 @@ def _tree_attention(
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention as transformers calls it; query (B, H, T, D), result (B, T, H, D)."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
     if kept is not None and layout is None:
         return kept.attend(module.layer_idx, query, key, value, scaling), None
     if kept is not None:
         kept.keep(key, value)
     if layout is None:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
         out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
         return out, None
     pieces = [torch.split(states, layout.lengths, dim=2) for states in (query, key, value)]

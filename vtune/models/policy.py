@@ -99,6 +99,7 @@ def policy_logprobs(logits: torch.Tensor, chat: Chat) -> torch.Tensor:
 
 
 @functools.lru_cache(maxsize=8)
+@torch.inference_mode(mode=False)  # rollouts and training share it
 def _banned(ids: tuple[int, ...], size: int, columns: int, device: torch.device) -> torch.Tensor:
     """Which columns of the logits have no mass: bool, (columns,)."""
     banned = torch.zeros(columns, dtype=torch.bool, device=device)

@@ -1,6 +1,7 @@
 """Positions of tokens for multimodal rotary embeddings (Qwen2-VL §2.1)."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 
@@ -24,7 +25,8 @@ def rope_positions(
     Raises:
         DataError: If placeholders and pictures do not match.
     """
-    runs: list[torch.Tensor] = []
+    # Lists until the end: a tensor a run would cost more than all the counting.
+    axes: tuple[list[int], list[int], list[int]] = ([], [], [])
     position, index, pictures = 0, 0, iter(grids)
     total = len(token_ids)
     while index < total:
@@ -32,7 +34,8 @@ def rope_positions(
             end = index
             while end < total and token_ids[end] != image_id:
                 end += 1
-            runs.append((torch.arange(end - index) + position).expand(3, -1))
+            for axis in axes:
+                axis += range(position, position + end - index)
             position += end - index
             index = end
             continue
@@ -45,10 +48,11 @@ def rope_positions(
             or index + t * h * w > total
         ):
             raise DataError(f"the placeholders at token {index} do not match a picture of {t * h * w} tokens")
-        cells = torch.meshgrid(torch.arange(t), torch.arange(h), torch.arange(w), indexing="ij")
-        runs.append(torch.stack(cells).reshape(3, -1) + position)
+        for cell in product(range(t), range(h), range(w)):
+            for axis, along in zip(axes, cell, strict=True):
+                axis.append(position + along)
         position += max(h, w)
         index += t * h * w
     if next(pictures, None) is not None:
         raise DataError("there are more pictures than placeholders")
-    return torch.cat(runs, dim=1) if runs else torch.zeros(3, 0, dtype=torch.long)
+    return torch.tensor(axes, dtype=torch.long)

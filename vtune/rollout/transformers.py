@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -14,6 +15,9 @@ from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
 from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
+
+AHEAD = 64
+"""Tokens whose rotary embeddings are made at a time."""
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
 """A turn that somebody waits for."""
@@ -147,19 +151,21 @@ class _Draw:
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
         self.finish: list[Finish] = ["length"] * len(requests)
-        self.temperatures = torch.tensor(
-            [request.sampling.temperature for request in requests], device=policy.device
-        )[:, None]
+        self.limits = [request.sampling.max_new_tokens for request in requests]
+        self.greedy = any(request.sampling.temperature == 0 for request in requests)
         digest = hashlib.blake2b(repr([request.key for request in requests]).encode(), digest_size=8).digest()
         self.generator = torch.Generator(policy.device).manual_seed(int.from_bytes(digest, "big") >> 1)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def steps(self) -> Iterator[list[int]]:
         """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
-        while True:
-            drawn = self._sample(rows, hidden)
+        rotation: list[torch.Tensor] = []
+        heats = [request.sampling.temperature for request in self.requests]
+        temperature = torch.tensor(heats, device=hidden.device)[:, None]
+        for number in itertools.count():
+            drawn = self._sample(rows, hidden, temperature)
             ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
             yield [row for row, end in zip(rows, ends, strict=True) if end]
             if all(ends):
@@ -167,10 +173,12 @@ class _Draw:
             if any(ends):
                 index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
                 rows = [rows[i] for i in index.tolist()]
-                drawn, position = drawn[index], position[index]
+                drawn, position, temperature = drawn[index], position[index], temperature[index]
+                rotation = [part[index] for part in rotation]
                 kept.select(index)
-            hidden = self._step(drawn, position, kept)
-            position = position + 1
+            if number % AHEAD == 0:
+                rotation = self._rotation(hidden, position + number)
+            hidden = self._step(drawn, [part[:, number % AHEAD, None] for part in rotation], kept)
 
     def completion(self, row: int, version: int) -> Completion:
         """The turn of a row that has ended."""
@@ -198,29 +206,33 @@ class _Draw:
         last = torch.stack([places[-1] for places in packed.places])
         return hidden[last], kept, packed.following
 
-    def _step(self, drawn: torch.Tensor, position: torch.Tensor, kept: KeyValues) -> torch.Tensor:
-        """Hidden state (R, D) after one more token a row, (R,), at its position, (R,)."""
+    def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> list[torch.Tensor]:
+        """Cosines and sines, (R, AHEAD, D) each, of the next tokens' positions, from `position` (R,) on."""
+        positions = position[:, None] + torch.arange(AHEAD, device=position.device)
+        return list(self.policy.model.model.language_model.rotary_emb(hidden, positions.expand(3, -1, -1)))
+
+    def _step(self, drawn: torch.Tensor, rotation: Sequence[torch.Tensor], kept: KeyValues) -> torch.Tensor:
+        """Hidden state (R, D) after one more token a row, (R,)."""
         # Layer by layer: what the model does around them, masks above all, has nothing to do here.
         language = self.policy.model.model.language_model
         kept.grow()
         hidden = language.embed_tokens(drawn[:, None])
-        rotation = language.rotary_emb(hidden, position[None, :, None].expand(3, -1, -1))
         for layer in language.layers:
             hidden = layer(hidden, position_embeddings=rotation, kept=kept)
         out: torch.Tensor = language.norm(hidden)[:, 0]
         return out
 
-    def _sample(self, rows: Sequence[int], hidden: torch.Tensor) -> torch.Tensor:
-        """Draw one token a row, shape (R,), and note its log-probability."""
+    def _sample(self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+        """Draw one token a row, shape (R,), at its temperature, (R, 1), and note its log-probability."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
-        temperature = self.temperatures[rows]
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
         tempered = torch.softmax(logprobs / temperature.clamp(min=1e-6), dim=-1).double().cumsum(-1)
         uniform = torch.rand(
             len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
         )
-        drawn = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
-        tokens = torch.where(temperature > 0, drawn, logprobs.argmax(-1, keepdim=True))
+        tokens = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
+        if self.greedy:
+            tokens = torch.where(temperature > 0, tokens, logprobs.argmax(-1, keepdim=True))
         chosen = logprobs.gather(1, tokens)[:, 0].tolist()
         for row, token, logprob in zip(rows, tokens[:, 0].tolist(), chosen, strict=True):
             self.tokens[row].append(token)
@@ -228,15 +240,15 @@ class _Draw:
         return tokens[:, 0]
 
     def _ends(self, row: int, token: int) -> bool:
-        sampling = self.requests[row].sampling
         tokens = self.tokens[row]
         if token == self.policy.chat.end_id:
             self.finish[row] = "end"
             return True
         if token in self.closing[row]:
             # Longer than any stop text in tokens: each token holds at least one byte of it.
-            tail = self.policy.chat.decode(tokens[-2 * max(len(stop) for stop in sampling.stop) :])
-            if any(stop in tail for stop in sampling.stop):
+            stops = self.requests[row].sampling.stop
+            tail = self.policy.chat.decode(tokens[-2 * max(len(stop) for stop in stops) :])
+            if any(stop in tail for stop in stops):
                 self.finish[row] = "stop"
                 return True
-        return len(tokens) >= sampling.max_new_tokens
+        return len(tokens) >= self.limits[row]

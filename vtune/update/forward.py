@@ -55,7 +55,8 @@ class PolicyForward(nn.Module):
             mm_encoder_outputs=image_features(self.model, packed.pictures),
             layout=packed.layout,
             use_cache=False,
-        ).last_hidden_state[0, predicting]
+        ).last_hidden_state[0]
+        hidden = hidden.index_select(0, predicting)
         if chunks == 1:
             return TokenStats(*self._score(hidden, targets))
         # The logits of one chunk at a time, made again in the backward pass: they are never all there.
@@ -68,11 +69,37 @@ class PolicyForward(nn.Module):
         return TokenStats(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
 
     def _score(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        logprobs = policy_logprobs(self.model.lm_head(hidden), self._chat)
-        with torch.no_grad():
-            # What has no mass has -inf, and adds nothing.
-            entropy = -(logprobs.exp() * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
-        return logprobs.gather(1, targets[:, None])[:, 0], entropy
+        apply: Any = _Chosen.apply
+        logprobs, entropy = apply(self.model.lm_head(hidden), targets, self._chat)
+        return logprobs, entropy
+
+
+class _Chosen(torch.autograd.Function):
+    """Log-probability of chosen tokens and entropy, (N,) each, from logits (N, V).
+
+    Between forward and backward it keeps one array of the size of the logits; what autograd would record
+    step by step keeps three.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, chat: Chat) -> tuple[Tensor, Tensor]:
+        logprobs = policy_logprobs(logits, chat)
+        chosen = logprobs.gather(1, targets[:, None])[:, 0]
+        probabilities = logprobs.exp()
+        # What has no mass has -inf, and adds nothing.
+        entropy = -logprobs.clamp_(min=torch.finfo(logprobs.dtype).min).mul_(probabilities).sum(-1)
+        ctx.save_for_backward(probabilities, targets)
+        ctx.dtype = logits.dtype
+        ctx.mark_non_differentiable(entropy)
+        return chosen, entropy
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        probabilities, targets = ctx.saved_tensors
+        # d log p(target) / d logits = [target] - p
+        out = probabilities * -gradient[:, None]
+        out.scatter_add_(1, targets[:, None], gradient[:, None])
+        return out.to(ctx.dtype), None, None
 
 
 def checkpoint_activations(model: Any) -> None:
