@@ -45,8 +45,9 @@ class Soak:
         whole = self._start(root / "whole", "whole")
         eventually(lambda: steps_done(root / "whole") > 0, START)
         self._up = time.monotonic() - began
-        whole.expect(0, START)
+        eventually(lambda: steps_done(root / "whole") == STEPS, START)
         self._step = (time.monotonic() - began - self._up) / (STEPS - 1)
+        whole.expect(0, START)
 
     def trial(self, name: str, rng: random.Random, kind: str = "") -> str:
         """One run, one kill, and a resume where it is needed; says who was killed, and what came of it."""

@@ -16,8 +16,11 @@ from tests.runs.commands import environment
 BREAKS = """
 import os, signal
 
+class NotWell(BaseException):
+    pass
+
 def break_down(number, frame):
-    raise ValueError("rank one is not well")
+    raise NotWell("rank one is not well")
 
 if os.environ.get("RANK") == "1":
     signal.signal(signal.SIGUSR1, break_down)

@@ -2,7 +2,7 @@ import io
 import json
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import vtune.runs.engines as vtune_engines
+import vtune.runs.rl as vtune_rl
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -129,6 +130,14 @@ def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Run
     first, second = vtune_rl._updates(found, vtune_rl.RLRecipe.model_construct(updates_per_step=2))
     assert {item.moved for item in first} == {False}
     assert {item.moved for item in second} == {True}
+
+
+def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
+    found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
+    older = [replace(t, policy_version=t.policy_version + 1) for t in found]
+    recipe = vtune_rl.RLRecipe.model_construct(updates_per_step=1)
+    assert {item.moved for item in vtune_rl._updates(found, recipe)[0]} == {False}
+    assert {item.moved for item in vtune_rl._updates(older, recipe)[0]} == {True}
 
 
 def test_every_step_asks_the_next_samples(runs: Runs) -> None:

@@ -354,12 +354,19 @@ def _updates(learnt: Sequence[Trajectory], recipe: RLRecipe) -> list[list[Item]]
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
         [
-            _item(t, t.advantage, moved=number > 0)
+            _item(t, t.advantage, moved=number > 0 or _stale(t))
             for t in part
             if t.advantage is not None and any(t.loss_mask)
         ]
         for number, part in enumerate(parts)
     ]
+
+
+def _stale(trajectory: Trajectory) -> bool:
+    """Whether weights older than this step's drew a part of it."""
+    return any(
+        version is not None and version < trajectory.policy_version for version in trajectory.weight_versions
+    )
 
 
 def _item(trajectory: Trajectory, advantage: float, *, moved: bool) -> Item:
