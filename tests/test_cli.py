@@ -226,13 +226,12 @@ def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
 
     defaults: dict[str, Any] = {"out": None, "resume": False, "dry_run": False, "as_json": True}
     defaults |= {"gpus": None, "hostfile": None}
-    defaults |= {"gpus": None, "hostfile": None}
     train(
         str(recipe),
         "recipes.rl",
         Plan,
         ["steps=4"],
-        check=lambda plan, processes: {"samples": 9, **({"processes": processes} if processes else {})},
+        check=lambda plan: {"samples": 9},
         run=run,
         **(defaults | options),
     )
@@ -255,11 +254,6 @@ def test_a_dry_run_shows_the_recipe_as_it_would_run_and_starts_nothing(tmp_path:
     assert json.loads(capfd.readouterr().out) == {"recipe": {"steps": 4}, "check": {"samples": 9}}
     assert planned(tmp_path, dry_run=True, as_json=False) == []
     assert capfd.readouterr().out == "# samples: 9\nsteps: 4\n"
-
-
-def test_a_dry_run_is_for_as_many_processes_as_would_be_started(tmp_path: Path, capfd: Any) -> None:
-    assert planned(tmp_path, dry_run=True, gpus=8) == []
-    assert json.loads(capfd.readouterr().out)["check"] == {"samples": 9, "processes": 8}
 
 
 def test_processes_get_the_command_line_without_what_starts_them(
