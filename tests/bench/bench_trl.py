@@ -136,7 +136,7 @@ def steps_of_vtune(model: Path) -> list[float]:
     chat.banned_ids = (*chat.banned_ids, chat.end_id)
     update = Update(
         learning_rate=RATE, schedule="constant", warmup_steps=0, betas=(0.9, 0.999), weight_decay=0.0,
-        grad_clip=1.0, micro_tokens=8192, activation_checkpointing=False, zero_stage=0, dtype="float32",
+        grad_clip=1.0, micro_tokens=8192, activation_checkpointing=False, zero_stage=1, dtype="float32",
         freeze=(), threads=1,
     )  # fmt: skip
     objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)

@@ -59,8 +59,12 @@ class Soak:
         else:
             eventually(lambda: steps_done(run) > step or started.process.poll() is not None, START)
             time.sleep(rng.uniform(0, self._step))
-        there = {pid: found for pid, found in started.kinds().items() if kind in ("", found)}
-        victim, kind = rng.choice(sorted(there.items())) if there else (started.process.pid, "command")
+        there = started.kinds()
+        # First the kind, then which: there are many more sessions than launchers.
+        kind = kind or rng.choice(sorted(set(there.values()) or {"command"}))
+        victim = rng.choice(
+            sorted(pid for pid, found in there.items() if found == kind) or [started.process.pid]
+        )
         os.kill(victim, signal.SIGKILL)
         done = steps_done(run)
         code = started.wait(START)
