@@ -49,7 +49,7 @@ $(READY): pyproject.toml
 $(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
 	$(PYTHON) -m venv .venv-vllm
 	$(VLLM)/python tests/vllm/install.py
-	$(VLLM)/python -m pip install --constraint tests/vllm/requirements.txt -e ".[dev]"
+	$(VLLM)/python -m pip install --constraint tests/vllm/requirements.txt -e . pytest pytest-xdist hypothesis beartype
 	touch $@
 
 clean:
