@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import signal
@@ -9,7 +10,8 @@ import pytest
 
 from tests.runs.commands import numbers, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import Launched, eventually, steps_done
-from vtune.runs.launch import Ended, ended
+from vtune.errors import RecipeError
+from vtune.runs.launch import Ended, ended, launch
 
 pytestmark = pytest.mark.train
 
@@ -175,3 +177,20 @@ def test_many_machines_are_reached_through_pdsh(
         Ended(rank, 0, pytest.approx(time.time(), abs=120)) for rank in (0, 1)
     ]
     assert started.gone(5)
+
+
+def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "rank-0.ended").write_text("the first run's")
+    with (logs / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RecipeError, match="a run goes on in"):
+            launch(["sft"], tmp_path, processes=1, hostfile=None)
+    assert (logs / "rank-0.ended").read_text() == "the first run's"
+
+
+def test_a_file_in_place_of_the_folder_is_the_users_mistake(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(RecipeError, match="is a file"):
+        launch(["sft"], tmp_path / "run", processes=1, hostfile=None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.attention.bias import causal_lower_right
+from torch.nn.attention.bias import CausalBias, causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from vtune.models.decoding import KeyValues
@@ -45,6 +45,11 @@ def _mask(own: int, seen: int, device: torch.device) -> torch.Tensor:
         # A name for the shape, which the flash kernel knows; it is never written out.
         return causal_lower_right(own, seen)
     return torch.full((own, seen), -torch.inf, device=device).triu(1 + seen - own)
+
+
+def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    # The name of a shape has no numbers, and would lose what it says.
+    return mask if mask is None or isinstance(mask, CausalBias) else mask.to(dtype)
 
 
 def use_tree_attention(model: Any) -> None:
@@ -94,7 +99,7 @@ def _tree_attention(
                 pieces[0][number],
                 keys,
                 values,
-                attn_mask=mask if mask is None else mask.to(query.dtype),
+                attn_mask=_as_dtype(mask, query.dtype),
                 is_causal=mask is None,
                 scale=scaling,
                 enable_gqa=True,

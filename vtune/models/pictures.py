@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,8 @@ class PictureReader:
         self._size = {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}
         self._room = keep_bytes
         self._seen: OrderedDict[bytes, Pixels] = OrderedDict()
+        # A step may be drawn while another thread trains.
+        self._turn = threading.Lock()
 
     def read(self, data: bytes) -> Pixels:
         """The pixels of an encoded picture; the same object for the same bytes.
@@ -60,15 +63,16 @@ class PictureReader:
             DataError: If the bytes are not a picture.
         """
         key = hashlib.blake2b(data, digest_size=16).digest()
-        found = self._seen.get(key)
-        if found is None:
-            found = self._seen[key] = self._process(data)
-            self._room -= found.patches.nbytes
-            while self._room < 0 and len(self._seen) > 1:
-                self._room += self._seen.popitem(last=False)[1].patches.nbytes
-        else:
-            self._seen.move_to_end(key)
-        return found
+        with self._turn:
+            found = self._seen.get(key)
+            if found is None:
+                found = self._seen[key] = self._process(data)
+                self._room -= found.patches.nbytes
+                while self._room < 0 and len(self._seen) > 1:
+                    self._room += self._seen.popitem(last=False)[1].patches.nbytes
+            else:
+                self._seen.move_to_end(key)
+            return found
 
     def shown(self, pixels: Pixels) -> Image.Image:
         """The picture as the policy sees it, resized and padded: the patches put together again, exactly.

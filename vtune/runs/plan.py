@@ -312,7 +312,9 @@ def _rollout(
         return parts | {"KV cache": max(left, one)}
     share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
     rows = min(values["rollout"]["max_batch"], share)
-    return {
+    # The trained model draws: split weights are gathered for it, and adapters merged.
+    whole = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
+    return whole | {
         "KV cache": float(rows * one),
         # Later turns have nothing in common: all rows are read again, at once.
         "reading the turns": float(rows * longest * memory.prefill_token(shape, b)),

@@ -84,7 +84,8 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
     """
     check_sizes(recipe, Ranks.of_this_process().world)
-    _check_engine(recipe.rollout)
+    if recipe.rollout.engine == "vllm":
+        check_vllm()
     load_chat(recipe.model)
     return check_prompts(recipe)
 
@@ -93,8 +94,10 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
     """See that a step splits over `world` processes and its updates.
 
     Raises:
-        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1.
+        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1, or in a
+            way that its engine cannot.
     """
+    _check_engine(recipe.rollout)
     if recipe.prompts_per_step % world:
         raise RecipeError(
             f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
@@ -128,10 +131,10 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
 
 def _check_engine(rollout: TrainingRollout) -> None:
     if rollout.engine == "vllm":
-        check_vllm()
-    elif rollout.servers:
+        return
+    if rollout.servers:
         raise RecipeError("rollout.servers are vLLM's", fix="set rollout.engine to vllm, or servers to []")
-    elif rollout.staleness:
+    if rollout.staleness:
         raise RecipeError(
             "rollout.staleness is 1, and the transformers engine draws with the weights that are trained",
             fix="set rollout.engine to vllm, or staleness to 0",

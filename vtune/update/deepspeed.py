@@ -348,9 +348,12 @@ class Trainer:
         try:
             for name, tensor in self.weights():
                 if keep:
-                    there = tensor.detach().to(device or self._policy.device)
+                    held = tensor.detach()
+                    there = held.to(device or self._policy.device)
                     # What was gathered is taken away again.
-                    body[name].data = there.clone() if split and there is tensor.detach() else there
+                    body[name].data = (
+                        there.clone() if split and there.data_ptr() == held.data_ptr() else there
+                    )
             yield self.rollouts
         finally:
             for name, parameter in body.items():

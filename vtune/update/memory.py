@@ -30,7 +30,7 @@ class Load:
     """2 for bfloat16, 4 for float32."""
     zero_stage: int
     tokens: int
-    """In the largest micro-batch, padding included."""
+    """In the largest micro-batch."""
     patches: int
     """Of the distinct pictures of that micro-batch."""
     scored: int
@@ -67,17 +67,16 @@ def resident(shape: Shape, load: Load) -> dict[str, float]:
     """Bytes of what stays from step to step: weights, optimizer, reference."""
     learnt = trained(shape, load)
     weights = (shape.total + (learnt if load.lora_rank else 0)) * load.dtype_bytes
-    share = load.gpus if load.zero_stage >= 1 else 1
-    # Without ZeRO, float32 weights are their own master copy.
-    master = 0 if load.zero_stage == 0 and load.dtype_bytes == 4 else MASTER
     if load.zero_stage == 3:
         weights = 0 if "params" in load.offload else weights // load.gpus
     parts = {
         "weights": float(weights),
-        "optimizer": 0.0 if "optimizer" in load.offload else learnt * (ADAM + master) / share,
+        "optimizer": 0.0 if "optimizer" in load.offload else learnt * (ADAM + MASTER) / load.gpus,
     }
     if load.reference:
         parts["KL reference"] = float(shape.total * load.dtype_bytes)
+        if load.zero_stage == 3:
+            parts["KL reference"] /= load.gpus
     return parts
 
 
@@ -86,10 +85,7 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
     learnt = trained(shape, load)
     share = load.gpus if load.zero_stage >= 2 else 1
     parts = {"gradients": learnt * load.dtype_bytes / share}
-    if load.zero_stage == 0 and load.dtype_bytes == 2:
-        parts["gradients"] += 4.0 * learnt
-    if load.zero_stage >= 1:
-        parts["buffers"] = float(min(learnt, BUCKET) * load.dtype_bytes)
+    parts["buffers"] = float(min(learnt, BUCKET) * load.dtype_bytes)
     if load.zero_stage == 3:
         parts["buffers"] += min(shape.total, LIVE) * load.dtype_bytes
     return parts
@@ -129,7 +125,7 @@ def stepping(shape: Shape, load: Load) -> dict[str, float]:
     """Bytes that the optimiser's step needs beside what stays and the gradients."""
     if "optimizer" in load.offload:
         return {}
-    return {"float32 gradients": 4.0 * trained(shape, load) / (load.gpus if load.zero_stage >= 1 else 1)}
+    return {"float32 gradients": 4.0 * trained(shape, load) / load.gpus}
 
 
 def on_host(shape: Shape, load: Load) -> float:
