@@ -11,6 +11,7 @@ import torch
 from tests.conftest import load
 from tests.models.rows import picture, ragged
 from vtune.models.batch import Batch, Row, collate, image_features
+from vtune.models.packed import pack
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.vllm import Setup, VllmEngine
@@ -96,9 +97,12 @@ def largest_difference(policy: Policy, asked: Sequence[Request], found: Sequence
     """Of log-probabilities: the engine's against those of the training forward."""
     worst = 0.0
     for request, completion in zip(asked, found, strict=True):
-        batch = batched(policy, request, said=completion.token_ids)
-        counted = torch.arange(batch.input_ids.shape[1])[None] >= len(request.token_ids)
-        trained = PolicyForward(policy.model, policy.chat)(batch, counted).logprobs
+        row = Row([*request.token_ids, *completion.token_ids], request.pixels)
+        chat = policy.chat
+        packed = pack([row], image_id=chat.image_id, merge=policy.merge, device=policy.device)
+        predicting = packed.places[0][len(request.token_ids) - 1 : -1]
+        targets = torch.tensor(completion.token_ids)
+        trained = PolicyForward(policy.model, chat)(packed, predicting, targets, 1).logprobs
         worst = max(worst, float((trained - torch.tensor(completion.logprobs)).abs().max()))
     return worst
 
@@ -145,8 +149,8 @@ def test_what_is_banned_is_never_drawn_and_has_none_of_the_mass(
     assert largest_difference(trained, asked, found) < 1e-4
 
 
-def batched(policy: Policy, request: Request, *, said: Sequence[int] = ()) -> Batch:
-    chat, row = policy.chat, Row([*request.token_ids, *said], request.pixels)
+def batched(policy: Policy, request: Request) -> Batch:
+    chat, row = policy.chat, Row(request.token_ids, request.pixels)
     return collate([row], pad_id=chat.pad_id, image_id=chat.image_id, merge=policy.merge, side="right")
 
 
@@ -155,7 +159,7 @@ def hidden(policy: Policy, batch: Batch) -> torch.Tensor:
         input_ids=batch.input_ids,
         attention_mask=batch.attention_mask,
         position_ids=batch.position_ids,
-        mm_encoder_outputs=image_features(policy.model, batch),
+        mm_encoder_outputs=image_features(policy.model, batch.pictures),
     ).last_hidden_state[0, -1]
     return found
 
