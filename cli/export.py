@@ -22,10 +22,11 @@ def export(
     if dtype is not None and dtype not in DTYPES:
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     from vtune.report.values import render_values
+    from vtune.runs.engines import vllm_on
     from vtune.runs.export import run_export
 
     from .output import show, stdout_for_the_result
 
     with stdout_for_the_result():
-        result = run_export(checkpoint, out, dtype=dtype, vllm=None)  # type: ignore[arg-type]
+        result = run_export(checkpoint, out, dtype=dtype, vllm=vllm_on)  # type: ignore[arg-type]
     show(result, render_values, as_json=as_json)

@@ -15,6 +15,8 @@ from vtune.models.packed import pack
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.vllm import Setup, VllmEngine
+from vtune.runs.engines import vllm_on
+from vtune.runs.export import run_export
 from vtune.schema.message import Message
 from vtune.update.forward import PolicyForward
 
@@ -219,3 +221,8 @@ def test_a_groups_prompt_and_pictures_are_computed_once(
     assert blocks > 0
     run(all_of_them())
     assert sorted(cached) == [0, *[32 * blocks] * 3]
+
+
+def test_an_exported_folder_is_the_same_policy_to_vllm(tiny: Path, tmp_path: Path) -> None:
+    found = run_export(tiny, tmp_path / "plain", dtype=None, vllm=vllm_on)
+    assert 0 < found["vllm"] < 1e-4

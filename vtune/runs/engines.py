@@ -1,5 +1,8 @@
 """Which engine draws a run's rollouts."""
 
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -17,6 +20,8 @@ Kind = Literal["transformers", "vllm"]
 
 EVAL_GPU_MEMORY = 0.9
 """Share of the GPU for a vLLM that has it to itself; vLLM's own default."""
+SHORT_TOKENS = 1024
+"""Of the conversations with `vllm_on`."""
 
 
 def check_vllm() -> None:
@@ -99,3 +104,27 @@ async def evaluation_engine(
     engine = VllmEngine(policy, setup, folder)
     await engine.keep_loaded()
     return engine
+
+
+@asynccontextmanager
+async def vllm_on(policy: Policy, folder: Path, dtype: Dtype) -> AsyncIterator[Engine]:
+    """A vLLM with the weights of a model folder, for a few short turns; `policy` is the same model."""
+    check_vllm()
+    from vtune.rollout.vllm import Setup, VllmEngine
+
+    setup = Setup(
+        model=str(folder),
+        dtype=dtype,
+        max_tokens=SHORT_TOKENS,
+        max_batch=1,
+        gpu_memory=EVAL_GPU_MEMORY,
+        threads=1,
+        device=torch.device("cuda" if torch.cuda.is_available() else "cpu"),
+    )
+    with tempfile.TemporaryDirectory() as weights:
+        engine = VllmEngine(policy, setup, Path(weights))
+        try:
+            await engine.keep_loaded()
+            yield engine
+        finally:
+            await engine.aclose()

@@ -36,14 +36,14 @@ Drawer = Callable[[Policy, Path, Dtype], "contextlib.AbstractAsyncContextManager
 """Starts an engine on a folder."""
 
 
-def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer | None) -> dict[str, Any]:
+def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) -> dict[str, Any]:
     """Write `source` to `out` as any Hugging Face tool loads it; `out` is there completely or not at all.
 
     Args:
         source: A checkpoint, a run folder (its newest checkpoint), or a folder of peft adapters.
         out: The new folder.
         dtype: Of the weights; None keeps that of the checkpoint.
-        vllm: Starts vLLM on a folder; None where vtune has no such engine.
+        vllm: Starts vLLM on a folder.
 
     Returns:
         `model` (the folder), `dtype`, `merged` (whether there were adapters), `parameters`, `transformers`
@@ -165,12 +165,10 @@ def _logprobs(policy: Policy, prompt: list[int], seen: Pixels, reply: list[int])
     return found.gather(1, ids[0, len(prompt) :, None])[:, 0].cpu()
 
 
-def _by_engine(folder: Path, start: Drawer | None) -> float | str:
+def _by_engine(folder: Path, start: Drawer) -> float | str:
     """How far vLLM is from transformers on what it draws itself, nats; or why nobody looked."""
     if importlib.util.find_spec("vllm") is None:
         return "not checked: vllm is not installed"
-    if start is None:
-        return "not checked: no vLLM engine was given"
     return asyncio.run(_drawn(folder, start))
 
 
@@ -181,7 +179,7 @@ async def _drawn(folder: Path, start: Drawer) -> float:
     async with start(policy, folder, dtype) as engine:
         engine.join(0)
         sampling = Sampling(temperature=1.0, max_new_tokens=DRAWN)
-        request = Request(token_ids=prompt, pixels=[seen], sampling=sampling, key=(0,))
+        request = Request(token_ids=prompt, pixels=[seen], sampling=sampling, key=(0, 0, 0, 0, 0))
         reply = await engine.generate(request)
         engine.leave(0)
     ours = _logprobs(policy, prompt, seen, list(reply.token_ids))
