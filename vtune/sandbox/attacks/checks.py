@@ -68,14 +68,14 @@ def strays(
 ) -> Iterator[Path]:
     """New files in folders that everybody may write to, as far as they can be laid to the attack.
 
-    Other processes use those folders too. A new name counts if it holds the token or a word of
-    `STRAY_WORDS`, if `text` (the code and what it printed) mentions it, or if its owner is the session,
-    whose user number is `uid` (None if it shares ours). `token8` is the start of the token, which snippets
-    put into names.
+    Other processes use those folders too. A new name counts if it holds the token, if `text` (the code and
+    what it printed) mentions it, or if its owner is the session, whose user number is `uid`. Where the
+    session shares our user (`uid` is None), a word of `STRAY_WORDS` is enough. `token8` is the start of the
+    token, which snippets put into names.
     """
     for folder, there in after.public.items():
         for name in there - before.public.get(folder, set()):
-            words = (token8, *STRAY_WORDS)
+            words = (token8, *STRAY_WORDS) if uid is None else (token8,)
             named = name in text or any(word in name.lower() for word in words)
             if named or (uid is not None and _owner(folder / name) == uid):
                 yield folder / name
