@@ -52,8 +52,18 @@ def items_of(kind: str, policy: Policy) -> list[Item]:
 
 def learnt(folder: Path, ranks: Ranks, run: Run, out: Path) -> tuple[Trainer, list[list[float | None]]]:
     """The numbers of each update; the weights go to `out` as a run would write them."""
-    vtune.update.forward.CHUNK = 16  # processes score different numbers of chunks
     policy = load(folder)
+    # Few tokens a chunk, so that processes score different numbers of chunks.
+    whole, vtune.update.forward.CHUNK = vtune.update.forward.CHUNK, 16 * policy.model.lm_head.weight.shape[0]
+    try:
+        return _learnt(folder, ranks, run, out, policy)
+    finally:
+        vtune.update.forward.CHUNK = whole
+
+
+def _learnt(
+    folder: Path, ranks: Ranks, run: Run, out: Path, policy: Policy
+) -> tuple[Trainer, list[list[float | None]]]:
     recipe = update(zero_stage=run.stage, **run.changes)
     trainer = Trainer(
         policy, recipe, ranks, steps=len(UPDATES), objective=run.objective, reference=str(folder)
