@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed
+from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
 from vtune.rollout.engine import Engine, Request, Sampling
@@ -118,8 +118,6 @@ def _stored_dtype(folder: Path) -> Dtype:
 
 
 def _with_adapters(policy: Policy, source: Path) -> Policy:
-    if importlib.util.find_spec("peft") is None:
-        raise MissingExtra("merging adapters needs peft", fix="pip install peft")
     from peft import PeftModel
 
     model = PeftModel.from_pretrained(policy.model, str(source)).eval()

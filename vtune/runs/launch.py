@@ -162,7 +162,9 @@ def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
     log = logs / f"rank-{first.rank}.log"
     said = _lines(log)
     if first.code == 2:
-        sys.stderr.write("\n".join(_from_error(said)) + "\n")
+        # What rank 0 says has been passed on already.
+        if first.rank:
+            sys.stderr.write("\n".join(_from_error(said)) + "\n")
         raise SystemExit(2)
     how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
     sys.stderr.write("\n".join([*_from_error(said), ""]))
