@@ -1,9 +1,8 @@
-"""`vtune data`: make samples from public formats, look at a file, check every row of files."""
+"""`vtune data make coco` and `validate`: make samples of photographs, check every row of files."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ from PIL import Image
 
 from vtune.data.coco import coco_samples, coco_traces
 from vtune.errors import DataError
-from vtune.report.samples import Problem, describe_problem
+from vtune.report.samples import Problem
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.parquet import (
-    columns,
     load_picture,
     read_samples,
     scan_samples,
@@ -54,36 +52,6 @@ def make_coco(
     return made
 
 
-def inspect(path: Path, rows: int) -> dict[str, object]:
-    """What a sample file holds: columns, counts, and its first `rows` rows with their pictures' sizes.
-
-    Raises:
-        DataError: At the first row that is no valid sample; `validate` lists all of them.
-    """
-    examples = [_example(sample, path.parent) for sample in islice(read_samples(path), rows)]
-    sources: Counter[str] = Counter()
-    abilities: Counter[str] = Counter()
-    verifiers: Counter[str] = Counter()
-    with_tools = with_evidence = 0
-    for sample in read_samples(path):
-        sources[sample.source] += 1
-        abilities[sample.ability] += 1
-        verifiers[sample.verifier] += 1
-        with_tools += bool(sample.tools)
-        with_evidence += bool(sample.evidence)
-    return {
-        "file": str(path),
-        "rows": sources.total(),
-        "columns": columns(path),
-        "by_source": dict(sources),
-        "by_ability": dict(abilities),
-        "by_verifier": dict(verifiers),
-        "with_tools": with_tools,
-        "with_evidence": with_evidence,
-        "examples": examples,
-    }
-
-
 def validate(paths: Sequence[Path]) -> dict[str, Any]:
     """Check every row of every file without a model.
 
@@ -106,11 +74,11 @@ def validate(paths: Sequence[Path]) -> dict[str, Any]:
                 try:
                     sample = _good(entry, path, row, places)
                 except DataError as error:
-                    problems.append(_problem(path, row, error))
+                    problems.append(problem_of(path, row, error))
                 else:
                     by_source[sample.source] += 1
         except DataError as error:
-            problems.append(_problem(path, None, error))
+            problems.append(problem_of(path, None, error))
     return {"rows": rows, "by_source": dict(by_source), "problems": problems}
 
 
@@ -140,7 +108,7 @@ def _good(entry: Sample | DataError, path: Path, row: int, places: dict[str, str
     if first != place:
         raise DataError(f"id {entry.id!r} is also in {first}", fix="ids are unique in all data: rename one")
     check_ground_truth(entry)
-    sizes = [_size(picture, path.parent) for picture in entry.images]
+    sizes = [picture_size(picture, path.parent) for picture in entry.images]
     for item in entry.evidence:
         width, height = sizes[item.image]
         x0, y0, x1, y1 = item.bbox
@@ -152,14 +120,15 @@ def _good(entry: Sample | DataError, path: Path, row: int, places: dict[str, str
     return entry
 
 
-def _problem(path: Path, row: int | None, error: DataError) -> Problem:
+def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
+    """An error about a row, as it is listed."""
     # The place within the row, e.g. its column, follows the file and the row in `where`.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     what = f"{error.what} ({detail})" if detail else error.what
     return {"file": str(path), "row": row, "what": what, "fix": error.fix}
 
 
-def _size(picture: Picture, base: Path) -> tuple[int, int]:
+def picture_size(picture: Picture, base: Path) -> tuple[int, int]:
     """Width and height in pixels, from the header of an encoded picture; it must be there to its end.
 
     Decoding every picture would take long before a large run: PNG checksums and the end marker of JPEG
@@ -176,20 +145,3 @@ def _size(picture: Picture, base: Path) -> tuple[int, int]:
     except UNDECODABLE as error:
         name = picture.path or f"{len(content)} bytes"
         raise DataError(f"a picture cannot be opened ({name}): {error}", fix="store PNG or JPEG") from None
-
-
-def _example(sample: Sample, base: Path) -> dict[str, object]:
-    sizes = [_size(picture, base) for picture in sample.images]
-    return {
-        "id": sample.id,
-        "source": sample.source,
-        "question": sample.question,
-        "choices": list(sample.choices),
-        "ground_truth": sample.ground_truth,
-        "verifier": sample.verifier,
-        "tools": list(sample.tools),
-        "images": [{"width": width, "height": height} for width, height in sizes],
-        "evidence": [
-            {"label": item.label, "image": item.image, "bbox_2d": list(item.bbox)} for item in sample.evidence
-        ],
-    }
