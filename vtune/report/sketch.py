@@ -47,10 +47,5 @@ def _frame(grid: list[list[str]], left: int, top: int, right: int, bottom: int) 
         grid[top][column] = grid[bottom][column] = "─"
     for row in range(top, bottom + 1):
         grid[row][left] = grid[row][right] = "│"
-    for row, column, corner in (
-        (top, left, "┌"),
-        (top, right, "┐"),
-        (bottom, left, "└"),
-        (bottom, right, "┘"),
-    ):
-        grid[row][column] = corner
+    grid[top][left], grid[top][right] = "┌┐"
+    grid[bottom][left], grid[bottom][right] = "└┘"

@@ -10,7 +10,7 @@ from PIL import Image
 
 from vtune.data.coco import coco_samples, coco_traces
 from vtune.errors import DataError
-from vtune.report.samples import Problem
+from vtune.report.samples import Problem, describe_problem
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.parquet import (

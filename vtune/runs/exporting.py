@@ -46,7 +46,7 @@ def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
 
     Raises:
         RecipeError: If there is no such layout.
-        DataError: At the first row that cannot be read, or that the layout cannot hold. Then there is no file.
+        DataError: At the first row that cannot be read, or that the layout cannot hold; no file is left.
     """
     layout = LAYOUTS.get(name)
     if layout is None:

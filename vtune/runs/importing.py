@@ -1,4 +1,4 @@
-"""`vtune data import`: files as others publish them -> samples, or traces, and a list of what was left out."""
+"""`vtune data import`: files as others publish them -> samples, or traces, and a list of what is left out."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
