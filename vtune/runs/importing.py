@@ -11,6 +11,7 @@ from vtune.data.formats.table import Format, format_of
 from vtune.errors import DataError
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, describe_problem
+from vtune.runs.data import problem_of
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
@@ -122,9 +123,8 @@ class _Reading:
         return True
 
     def _odd(self, place: Place, error: DataError) -> None:
-        row = "" if place.row is None else f", row {place.row}"
         if self._strict:
-            where = f"{place.file}{row}, {error.where}" if error.where else f"{place.file}{row}"
-            raise DataError(error.what, where=where, fix=error.fix)
-        what = f"{error.what} ({error.where})" if error.where else error.what
-        self.problems.append({"file": str(place.file), "row": place.row, "what": what, "fix": error.fix})
+            here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+            detail = "" if error.where.startswith(here) else f", {error.where}"
+            raise DataError(error.what, where=f"{here}{detail}" if error.where else here, fix=error.fix)
+        self.problems.append(problem_of(place.file, place.row, error))

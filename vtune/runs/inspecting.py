@@ -34,7 +34,7 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
 
     Returns:
         `file`, `rows`, `columns`, `by_source`, `by_ability`, `by_verifier`, `with_tools`, `with_evidence`,
-        `problems`, and `examples`: the facts of a sample, its pictures' sizes and its `boxes`, of evidence and
+        `problems`, and `examples`: the facts of a sample, its pictures' sizes and its `boxes` of evidence and
         of the ground truth, in pixels.
 
     Raises:

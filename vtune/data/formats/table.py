@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from vtune.data.formats.benchmarks import read_hrbench_rows, read_vstar_rows
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.coco import read_coco
 from vtune.data.formats.codev import read_codev
@@ -43,6 +44,8 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "mars": Format(read_mars, "JSON lines or meta file of SenseNova-MARS"),
         "mmsearch": Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)"),
         "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images"),
+        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV"),
+        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K"),
         "hf": Format(read_hub, "any data set of `datasets`, with --columns"),
     }
 )

@@ -80,6 +80,19 @@ def picture_size(picture: Picture) -> tuple[int, int]:
         return image.size
 
 
+def seen_to_open(column: str, picture: Picture) -> None:
+    """See that a picture that holds its bytes can be opened.
+
+    Raises:
+        DataError: If it cannot.
+    """
+    try:
+        picture_size(picture)
+    except UNDECODABLE as error:
+        name = picture.path or f"{len(picture.data or b'')} bytes"
+        raise wrong(column, f"a picture cannot be opened ({name}): {error}", "drop the row") from None
+
+
 def marked(text: str, count: int) -> str:
     """A question with one `<image>` for each picture; where it has none at all, they go first."""
     return text if IMAGE in text or not count else f"{IMAGE}\n" * count + text
@@ -151,12 +164,7 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
     else:
         raise mistyped(column, item, "a picture: bytes, a path or base64")
     picture = Picture(content, None if path is None else str(path))
-    try:
-        picture_size(picture)
-    except UNDECODABLE as error:
-        raise wrong(
-            column, f"a picture cannot be opened ({path or f'{len(content)} bytes'}): {error}", "drop the row"
-        ) from None
+    seen_to_open(column, picture)
     return picture
 
 
