@@ -14,14 +14,18 @@ from vtune.report.samples import Problem, describe_problem
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.parquet import (
+    columns,
     load_picture,
     read_samples,
     scan_samples,
+    scan_trajectories,
     write_samples,
     write_trajectories,
 )
 from vtune.schema.sample import Sample
-from vtune.verifiers import check_ground_truth
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import RUNNABLE
+from vtune.verifiers.perfect import check_full_marks
 
 _SHOWN_PROBLEMS = 10
 JPEG_END = b"\xff\xd9"
@@ -52,12 +56,17 @@ def make_coco(
     return made
 
 
-def validate(paths: Sequence[Path]) -> dict[str, Any]:
+def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
     """Check every row of every file without a model.
 
-    A row is good if it is a valid sample, its id is in no other row of any file, its verifier exists
-    and accepts the ground truth, its pictures are there and can be opened, and its evidence lies inside
-    them. Of a bad row the first problem is listed.
+    A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier
+    exists and gives the ground truth, as a reply, full marks, its pictures are there and can be opened, and
+    its evidence lies inside them. A row of traces is good if it can be learnt from. Of a bad row the first
+    problem is listed.
+
+    Args:
+        paths: Files of samples or of traces.
+        to_run: Samples must also offer no tool that rollouts cannot run yet.
 
     Returns:
         `rows`; `by_source`, the good rows; and `problems`, each with `file`, `row` (from 0; None where the
@@ -69,26 +78,32 @@ def validate(paths: Sequence[Path]) -> dict[str, Any]:
     places: dict[str, str] = {}
     for path in paths:
         try:
-            for row, entry in enumerate(scan_samples(path)):
+            traces = "messages" in columns(path) and not to_run
+            for row, entry in enumerate(scan_trajectories(path) if traces else scan_samples(path)):
                 rows += 1
                 try:
-                    sample = _good(entry, path, row, places)
+                    if isinstance(entry, DataError):
+                        raise entry
+                    if isinstance(entry, Trajectory):
+                        _check_trace(entry, path, row)
+                    else:
+                        _check_sample(entry, path, row, places, to_run=to_run)
                 except DataError as error:
                     problems.append(problem_of(path, row, error))
                 else:
-                    by_source[sample.source] += 1
+                    by_source[entry.source] += 1
         except DataError as error:
             problems.append(problem_of(path, None, error))
     return {"rows": rows, "by_source": dict(by_source), "problems": problems}
 
 
 def check_data(paths: Sequence[Path]) -> None:
-    """Refuse files with bad rows, before a run starts.
+    """Refuse files with bad rows, or with tools that cannot be run, before a run starts.
 
     Raises:
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths)["problems"]
+    problems: list[Problem] = validate(paths, to_run=True)["problems"]
     if not problems:
         return
     lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]
@@ -100,16 +115,20 @@ def check_data(paths: Sequence[Path]) -> None:
     )
 
 
-def _good(entry: Sample | DataError, path: Path, row: int, places: dict[str, str]) -> Sample:
-    if isinstance(entry, DataError):
-        raise entry
+def _check_sample(sample: Sample, path: Path, row: int, places: dict[str, str], *, to_run: bool) -> None:
     place = f"{path}, row {row}"
-    first = places.setdefault(entry.id, place)
+    first = places.setdefault(sample.id, place)
     if first != place:
-        raise DataError(f"id {entry.id!r} is also in {first}", fix="ids are unique in all data: rename one")
-    check_ground_truth(entry)
-    sizes = [picture_size(picture, path.parent) for picture in entry.images]
-    for item in entry.evidence:
+        raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
+    if to_run and (others := sorted(set(sample.tools) - set(RUNNABLE))):
+        raise DataError(
+            f"no rollout can run the tool(s) {', '.join(others)} yet",
+            where=f"sample {sample.id!r}",
+            fix=f"keep only {', '.join(RUNNABLE)} in `tools`, or leave these samples out",
+        )
+    sizes = [picture_size(picture, path.parent) for picture in sample.images]
+    check_full_marks(sample, sizes[0] if sizes else None)
+    for item in sample.evidence:
         width, height = sizes[item.image]
         x0, y0, x1, y1 = item.bbox
         if not (x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height):
@@ -117,7 +136,14 @@ def _good(entry: Sample | DataError, path: Path, row: int, places: dict[str, str
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
                 fix="write xyxy in pixels of the stored image",
             )
-    return entry
+
+
+def _check_trace(trace: Trajectory, path: Path, row: int) -> None:
+    from vtune.rollout.transcript import check_trace  # loads torch, which samples do without
+
+    check_trace(trace, where=f"{path}, row {row}")
+    for picture in trace.images:
+        picture_size(picture, path.parent)
 
 
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:

@@ -86,11 +86,23 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
         DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
+    for trajectory in scan_trajectories(path):
+        if isinstance(trajectory, DataError):
+            raise trajectory
+        yield trajectory
+
+
+def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
+    """One entry a row: the trajectory, or the error that `read_trajectories` would raise there.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+    """
     for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
         try:
             yield trajectory_from_row(row)
         except DataError as error:
-            raise _at(path, number, error) from None
+            yield _at(path, number, error)
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:

@@ -23,7 +23,7 @@ from vtune.errors import DataError
 from vtune.schema.box import proper
 from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
 from vtune.schema.sample import Sample
-from vtune.schema.sample_row import sample_from_row
+from vtune.schema.sample_row import as_typed, sample_from_row
 
 BOXES = ("detection", "grounding")
 RATIOS = ("iou_max_label_first", "iou_max_iou_first", "iou_completeness", "map", "map50", "map75")
@@ -61,6 +61,8 @@ VTRIUNE_COLUMNS = pa.schema(
 )
 """As published, with our packed member in `extra_info`."""
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_BOXED = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def read_vtriune(path: Path, options: Options) -> Iterator[Found]:
@@ -99,7 +101,9 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
         space = "relative_1000" if parm.get("det_verifier_normalized") else "pixels"
         parm |= {"space": space, "width": width, "height": height}
     else:
+        # Their prompts ask for a box, and equation 1 reads it.
         parm = {key: value for key, value in parm.items() if not key.startswith("det_")}
+        parm |= {"answer_in": "boxed"} if judge.get("verifier") == "mathverify" else {}
     identity = info.get("id")
     return build_sample(
         place,
@@ -191,7 +195,8 @@ def _parm(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     inner = {key: _parm(item) if isinstance(item, dict) else item for key, item in value.items()}
-    return {key: item for key, item in inner.items() if item is not None and item != {}}
+    given = {key: item for key, item in inner.items() if item is not None and item != {}}
+    return {key: as_typed(item) if isinstance(item, float) else item for key, item in given.items()}
 
 
 def _ratio(judge: Row, name: str, default: float) -> float:
@@ -206,7 +211,20 @@ def _written_truth(verifier: str, truth: str) -> str:
 
 
 def _read_truth(verifier: str, truth: str) -> str:
-    return json.dumps(parse_boxes(truth), ensure_ascii=False) if verifier in BOXES else truth
+    if verifier in BOXES:
+        return json.dumps(parse_boxes(truth), ensure_ascii=False)
+    whole = _BOXED.fullmatch(truth.strip())
+    return whole[1] if whole and _closes(whole[1]) else truth
+
+
+def _closes(text: str) -> bool:
+    """Whether no brace closes that was not opened: else there is more than one box."""
+    depth = 0
+    for brace in _BRACE.findall(text):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def parse_boxes(text: str) -> list[Row]:
