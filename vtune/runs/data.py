@@ -87,7 +87,9 @@ def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
                     if isinstance(entry, Trajectory):
                         _check_trace(entry, path, row)
                     else:
-                        _check_sample(entry, path, row, places, to_run=to_run)
+                        check_sample(entry, path.parent, f"{path}, row {row}", places)
+                        if to_run:
+                            _check_tools(entry)
                 except DataError as error:
                     problems.append(problem_of(path, row, error))
                 else:
@@ -115,18 +117,22 @@ def check_data(paths: Sequence[Path]) -> None:
     )
 
 
-def _check_sample(sample: Sample, path: Path, row: int, places: dict[str, str], *, to_run: bool) -> None:
-    place = f"{path}, row {row}"
+def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str]) -> None:
+    """See that a sample is good by itself (see `validate`) and that its id is new. Main thread only (`math`).
+
+    Args:
+        sample: The sample.
+        base: The folder that its picture paths are relative to.
+        place: Where it stands.
+        places: Where each id was first seen; learns of this one.
+
+    Raises:
+        DataError: With the first problem.
+    """
     first = places.setdefault(sample.id, place)
     if first != place:
         raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
-    if to_run and (others := sorted(set(sample.tools) - set(RUNNABLE))):
-        raise DataError(
-            f"no rollout can run the tool(s) {', '.join(others)} yet",
-            where=f"sample {sample.id!r}",
-            fix=f"keep only {', '.join(RUNNABLE)} in `tools`, or leave these samples out",
-        )
-    sizes = [picture_size(picture, path.parent) for picture in sample.images]
+    sizes = [picture_size(picture, base) for picture in sample.images]
     check_full_marks(sample, sizes[0] if sizes else None)
     for item in sample.evidence:
         width, height = sizes[item.image]
@@ -136,6 +142,16 @@ def _check_sample(sample: Sample, path: Path, row: int, places: dict[str, str], 
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
                 fix="write xyxy in pixels of the stored image",
             )
+
+
+def _check_tools(sample: Sample) -> None:
+    others = sorted(set(sample.tools) - set(RUNNABLE))
+    if others:
+        raise DataError(
+            f"no rollout can run the tool(s) {', '.join(others)} yet",
+            where=f"sample {sample.id!r}",
+            fix=f"keep only {', '.join(RUNNABLE)} in `tools`, or leave these samples out",
+        )
 
 
 def _check_trace(trace: Trajectory, path: Path, row: int) -> None:

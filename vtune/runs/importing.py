@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.building import Options
+from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import Format, format_of
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, describe_problem
-from vtune.runs.data import problem_of
+from vtune.runs.data import check_sample, problem_of
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
@@ -26,7 +27,8 @@ def import_data(
 ) -> dict[str, Any]:
     """Read files of a published layout and write one file of samples, or of traces, with their pictures.
 
-    An odd row is left out and listed with its file, its row and the remedy.
+    An odd row is left out and listed with its file, its row and the remedy: one that cannot be read, or
+    that `vtune data validate` would find bad.
 
     Args:
         name: A key of `FORMATS`.
@@ -40,11 +42,16 @@ def import_data(
         `by_verifier` (of samples); `problems`.
 
     Raises:
-        RecipeError: If there is no such format.
+        RecipeError: If there is no such format, or an option is not for it.
         DataError: If a path does not exist, no row is good, or, with `strict`, at the first odd row.
     """
     layout = format_of(name)
-    reading = _Reading(layout, paths, options, strict)
+    if options.verifier is not None:
+        known_verifier(options.verifier)
+    for option in ("images", "verifier", "columns"):
+        if getattr(options, option) is not None and option not in layout.takes:
+            raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
+    reading = _Reading(layout, paths, options, strict, out.parent)
     if layout.makes == "samples":
         kept = write_samples(out, reading.samples())
     else:
@@ -64,11 +71,14 @@ def import_data(
 class _Reading:
     """Good rows as they come, and what was found about all rows."""
 
-    def __init__(self, layout: Format, paths: Sequence[Path], options: Options, strict: bool) -> None:
+    def __init__(
+        self, layout: Format, paths: Sequence[Path], options: Options, strict: bool, base: Path
+    ) -> None:
         self._layout = layout
         self._paths = paths
         self._options = options
         self._strict = strict
+        self._base = base
         self._places: dict[str, str] = {}
         self.by_source: Counter[str] = Counter()
         self.by_verifier: Counter[str] = Counter()
@@ -104,18 +114,13 @@ class _Reading:
             )
 
     def _good(self, place: Place, record: Sample | Trajectory) -> bool:
-        here = f"{place.file}, row {place.row}"
+        here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
         try:
             if isinstance(record, Trajectory):
                 trajectory_to_row(record)
             else:
                 sample_to_row(record)
-                first = self._places.setdefault(record.id, here)
-                if first != here:
-                    raise DataError(
-                        f"id {record.id!r} is also in {first}",
-                        fix="repeat samples in a data recipe, not in a file; or rename one",
-                    )
+                check_sample(record, self._base, here, self._places)
         except DataError as error:
             self._odd(place, error)
             return False

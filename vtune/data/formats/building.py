@@ -102,12 +102,17 @@ def build_sample(
             "format_ratio": ratios[1],
             "tool_ratio": ratios[2],
         },
-        "extra_info": more | {"id": identity or f"{source}/{place.id}"},
+        "extra_info": more | {"id": identity or own_id(source, place)},
         "tools": list(tools),
         "evidence": list(evidence),
         "choices": list(choices),
     }
     return sample_from_row(row, place=place.id)
+
+
+def own_id(source: str, place: Place) -> str:
+    """The id of a row that has none: its place, told apart by the source."""
+    return place.id if place.name == source else f"{source}/{place.id}"
 
 
 def judged(

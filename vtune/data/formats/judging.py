@@ -18,6 +18,7 @@ VERIFIERS = (
 """Verifiers that a format may name."""
 
 _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
+_NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|pi)\b")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
@@ -34,7 +35,7 @@ def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: b
         model: Whether the file leaves judging to a model.
     """
     truth = ground_truth.strip()
-    if _LETTER.fullmatch(truth) or [choice.strip().lower() for choice in choices].count(truth.lower()) == 1:
+    if _LETTER.fullmatch(truth) or _is_option(truth.lower(), [choice.strip().lower() for choice in choices]):
         return "choice"
     if _is_expression(truth):
         return "math"
@@ -50,6 +51,14 @@ def known_verifier(name: str) -> str:
     if name not in VERIFIERS:
         raise DataError(f"unknown verifier {name!r}", fix=f"known: {', '.join(VERIFIERS)}")
     return name
+
+
+def _is_option(truth: str, choices: list[str]) -> bool:
+    """Whether it is the text of one option, with or without its letter."""
+    if choices.count(truth) == 1:
+        return True
+    named = _NAMED.fullmatch(truth)
+    return named is not None and choices[ord(named[1]) - ord("a") :][:1] == [named[2]]
 
 
 def _is_expression(text: str) -> bool:

@@ -30,6 +30,8 @@ class Format:
     reads: str
     """What the path is, in a few words."""
     makes: Literal["samples", "traces"] = "samples"
+    takes: tuple[str, ...] = ("images", "verifier")
+    """Options that have an effect."""
 
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
@@ -39,14 +41,16 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "deepeyes": Format(read_deepeyes, "Parquet of DeepEyes-Datasets-47k, all three files"),
         "codev": Format(read_codev, "Parquet of CodeV's RL data"),
         "thinklite": Format(read_thinklite, "Parquet of ThinkLite-VL"),
-        "thyme": Format(read_thyme, "Parquet or JSON lines of Thyme-SFT", "traces"),
+        "thyme": Format(read_thyme, "Parquet or JSON lines of Thyme-SFT", "traces", ("images",)),
         "easyr1": Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON"),
         "mars": Format(read_mars, "JSON lines or meta file of SenseNova-MARS"),
         "mmsearch": Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)"),
-        "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images"),
-        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV"),
-        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K"),
-        "hf": Format(read_hub, "any data set of `datasets`, with --columns"),
+        "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images", takes=("images",)),
+        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=()),
+        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=()),
+        "hf": Format(
+            read_hub, "any data set of `datasets`, with --columns", takes=("images", "verifier", "columns")
+        ),
     }
 )
 """Name -> layout."""
