@@ -120,6 +120,11 @@ class _Reading:
                 trajectory_to_row(record)
             else:
                 sample_to_row(record)
+                if record.id in self._places:  # also where one file was given twice
+                    raise DataError(
+                        f"id {record.id!r} is also in {self._places[record.id]}",
+                        fix="repeat samples in a data recipe, not in files; name files of one name anew",
+                    )
                 check_sample(record, self._base, here, self._places)
         except DataError as error:
             self._odd(place, error)

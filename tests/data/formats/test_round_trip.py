@@ -99,3 +99,14 @@ def test_traces_come_back_whole(imported: dict, tmp_path: Path) -> None:
     assert [(t.sample_id, t.source, t.answer) for t in first] == [
         (t.sample_id, t.source, t.answer) for t in second
     ]
+
+
+def test_annotated_photographs_become_tasks_that_come_back_whole(coco_mini: Path, tmp_path: Path) -> None:
+    out, there, back = (tmp_path / f"{name}.parquet" for name in ("out", "there", "back"))
+    options = Options(images=coco_mini / "images")
+    result = import_data("coco", [coco_mini / "instances.json"], out, options=options, strict=True)
+    assert set(result["by_source"]) == {"coco_detection", "coco_grounding", "coco_counting"}
+    assert result["kept"] > 100
+    export_data("vtriune", out, there)
+    import_data("vtriune", [there], back, options=Options(), strict=True)
+    assert records(back, "coco") == records(out, "coco")
