@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,11 +86,23 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
         DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
+    for trajectory in scan_trajectories(path):
+        if isinstance(trajectory, DataError):
+            raise trajectory
+        yield trajectory
+
+
+def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
+    """One entry a row: the trajectory, or the error that `read_trajectories` would raise there.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+    """
     for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
         try:
             yield trajectory_from_row(row)
         except DataError as error:
-            raise _at(path, number, error) from None
+            yield _at(path, number, error)
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
@@ -99,6 +112,27 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
         DataError: If a trajectory contradicts itself. Then there is no new file.
     """
     return _write(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
+
+
+def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """(row number from 0, row) of any Parquet file, as Arrow gives them.
+
+    Raises:
+        DataError: If the file is missing, is not Parquet, or is damaged.
+    """
+    return _rows(path, ())
+
+
+def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+    """Write rows of any schema, in pieces as all files are written, and return how many there are.
+
+    Raises:
+        DataError: If a value does not fit its column. Then there is no new file.
+    """
+    try:
+        return _write(path, schema, rows)
+    except pa.ArrowException as error:
+        raise DataError(f"a value does not fit its column: {error}", where=str(path)) from None
 
 
 def group_sizes(path: Path) -> list[int]:
@@ -268,13 +302,18 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         group.append(row)
-        size += sum(len(image["bytes"] or b"") for image in row["images"])
+        size += sum(_weight(image) for image in row.get("images", row.get("image")) or ())
         size += _TOKEN_BYTES * len(row.get("token_ids", ()))
         if len(group) == GROUP_ROWS or size >= GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
         yield group
+
+
+def _weight(image: Any) -> int:
+    """Bytes of a picture: a struct, or base64."""
+    return len(image) if isinstance(image, str) else len(image["bytes"] or b"")
 
 
 def _at(path: Path, number: int, error: DataError) -> DataError:

@@ -8,8 +8,8 @@ from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.message import IMAGE, Message, Picture
 
-TOOLS = ("python",)
-"""Tools that a sample may offer to the model."""
+TOOLS = ("python", "image_zoom_in_tool", "text_search_tool", "image_search_tool")
+"""Tools that a sample may offer to the model, by the names that published data give them."""
 
 
 @dataclass(frozen=True, slots=True)
