@@ -299,9 +299,8 @@ class RewardClient:
                 )
             results = _results(response, count)
         except (httpx2.TransportError, TimeoutError, _Unusable) as error:
-            why = (
-                f"{type(error).__name__} {error}".strip() if not isinstance(error, _Unusable) else str(error)
-            )
+            name = "" if isinstance(error, _Unusable) else type(error).__name__
+            why = f"{name} {error}".strip()
             server.breaker.failed(why, time.monotonic())
             raise _Unusable(f"{server.url}: {why}") from error
         except asyncio.CancelledError:

@@ -1,8 +1,8 @@
 """What goes over HTTP between a run and its reward service: our records as JSON.
 
-A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a sample's
-pictures (no verifier looks at them), tokens, the user's turns, code and output. A trajectory's pictures go
-along where it has calls: red flags and judges look at them.
+A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a
+sample's pictures (no verifier looks at them), tokens, the user's turns, code and output. A trajectory's
+pictures go along where it has calls: red flags and judges look at them.
 """
 
 import base64
