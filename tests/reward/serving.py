@@ -65,3 +65,12 @@ def command(pid: int) -> str:
             return file.read()
     except FileNotFoundError:
         return ""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be buried does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -177,7 +177,7 @@ def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Ite
     variable = service["token_env"]
     token = os.environ.get(variable) if variable else None
     if variable and token is None:
-        yield Check("reward service", "fail", f"{variable} is not set", f"export {variable}=... with its token")
+        yield Check("reward service", "fail", f"{variable} is not set", f"export {variable}=..., its token")
         return
     wanted = None if judge is None else {key: judge[key] for key in JUDGE}
     for url in service["urls"]:
