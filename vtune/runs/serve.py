@@ -23,6 +23,9 @@ SHORTEST_TOKEN = 16
 GRACE = 15
 """Seconds that requests under way get when the service is told to stop; ours."""
 
+BACKLOG = 2048
+"""Connections that may wait to be taken; uvicorn's own."""
+
 IDLE = 75
 """Seconds after which a silent connection is closed; ours: longer than many a training step."""
 
@@ -89,13 +92,18 @@ async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol is named: asyncio turns Nagle's algorithm off only where it is, and that costs 40 ms.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError as error:
         raise RecipeError(
             f"{host}:{port} cannot be listened at: {error.strerror}",
             fix="choose another --port (0 takes a free one) or --host",
         ) from None
+    return listener
 
 
 def _is_this_machine(host: str) -> bool:
