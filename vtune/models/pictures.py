@@ -74,6 +74,12 @@ class PictureReader:
                 self._seen.move_to_end(key)
             return found
 
+    def shown_size(self, pixels: Pixels) -> tuple[int, int]:
+        """(width, height) in pixels of a picture as the policy sees it."""
+        _, rows, columns = pixels.grid
+        side = int(self._processor.patch_size)
+        return columns * side, rows * side
+
     def shown(self, pixels: Pixels) -> Image.Image:
         """The picture as the policy sees it, resized and padded: the patches put together again, exactly.
 

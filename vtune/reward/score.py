@@ -153,7 +153,7 @@ async def score_trajectory(
     except DataError as error:
         calls = [Unscored(error.what)] * len(trajectory.calls)
     tool = tool_part(calls)
-    reward = combine(accuracy, format_reward(trajectory.messages), tool, weights, recipe)
+    reward = combine(accuracy, format_reward(trajectory.messages, trajectory.calls), tool, weights, recipe)
     failed = any(isinstance(part, Unscored) and part.again for part in (accuracy, tool))
     scores = tuple(call.score if isinstance(call, Verdict) else None for call in calls)
     return Scored(

@@ -24,7 +24,6 @@ from vtune.schema.parquet import (
 )
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.tools import RUNNABLE
 from vtune.verifiers.perfect import check_full_marks
 
 _SHOWN_PROBLEMS = 10
@@ -56,7 +55,7 @@ def make_coco(
     return made
 
 
-def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
+def validate(paths: Sequence[Path], *, samples_only: bool = False) -> dict[str, Any]:
     """Check every row of every file without a model.
 
     A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier
@@ -66,7 +65,7 @@ def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
 
     Args:
         paths: Files of samples or of traces.
-        to_run: Samples must also offer no tool that rollouts cannot run yet.
+        samples_only: No file may hold traces.
 
     Returns:
         `rows`; `by_source`, the good rows; and `problems`, each with `file`, `row` (from 0; None where the
@@ -78,7 +77,7 @@ def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
     places: dict[str, str] = {}
     for path in paths:
         try:
-            traces = "messages" in columns(path) and not to_run
+            traces = "messages" in columns(path) and not samples_only
             for row, entry in enumerate(scan_trajectories(path) if traces else scan_samples(path)):
                 rows += 1
                 try:
@@ -88,8 +87,6 @@ def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
                         _check_trace(entry, path, row)
                     else:
                         check_sample(entry, path.parent, f"{path}, row {row}", places)
-                        if to_run:
-                            _check_tools(entry)
                 except DataError as error:
                     problems.append(problem_of(path, row, error))
                 else:
@@ -100,12 +97,12 @@ def validate(paths: Sequence[Path], *, to_run: bool = False) -> dict[str, Any]:
 
 
 def check_data(paths: Sequence[Path]) -> None:
-    """Refuse files with bad rows, or with tools that cannot be run, before a run starts.
+    """Refuse files with bad rows, before a run starts.
 
     Raises:
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths, to_run=True)["problems"]
+    problems: list[Problem] = validate(paths, samples_only=True)["problems"]
     if not problems:
         return
     lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]
@@ -142,16 +139,6 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
                 fix="write xyxy in pixels of the stored image",
             )
-
-
-def _check_tools(sample: Sample) -> None:
-    others = sorted(set(sample.tools) - set(RUNNABLE))
-    if others:
-        raise DataError(
-            f"no rollout can run the tool(s) {', '.join(others)} yet",
-            where=f"sample {sample.id!r}",
-            fix=f"keep only {', '.join(RUNNABLE)} in `tools`, or leave these samples out",
-        )
 
 
 def _check_trace(trace: Trajectory, path: Path, row: int) -> None:

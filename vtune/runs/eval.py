@@ -27,6 +27,7 @@ from vtune.runs.data import check_data
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
 from vtune.runs.folder import check_folder, environment, write_whole
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
+from vtune.runs.tools import ToolsRecipe, check_tools, tools_of
 from vtune.schema.parquet import fingerprint, load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 
@@ -43,6 +44,8 @@ class EvalSuite(Strict):
     """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
     rollout: Rollout
     sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """What samples may offer beside `python`; null: nothing."""
     reward: RewardRecipe
     dtype: Dtype
     threads: int = Field(gt=0)
@@ -60,6 +63,7 @@ def check_eval(suite: EvalSuite, model: str) -> dict[str, Any]:
     count = 0
     for path in paths:
         samples = list(read_samples(path))
+        check_tools(samples, suite.tools)
         check_samples(samples, suite.reward)
         count += len(samples)
     return {"samples": count, "rollouts": count * suite.rollouts}
@@ -116,10 +120,11 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, 
     async with (
         aclosing(engine),
         sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
+        tools_of(suite.tools, out / "search.jsonl") as tools,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer,
     ):
         say_tier(sandbox)
-        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look)
+        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look, tools=tools)
         with Steps("eval", len(jobs)) as progress:
             drawn = await agent.run(jobs, progress.advance)
         records = [sample for sample, _ in samples]

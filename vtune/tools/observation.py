@@ -9,7 +9,7 @@ from vtune.schema.trajectory import Status
 IMAGE_MARK = "<image>"
 """Stands where a picture goes, as in the user's turn."""
 
-_SPECIAL = re.compile(r"<(?=/?(?:image|sandbox_output|code|think|answer)>|\|)")
+_SPECIAL = re.compile(r"<(?=/?(?:image|sandbox_output|code|think|answer|tool_call|tool_response)>|\|)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
