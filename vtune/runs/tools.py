@@ -13,12 +13,14 @@ from vtune.errors import MissingExtra, RecipeError
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.schema.sample import Sample
-from vtune.tools import image_search, text_search, zoom
+from vtune.tools import image_search, text_search
+from vtune.tools import zoom as zooming
 from vtune.tools.http import Patience
 from vtune.tools.passage import Searcher
 from vtune.tools.store import read_manifest
 from vtune.tools.tool import Tool
 from vtune.tools.toolbox import Toolbox
+from vtune.tools.zoom import Zoom, ZoomRecipe
 
 SUMMARISE = """You read search results for somebody who asked for them.
 
@@ -110,13 +112,13 @@ def _check_remote(url: str | None, token_env: str | None, patience: Patience | N
 class ToolsRecipe(Strict):
     """What samples may offer beside `python`; null: not in this run."""
 
-    zoom: zoom.ZoomRecipe | None = None
+    zoom: ZoomRecipe | None = None
     text_search: TextSearchRecipe | None = None
     image_search: ImageSearchRecipe | None = None
 
 
 SECTIONS: Mapping[str, str] = {
-    zoom.NAME: "zoom",
+    zooming.NAME: "zoom",
     text_search.NAME: "text_search",
     image_search.NAME: "image_search",
 }
@@ -168,7 +170,7 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
         tools: dict[str, Tool] = {}
         if recipe is not None:
             if recipe.zoom is not None:
-                tools[zoom.NAME] = zoom.Zoom(recipe.zoom)
+                tools[zooming.NAME] = Zoom(recipe.zoom)
             if recipe.text_search is not None:
                 searcher = await stack.enter_async_context(aclosing(_searcher(recipe.text_search, record)))
                 summarise = None

@@ -109,8 +109,8 @@ def tools_block(schemas: Sequence[Mapping[str, Any]]) -> str:
     lines = "".join(f"\n{json.dumps(schema, ensure_ascii=False)}" for schema in schemas)
     return (
         "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>{lines}\n</tools>"
-        "\n\nFor each function call, return a json object with function name and arguments within "
+        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>{lines}\n"
+        "</tools>\n\nFor each function call, return a json object with function name and arguments within "
         f"{OPEN}{CLOSE} XML tags:\n{OPEN}\n"
         '{"name": <function-name>, "arguments": <args-json-object>}\n'
         f"{CLOSE}"
