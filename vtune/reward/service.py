@@ -19,6 +19,7 @@ from vtune.reward.counts import Counts
 from vtune.reward.evidence import Judges
 from vtune.reward.guard import Guard
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
 from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
 from vtune.verifiers import VERIFIERS
@@ -42,6 +43,7 @@ class Service:
     """
 
     def __init__(self, recipe: RewardRecipe | None, *, workers: int) -> None:
+        self._recipe = recipe
         self._settings = None if recipe is None else settings_of(recipe)
         self._endpoint = None if recipe is None else recipe.judge
         self._client = None if self._endpoint is None else JudgeClient(self._endpoint)
@@ -99,6 +101,27 @@ class Service:
             raise DataError(f"`items` is a list of at most {ITEMS}", fix="send fewer at once")
         return OK, {"results": await self._all(items, recipe)}
 
+    async def judge(self, request: JudgeRequest) -> dict[str, Any]:
+        """The answer to a request of V-Triune's server.
+
+        Raises:
+            DataError: If it cannot be judged.
+            ServiceError: If a worker or the judge failed.
+        """
+        began = time.monotonic()
+        recipe, status, verifier = self._recipe, OK, ""
+        try:
+            sample = sample_of(request, None if recipe is None else recipe.iou)
+            verifier = sample.verifier
+            ask = None if recipe is None else Judges(recipe.evidence, self._client).same_answer
+            verdict = await self._verifying.verify(request.response, sample, judge=ask)
+            return {"rewards": rewards_of(request, verdict)}
+        except VtuneError as error:
+            status = status_of(error)
+            raise
+        finally:
+            self.counts.add(verifier, status, time.monotonic() - began)
+
     async def _all(self, items: list[Any], recipe: RewardRecipe) -> list[dict[str, Any]]:
         # A bug that one of them meets is its own: the others are answered.
         found = await asyncio.gather(*(self._one(item, recipe) for item in items), return_exceptions=True)
@@ -142,6 +165,14 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def metrics() -> Response:
         return Response(service.counts.text(), media_type=CONTENT_TYPE_LATEST)
 
+    @app.get("/")
+    async def root() -> dict[str, str]:
+        return {"message": "Reward Judge Server"}  # by which V-Triune's client knows one
+
+    @app.post("/judge")
+    async def judge(request: JudgeRequest) -> dict[str, Any]:
+        return await service.judge(request)
+
     @app.post("/score")
     async def score(request: Request) -> Response:
         try:
@@ -153,9 +184,14 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
 
     @app.exception_handler(VtuneError)
     async def refuse(_: Request, error: VtuneError) -> Response:
-        return JSONResponse({"error": told(error)}, FAILED if isinstance(error, ServiceError) else WRONG)
+        return JSONResponse({"error": told(error)}, status_of(error))
 
     return Guard(app, token=token, max_bytes=max_bytes)
+
+
+def status_of(error: VtuneError) -> int:
+    """The HTTP status by which an error is told."""
+    return FAILED if isinstance(error, ServiceError) else WRONG
 
 
 def told(error: VtuneError) -> dict[str, str]:
