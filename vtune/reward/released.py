@@ -139,7 +139,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _shown(grid: Any) -> dict[str, Any]:
-    """Replies are in pixels of the picture as it was shown, (t, height, width) of the first; if it is told."""
+    """Replies are in pixels of the picture as it was shown: (t, height, width) of the first, where told."""
     if not grid:
         return {}
     try:

@@ -55,12 +55,15 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Within it, requests are answered."""
         async with self._verifying:
-            self._verifying.start()
             if self._client is None:
                 yield
                 return
             async with self._client:
                 yield
+
+    def start_workers(self) -> None:
+        """Start them before anyone needs them; they get ready meanwhile."""
+        self._verifying.start()
 
     def health(self) -> dict[str, Any]:
         """What it is and what it can judge."""
@@ -109,13 +112,15 @@ class Service:
             ServiceError: If a worker or the judge failed.
         """
         began = time.monotonic()
-        recipe, status, verifier = self._recipe, OK, ""
+        recipe, status, verifier = self._recipe, FAILED, ""
         try:
             sample = sample_of(request, None if recipe is None else recipe.iou)
             verifier = sample.verifier
             ask = None if recipe is None else Judges(recipe.evidence, self._client).same_answer
             verdict = await self._verifying.verify(request.response, sample, judge=ask)
-            return {"rewards": rewards_of(request, verdict)}
+            rewards = rewards_of(request, verdict)
+            status = OK
+            return {"rewards": rewards}
         except VtuneError as error:
             status = status_of(error)
             raise

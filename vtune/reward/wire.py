@@ -85,7 +85,7 @@ def read_item(item: Any) -> tuple[Sample, Trajectory]:
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
-    """Everything in a recipe that moves a score; IoU thresholds, which change by the step, stand in samples."""
+    """Everything in a recipe that moves a score. IoU thresholds stand in the samples, for they change."""
     settings = recipe.model_dump(mode="json", exclude={"service", "max_unscored", "judge", "iou"})
     judge = recipe.judge
     return settings | {"judge": None if judge is None else {name: getattr(judge, name) for name in JUDGE}}

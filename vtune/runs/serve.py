@@ -83,6 +83,7 @@ async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         async with service.running():
+            service.start_workers()
             ready()
             await server.serve(sockets=[listener])
     finally:
