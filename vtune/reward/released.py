@@ -76,7 +76,7 @@ def sample_of(request: JudgeRequest, iou: IouSchedule | None) -> Sample:
     foreign = ABOUT_THE_RUN if name in BOXES else ABOUT_THE_RUN + ABOUT_BOXES
     own = {key: value for key, value in parm.items() if key not in foreign}
     if name == MATHS:
-        name, own = "math", {"answer_in": "boxed", "ignore_case": True} | own
+        name, own = "math", {"answer_in": "boxed"} | own
     if name == DETECTION and own.get("det_verifier_normalized"):
         own = _shown(parm.get("image_grid_thw")) | own
     sample = Sample(
