@@ -4,12 +4,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp
 
@@ -185,11 +184,11 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
         except ValueError as error:  # of json, and of text that is no UTF-8
             raise DataError(f"the request is not JSON: {error}") from None
         status, answer = await service.answer(asked)
-        return JSONResponse(answer, status)
+        return _json(answer, status)
 
     @app.exception_handler(VtuneError)
     async def refuse(_: Request, error: VtuneError) -> Response:
-        return JSONResponse({"error": told(error)}, status_of(error))
+        return _json({"error": told(error)}, status_of(error))
 
     return Guard(app, token=token, max_bytes=max_bytes)
 
@@ -202,6 +201,11 @@ def status_of(error: VtuneError) -> int:
 def told(error: VtuneError) -> dict[str, str]:
     """An error as JSON."""
     return {"what": error.what, "where": error.where, "fix": error.fix}
+
+
+def _json(answer: Mapping[str, Any], status: int) -> Response:
+    # In ASCII, with escapes: a reply may hold half a surrogate pair, which no other encoding takes.
+    return Response(json.dumps(answer, allow_nan=False), status, media_type="application/json")
 
 
 def _result(scored: Scored) -> dict[str, Any]:
