@@ -43,10 +43,11 @@ def test_one_box_earns_its_iou_from_the_threshold_on() -> None:
 def test_several_boxes_share_the_score() -> None:
     half = judged(task(CUP, PEN), CUP, box("pen", 0, 0, 5, 5))
     assert half.score == pytest.approx(0.5)
-    assert {name: half.parts[name] for name in ("iou", "iou@50", "iou@99", "boxes")} == {
+    assert {name: half.parts[name] for name in ("iou", "iou@50", "iou@99", "completeness", "boxes")} == {
         "iou": 0.5,
         "iou@50": 0.5,
         "iou@99": 0.5,
+        "completeness": 0.5,
         "boxes": 2.0,
     }
 
