@@ -27,7 +27,6 @@ SLOW = 2.0
 LATELY = 200
 """Requests."""
 
-
 FAILED, TOO_LARGE = 500, 413
 """HTTP statuses: a worker or judge failed; smaller requests might be taken."""
 

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Service:
-    """Scores what requests bring; an async context manager that owns the workers and the judge client.
+    """Scores what requests bring; it owns the workers and the judge client while it is `running`.
 
     Args:
         recipe: Scores requests that bring no `reward` section; its judge is the only one that is ever asked.
@@ -147,8 +147,8 @@ class Service:
     def _bug(self, error: BaseException) -> dict[str, Any]:
         LOG.error("a trajectory could not be scored", exc_info=error)
         self.counts.add("", FAILED, 0.0)
-        what = f"the service failed: {type(error).__name__}: {error}"
-        return {"status": FAILED, "reward": None, "error": {"what": what, "where": "", "fix": "see its log"}}
+        bug = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
+        return {"status": FAILED, "reward": None, "error": told(bug)}
 
 
 def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
@@ -213,5 +213,5 @@ def _result(scored: Scored) -> dict[str, Any]:
     scores = scores_of(scored.trajectory)
     if scores["reward"]["total"] is not None:
         return {"status": OK, "error": None} | scores
-    error = {"what": scores["reward"]["why"], "where": "", "fix": ""}
-    return {"status": FAILED if scored.again else WRONG, "error": error} | scores
+    error = DataError(scores["reward"]["why"])
+    return {"status": FAILED if scored.again else WRONG, "error": told(error)} | scores

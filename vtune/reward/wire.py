@@ -98,6 +98,8 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
         RecipeError: If they are no settings, or want another judge than the service has.
     """
     wanted = settings.get("judge")
+    if isinstance(wanted, dict):
+        wanted = {name: wanted.get(name) for name in JUDGE}
     own = None if judge is None else {name: getattr(judge, name) for name in JUDGE}
     if wanted is not None and wanted != own:
         raise RecipeError(
