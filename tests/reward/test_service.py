@@ -27,7 +27,7 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.reward.service import ITEMS, Service, app_of
 from vtune.reward.wire import item_of, settings_of
-from vtune.runs.serve import check_token, read_reward
+from vtune.runs.serve import check_token, read_reward, read_token
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -74,7 +74,7 @@ def asked(
 def score(pairs: list[tuple[Sample, Trajectory]], how: RewardRecipe) -> list[Trajectory]:
     async def story() -> list[Trajectory]:
         async with Scorer(how) as scorer:
-            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs])
+            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs], iou=(0.9,))
 
     return asyncio.run(story())
 
@@ -106,6 +106,9 @@ def everything() -> list[tuple[Sample, Trajectory]]:
     pairs += [(sample(TARGET), one) for one in done]
     pairs += [(sample(TARGET, tool_ratio=0.5), looks(TARGET)), (sample(ability="math"), looks(TARGET))]
     pairs.append(told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("7")))
+    case = CASES["detection"]  # without a threshold of its own: the run's counts
+    parm = {key: value for key, value in case.parm.items() if key != "iou"}
+    pairs.append(told(dataclasses.replace(sample_of("detection"), verifier_parm=parm), wrap(case.gold)))
     return [
         (dataclasses.replace(one, id=f"{n}"), dataclasses.replace(done, sample_id=f"{n}"))
         for n, (one, done) in enumerate(pairs)
@@ -273,6 +276,14 @@ def test_this_machine_needs_no_token_and_a_weak_one_is_refused() -> None:
         for weak in ("", "short", "x" * 15, "ü" * 20, "x" * 20 + "\n"):
             with pytest.raises(RecipeError, match="at least 16"):
                 check_token(host, weak)
+
+
+def test_a_token_is_read_without_its_line_break(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(file) == TOKEN
+    with pytest.raises(RecipeError, match="no token can be read"):
+        read_token(tmp_path / "none")
 
 
 def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) -> None:
