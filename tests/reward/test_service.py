@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,12 @@ def asked(
     return asyncio.run(story())
 
 
-def score(pairs: list[tuple[Sample, Trajectory]], how: RewardRecipe) -> list[Trajectory]:
+def score(
+    pairs: list[tuple[Sample, Trajectory]], how: RewardRecipe, *, iou: Sequence[float] = ()
+) -> list[Trajectory]:
     async def story() -> list[Trajectory]:
         async with Scorer(how) as scorer:
-            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs], iou=(0.9,))
+            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs], iou=iou)
 
     return asyncio.run(story())
 
@@ -106,9 +108,6 @@ def everything() -> list[tuple[Sample, Trajectory]]:
     pairs += [(sample(TARGET), one) for one in done]
     pairs += [(sample(TARGET, tool_ratio=0.5), looks(TARGET)), (sample(ability="math"), looks(TARGET))]
     pairs.append(told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("7")))
-    case = CASES["detection"]  # without a threshold of its own: the run's counts
-    parm = {key: value for key, value in case.parm.items() if key != "iou"}
-    pairs.append(told(dataclasses.replace(sample_of("detection"), verifier_parm=parm), wrap(case.gold)))
     return [
         (dataclasses.replace(one, id=f"{n}"), dataclasses.replace(done, sample_id=f"{n}"))
         for n, (one, done) in enumerate(pairs)
@@ -126,6 +125,18 @@ def test_a_service_gives_the_same_scores_as_this_process_for_every_verifier(serv
         totals |= {done.reward.total for done in here if done.reward is not None}
     assert len(totals) > 5
     assert None in totals
+
+
+def test_the_thresholds_of_a_step_go_along(served: Served) -> None:
+    case = CASES["detection"]
+    parm = {key: value for key, value in case.parm.items() if key != "iou"}
+    near = case.gold.replace("10, 10, 50, 50", "10, 10, 50, 45")
+    pairs = [told(dataclasses.replace(sample_of("detection"), verifier_parm=parm), wrap(near))]
+    for iou, least, most in (((0.5,), 0.9, 1.0), ((0.99,), 0.4, 0.6)):
+        here = score(pairs, recipe(), iou=iou)
+        assert score(pairs, recipe(service=[served.url]), iou=iou) == here
+        assert here[0].reward is not None
+        assert least < (here[0].reward.accuracy or 0.0) < most
 
 
 def test_a_service_asks_the_judge_of_its_recipe(tmp_path: Path) -> None:
