@@ -12,7 +12,7 @@ import pytest
 
 from tests.reward.build import TARGET, looks, recipe, sample
 from vtune.errors import RecipeError
-from vtune.reward import client as module
+from vtune.reward import servers as module
 from vtune.reward.client import ATTEMPTS, ITEMS, RewardClient
 from vtune.reward.recipe import RewardService
 from vtune.reward.wire import settings_of
@@ -79,9 +79,9 @@ def run(net: Net, replies: int = 1, *, deadline_s: float = 30.0, rounds: int = 1
 
     async def story() -> list[Trajectory]:
         async with RewardClient(service, settings_of(recipe())) as client:
-            assert client._http is not None
-            await client._http.aclose()
-            client._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
+            assert client._servers._http is not None
+            await client._servers._http.aclose()
+            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
             found: list[Trajectory] = []
             for _ in range(rounds):
                 waiting = [client.score(sample(), turn(str(number))) for number in range(replies)]
@@ -109,7 +109,7 @@ def test_scores_and_flags_of_calls_come_back() -> None:
 
     async def story() -> Trajectory:
         async with RewardClient(service, settings_of(recipe())) as client:
-            client._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
+            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
             return await client.score(sample(TARGET), looks(TARGET, TARGET))
 
     scored = asyncio.run(story())
@@ -238,8 +238,8 @@ def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) 
 
     async def story() -> str:
         async with RewardClient(service, {}) as client:
-            assert client._http is not None
-            return client._http.headers["Authorization"]
+            assert client._servers._http is not None
+            return client._servers._http.headers["Authorization"]
 
     monkeypatch.delenv("MY_TOKEN", raising=False)
     with pytest.raises(RecipeError, match="MY_TOKEN"):
@@ -256,7 +256,7 @@ def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     async def story() -> list[Any]:
         service = RewardService(urls=("http://a",))
         async with RewardClient(service, settings_of(recipe())) as client:
-            client._http = httpx2.AsyncClient(transport=httpx2.MockTransport(Net(a=slow)))
+            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(Net(a=slow)))
             tasks = [asyncio.create_task(client.score(sample(), turn(str(n)))) for n in range(4)]
             await asyncio.sleep(0.02)
             tasks[1].cancel()

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.reward.service import ITEMS, Service, app_of
 from vtune.reward.wire import item_of, settings_of
-from vtune.runs.serve import check_token, read_reward
+from vtune.runs.serve import check_token, read_reward, read_token
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -71,10 +71,12 @@ def asked(
     return asyncio.run(story())
 
 
-def score(pairs: list[tuple[Sample, Trajectory]], how: RewardRecipe) -> list[Trajectory]:
+def score(
+    pairs: list[tuple[Sample, Trajectory]], how: RewardRecipe, *, iou: Sequence[float] = ()
+) -> list[Trajectory]:
     async def story() -> list[Trajectory]:
         async with Scorer(how) as scorer:
-            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs])
+            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs], iou=iou)
 
     return asyncio.run(story())
 
@@ -123,6 +125,18 @@ def test_a_service_gives_the_same_scores_as_this_process_for_every_verifier(serv
         totals |= {done.reward.total for done in here if done.reward is not None}
     assert len(totals) > 5
     assert None in totals
+
+
+def test_the_thresholds_of_a_step_go_along(served: Served) -> None:
+    case = CASES["detection"]
+    parm = {key: value for key, value in case.parm.items() if key != "iou"}
+    near = case.gold.replace("10, 10, 50, 50", "10, 10, 50, 45")
+    pairs = [told(dataclasses.replace(sample_of("detection"), verifier_parm=parm), wrap(near))]
+    for iou, least, most in (((0.5,), 0.9, 1.0), ((0.99,), 0.4, 0.6)):
+        here = score(pairs, recipe(), iou=iou)
+        assert score(pairs, recipe(service=[served.url]), iou=iou) == here
+        assert here[0].reward is not None
+        assert least < (here[0].reward.accuracy or 0.0) < most
 
 
 def test_a_service_asks_the_judge_of_its_recipe(tmp_path: Path) -> None:
@@ -273,6 +287,14 @@ def test_this_machine_needs_no_token_and_a_weak_one_is_refused() -> None:
         for weak in ("", "short", "x" * 15, "ü" * 20, "x" * 20 + "\n"):
             with pytest.raises(RecipeError, match="at least 16"):
                 check_token(host, weak)
+
+
+def test_a_token_is_read_without_its_line_break(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(file) == TOKEN
+    with pytest.raises(RecipeError, match="no token can be read"):
+        read_token(tmp_path / "none")
 
 
 def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) -> None:

@@ -97,6 +97,8 @@ def test_settings_bring_back_the_recipe_without_what_moves_no_score() -> None:
 
 def test_a_service_asks_its_own_judge_and_no_other() -> None:
     assert recipe_of(settings_of(recipe()), NOWHERE).judge is None
+    elsewhere = NOWHERE.model_copy(update={"base_url": "http://10.0.0.1/v1", "api_key_env": "HOME"})
+    assert recipe_of(recipe(judge=elsewhere).model_dump(mode="json"), NOWHERE).judge == NOWHERE
     for judge in (None, NOWHERE.model_copy(update={"model": "other"})):
         with pytest.raises(RecipeError, match="judge is"):
             recipe_of(settings_of(recipe(judge=NOWHERE)), judge)

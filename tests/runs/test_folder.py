@@ -60,6 +60,20 @@ def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path)
     assert (run / "recipe.yaml").read_text() == before
 
 
+class LaterPlan(Plan):
+    rule: str = "as before"
+
+
+def test_a_key_that_is_younger_than_a_run_may_be_what_it_meant_and_nothing_else(
+    run: Path, data: Path
+) -> None:
+    values = plan().model_dump()
+    with pytest.raises(RecipeError, match="it differs in rule"):
+        start_run(run, LaterPlan(**values, rule="new"), [data], resume=True)
+    start_run(run, LaterPlan(**values), [data], resume=True)
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["rule"] == "as before"
+
+
 def test_there_must_be_a_run_to_resume(data: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no run to resume"):
         start_run(tmp_path / "none", plan(), [data], resume=True)
@@ -108,3 +122,17 @@ def test_a_run_goes_on_only_with_as_many_processes_as_it_began_with(
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="began with 1 process"):
         start_run(run, plan(), [data], resume=True)
+
+
+class Paid(Strict):
+    reward: dict[str, object]
+
+
+def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path: Path) -> None:
+    section = {"urls": ["http://a:1"], "token_env": None, "deadline_s": 120.0}
+    services = [None, section, section | {"urls": ["http://b:2"], "deadline_s": 9.0}, None]
+    start_run(tmp_path / "run", Paid(reward={"tool": 1.0}), [data], resume=False)
+    for service in services:
+        start_run(tmp_path / "run", Paid(reward={"tool": 1.0, "service": service}), [data], resume=True)
+    with pytest.raises(RecipeError, match=r"differs in reward\.tool\n"):
+        start_run(tmp_path / "run", Paid(reward={"tool": 0.5, "service": None}), [data], resume=True)

@@ -74,9 +74,13 @@ class PictureReader:
                 self._seen.move_to_end(key)
             return found
 
-    def shown_size(self, pixels: Pixels) -> tuple[int, int]:
-        """(width, height) in pixels of a picture as the policy sees it."""
-        _, rows, columns = pixels.grid
+    def shown_size(self, data: bytes) -> tuple[int, int]:
+        """(width, height) in pixels of an encoded picture as the policy sees it.
+
+        Raises:
+            DataError: If the bytes are not a picture.
+        """
+        _, rows, columns = self.read(data).grid
         side = int(self._processor.patch_size)
         return columns * side, rows * side
 

@@ -4,12 +4,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp
 
@@ -19,6 +18,7 @@ from vtune.reward.counts import Counts
 from vtune.reward.evidence import Judges
 from vtune.reward.guard import Guard
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
 from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
 from vtune.verifiers import VERIFIERS
@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Service:
-    """Scores what requests bring; an async context manager that owns the workers and the judge client.
+    """Scores what requests bring; it owns the workers and the judge client while it is `running`.
 
     Args:
         recipe: Scores requests that bring no `reward` section; its judge is the only one that is ever asked.
@@ -42,6 +42,7 @@ class Service:
     """
 
     def __init__(self, recipe: RewardRecipe | None, *, workers: int) -> None:
+        self._recipe = recipe
         self._settings = None if recipe is None else settings_of(recipe)
         self._endpoint = None if recipe is None else recipe.judge
         self._client = None if self._endpoint is None else JudgeClient(self._endpoint)
@@ -53,12 +54,15 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Within it, requests are answered."""
         async with self._verifying:
-            self._verifying.start()
             if self._client is None:
                 yield
                 return
             async with self._client:
                 yield
+
+    def start_workers(self) -> None:
+        """Start them before anyone needs them; they get ready meanwhile."""
+        self._verifying.start()
 
     def health(self) -> dict[str, Any]:
         """What it is and what it can judge."""
@@ -99,6 +103,29 @@ class Service:
             raise DataError(f"`items` is a list of at most {ITEMS}", fix="send fewer at once")
         return OK, {"results": await self._all(items, recipe)}
 
+    async def judge(self, request: JudgeRequest) -> dict[str, Any]:
+        """The answer to a request of V-Triune's server.
+
+        Raises:
+            DataError: If it cannot be judged.
+            ServiceError: If a worker or the judge failed.
+        """
+        began = time.monotonic()
+        recipe, status, verifier = self._recipe, FAILED, ""
+        try:
+            sample = sample_of(request, None if recipe is None else recipe.iou)
+            verifier = sample.verifier
+            ask = None if recipe is None else Judges(recipe.evidence, self._client).same_answer
+            verdict = await self._verifying.verify(request.response, sample, judge=ask)
+            rewards = rewards_of(request, verdict)
+            status = OK
+            return {"rewards": rewards}
+        except VtuneError as error:
+            status = status_of(error)
+            raise
+        finally:
+            self.counts.add(verifier, status, time.monotonic() - began)
+
     async def _all(self, items: list[Any], recipe: RewardRecipe) -> list[dict[str, Any]]:
         # A bug that one of them meets is its own: the others are answered.
         found = await asyncio.gather(*(self._one(item, recipe) for item in items), return_exceptions=True)
@@ -120,8 +147,8 @@ class Service:
     def _bug(self, error: BaseException) -> dict[str, Any]:
         LOG.error("a trajectory could not be scored", exc_info=error)
         self.counts.add("", FAILED, 0.0)
-        what = f"the service failed: {type(error).__name__}: {error}"
-        return {"status": FAILED, "reward": None, "error": {"what": what, "where": "", "fix": "see its log"}}
+        bug = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
+        return {"status": FAILED, "reward": None, "error": told(bug)}
 
 
 def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
@@ -142,6 +169,14 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def metrics() -> Response:
         return Response(service.counts.text(), media_type=CONTENT_TYPE_LATEST)
 
+    @app.get("/")
+    async def root() -> dict[str, str]:
+        return {"message": "Reward Judge Server"}  # by which V-Triune's client knows one
+
+    @app.post("/judge")
+    async def judge(request: JudgeRequest) -> dict[str, Any]:
+        return await service.judge(request)
+
     @app.post("/score")
     async def score(request: Request) -> Response:
         try:
@@ -149,13 +184,18 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
         except ValueError as error:  # of json, and of text that is no UTF-8
             raise DataError(f"the request is not JSON: {error}") from None
         status, answer = await service.answer(asked)
-        return JSONResponse(answer, status)
+        return _json(answer, status)
 
     @app.exception_handler(VtuneError)
     async def refuse(_: Request, error: VtuneError) -> Response:
-        return JSONResponse({"error": told(error)}, FAILED if isinstance(error, ServiceError) else WRONG)
+        return _json({"error": told(error)}, status_of(error))
 
     return Guard(app, token=token, max_bytes=max_bytes)
+
+
+def status_of(error: VtuneError) -> int:
+    """The HTTP status by which an error is told."""
+    return FAILED if isinstance(error, ServiceError) else WRONG
 
 
 def told(error: VtuneError) -> dict[str, str]:
@@ -163,10 +203,15 @@ def told(error: VtuneError) -> dict[str, str]:
     return {"what": error.what, "where": error.where, "fix": error.fix}
 
 
+def _json(answer: Mapping[str, Any], status: int) -> Response:
+    # In ASCII, with escapes: a reply may hold half a surrogate pair, which no other encoding takes.
+    return Response(json.dumps(answer, allow_nan=False), status, media_type="application/json")
+
+
 def _result(scored: Scored) -> dict[str, Any]:
     """What is said about one trajectory: its scores, and an error where they have no total."""
     scores = scores_of(scored.trajectory)
     if scores["reward"]["total"] is not None:
         return {"status": OK, "error": None} | scores
-    error = {"what": scores["reward"]["why"], "where": "", "fix": ""}
-    return {"status": FAILED if scored.again else WRONG, "error": error} | scores
+    error = DataError(scores["reward"]["why"])
+    return {"status": FAILED if scored.again else WRONG, "error": told(error)} | scores

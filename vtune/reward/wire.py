@@ -85,8 +85,8 @@ def read_item(item: Any) -> tuple[Sample, Trajectory]:
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
-    """Everything in a recipe that moves a score."""
-    settings = recipe.model_dump(mode="json", exclude={"service", "max_unscored", "judge"})
+    """Everything in a recipe that moves a score. IoU thresholds stand in the samples, for they change."""
+    settings = recipe.model_dump(mode="json", exclude={"service", "max_unscored", "judge", "iou"})
     judge = recipe.judge
     return settings | {"judge": None if judge is None else {name: getattr(judge, name) for name in JUDGE}}
 
@@ -98,6 +98,8 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
         RecipeError: If they are no settings, or want another judge than the service has.
     """
     wanted = settings.get("judge")
+    if isinstance(wanted, dict):
+        wanted = {name: wanted.get(name) for name in JUDGE}
     own = None if judge is None else {name: getattr(judge, name) for name in JUDGE}
     if wanted is not None and wanted != own:
         raise RecipeError(

@@ -228,7 +228,8 @@ class Agent:
             book.open(STYLES[recipe.prompt](job.sample, names, sizes, schemas), job.images)
         except DataError as error:
             raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
-        views = [View(data, n, None, self._shown_size(book, n)) for n, data in enumerate(job.images)]
+        shown_size = self._pictures.shown_size
+        views = [View(data, n, None, shown_size(data)) for n, data in enumerate(job.images)]
         for turn in range(recipe.max_turns):
             room = recipe.max_tokens - len(book.token_ids)
             if room <= 0:
@@ -308,16 +309,14 @@ class Agent:
         found = []
         regions = {crop.shown: crop for crop in call.crops} if call.tool == zoom.NAME else {}
         for number in call.images:
-            size = self._shown_size(book, number)
+            data = book.images[number].data or b""
+            size = self._pictures.shown_size(data)
             crop = regions.get(number)
             if crop is not None:
                 found.append(View(before[crop.image].data, crop.image, crop.bbox, size))
             else:
-                found.append(View(book.images[number].data or b"", number, None, size))
+                found.append(View(data, number, None, size))
         return found
-
-    def _shown_size(self, book: Transcript, number: int) -> tuple[int, int]:
-        return self._pictures.shown_size(book.pixels[number])
 
     def _usable(self, seen: Observation) -> Observation:
         """The observation, or our failure in its place where a tool's picture cannot be decoded."""

@@ -64,6 +64,7 @@ def run_rewards(
 
 async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     async with service.running():
+        service.start_workers()
         await serve_until_told(app, listener, ready)
 
 
