@@ -264,8 +264,9 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
 def _rows_at_once(file: pq.ParquetFile) -> int:
     """So many rows that they do not exceed a row group of ours, pictures of 8000 px included."""
     metadata = file.metadata
-    size = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
-    return max(1, min(_READ_ROWS, GROUP_BYTES * metadata.num_rows // max(size, 1)))
+    size: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+    fit: int = GROUP_BYTES * metadata.num_rows // max(size, 1)
+    return max(1, min(_READ_ROWS, fit))
 
 
 def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
