@@ -109,7 +109,7 @@ def test_setting_aside_empties_it_for_good_and_looking_costs_no_descriptor(files
     aside = Path(files.set_aside())
     assert list(files.folder.iterdir()) == []
     assert files.folder.stat().st_mode == mode
-    assert aside.parent == files.folder.parent
+    assert aside.parent == files.folder.parent.parent
     assert sorted(path.name for path in aside.iterdir()) == ["a", "d"]
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     # What comes after is seen in the new place, also under an old name.

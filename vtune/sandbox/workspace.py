@@ -83,10 +83,10 @@ class Workspace:
         """Begin with an empty workspace, of a session that has ended.
 
         Returns:
-            Where its files are now, beside the workspace: to remove many takes long.
+            Where its files are now, beside the folders of sessions: to remove many takes long.
         """
         facts = os.fstat(self._fd)
-        aside = self.folder.with_name(f"old-{os.urandom(8).hex()}")
+        aside = self.folder.parent.with_name(f"{folders.ASIDE}{os.urandom(8).hex()}")
         self.folder.rename(aside)
         self.folder.mkdir(0o700)
         if os.geteuid() == 0:

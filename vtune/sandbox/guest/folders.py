@@ -2,6 +2,7 @@
 
 <sandbox>/s000001/ws   the session's workspace, its working folder
 <sandbox>/s000001/in   its input pictures, which it may only read
+<sandbox>/old-…        a workspace that broke its quota, until it is removed
 """
 
 import errno
@@ -13,6 +14,8 @@ from pathlib import Path
 
 WORKSPACE = "ws"
 INPUTS = "in"
+ASIDE = "old-"
+"""Begins the name of what was a session's workspace and is about to be removed."""
 QUICK = 100
 """Files and folders that are removed within a few milliseconds. Ours: on a busy disk each may cost one."""
 ATTEMPTS = 100
