@@ -58,6 +58,15 @@ def test_an_option_without_effect_is_refused(tmp_path: Path) -> None:
         run("verl", tmp_path, verifier="chioce")
 
 
+def test_a_second_import_does_not_read_what_the_first_wrote(tmp_path: Path) -> None:
+    MAKERS["verl"](tmp_path)
+    out = tmp_path / "all.parquet"
+    first = import_data("verl", [tmp_path], out, options=Options(), strict=False)
+    with pytest.raises(RecipeError, match="would be read"):
+        import_data("verl", [tmp_path], out, options=Options(), strict=False)
+    assert first["kept"] == len(list(read_samples(out))) == 3
+
+
 def test_a_missing_path_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file or folder at"):
         import_data("verl", [tmp_path / "no"], tmp_path / "a.parquet", options=Options(), strict=False)

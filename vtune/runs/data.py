@@ -1,7 +1,7 @@
 """`vtune data make coco` and `validate`: make samples of photographs, check every row of files."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,11 @@ def make_coco(
     return made
 
 
-def validate(paths: Sequence[Path], *, samples_only: bool = False) -> dict[str, Any]:
+Scan = Callable[[Path], Iterator[Sample | DataError]]
+"""Reads a file: one entry a row, the sample or what is wrong with it."""
+
+
+def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False) -> dict[str, Any]:
     """Check every row of every file without a model.
 
     A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier
@@ -65,6 +69,7 @@ def validate(paths: Sequence[Path], *, samples_only: bool = False) -> dict[str, 
 
     Args:
         paths: Files of samples or of traces.
+        scan: Reads one of samples.
         samples_only: No file may hold traces.
 
     Returns:
@@ -77,8 +82,8 @@ def validate(paths: Sequence[Path], *, samples_only: bool = False) -> dict[str, 
     places: dict[str, str] = {}
     for path in paths:
         try:
-            traces = "messages" in columns(path) and not samples_only
-            for row, entry in enumerate(scan_trajectories(path) if traces else scan_samples(path)):
+            traces = scan is scan_samples and not samples_only and "messages" in columns(path)
+            for row, entry in enumerate(scan_trajectories(path) if traces else scan(path)):
                 rows += 1
                 try:
                     if isinstance(entry, DataError):
@@ -96,13 +101,17 @@ def validate(paths: Sequence[Path], *, samples_only: bool = False) -> dict[str, 
     return {"rows": rows, "by_source": dict(by_source), "problems": problems}
 
 
-def check_data(paths: Sequence[Path]) -> None:
+def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
     """Refuse files with bad rows, before a run starts.
+
+    Args:
+        paths: Files of samples.
+        scan: Reads one.
 
     Raises:
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths, samples_only=True)["problems"]
+    problems: list[Problem] = validate(paths, scan, samples_only=True)["problems"]
     if not problems:
         return
     lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]

@@ -42,7 +42,7 @@ def import_data(
         `by_verifier` (of samples); `problems`.
 
     Raises:
-        RecipeError: If there is no such format, or an option is not for it.
+        RecipeError: If there is no such format, an option is not for it, or `out` lies among what is read.
         DataError: If a path does not exist, no row is good, or, with `strict`, at the first odd row.
     """
     layout = format_of(name)
@@ -51,6 +51,11 @@ def import_data(
     for option in ("images", "verifier", "columns"):
         if getattr(options, option) is not None and option not in layout.takes:
             raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
+    target = out.resolve()
+    if target.exists() and any(target.is_relative_to(path.resolve()) for path in paths):
+        raise RecipeError(
+            f"{out} would be read as a part of what is imported", fix="write it elsewhere, or remove it first"
+        )
     reading = _Reading(layout, paths, options, strict, out.parent)
     if layout.makes == "samples":
         kept = write_samples(out, reading.samples())

@@ -32,6 +32,7 @@ GROUP_ROWS = 512
 GROUP_BYTES = 32 * 2**20
 """… and is closed once its pictures and tokens reach this size (ours)."""
 _READ_ROWS = 16
+"""At most so many rows are read at once, and fewer where they are large (ours)."""
 _TOKEN_BYTES = 9
 """On disk: an int32, a float32 and a mask bit a token."""
 
@@ -248,7 +249,7 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 )
         number = 0
         try:
-            for batch in file.iter_batches(batch_size=_READ_ROWS):
+            for batch in file.iter_batches(batch_size=_rows_at_once(file)):
                 for row in batch.to_pylist():
                     yield number, row
                     number += 1
@@ -258,6 +259,14 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 where=f"{path}, row {number} or soon after",
                 fix="make or download it again",
             ) from None
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    """So many rows that they do not exceed a row group of ours, pictures of 8000 px included."""
+    metadata = file.metadata
+    size: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+    fit: int = GROUP_BYTES * metadata.num_rows // max(size, 1)
+    return max(1, min(_READ_ROWS, fit))
 
 
 def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:

@@ -215,6 +215,23 @@ def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
         list(FORMATS["hf"].read(file, Options()))
 
 
+def test_a_saved_data_set_is_read_by_its_split(tmp_path: Path) -> None:
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"q": ["Who?"], "a": ["Bob"]})
+    other = datasets.Dataset.from_dict({"q": ["Where?"], "a": ["here"]})
+    datasets.DatasetDict({"train": rows, "test": other}).save_to_disk(str(tmp_path / "saved"))
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\nsplit: test\nverifier: ocr\n")
+    options = Options(columns=columns)
+    ((_, sample),) = FORMATS["hf"].read(tmp_path / "saved", options)
+    assert isinstance(sample, Sample)
+    assert (sample.id, sample.question, sample.verifier) == ("own/test/0", "Where?", "ocr")
+    columns.write_text("source: own\nquestion: q\nanswer: a\nsplit: dev\n")
+    with pytest.raises(DataError, match="datasets cannot open it"):
+        list(FORMATS["hf"].read(tmp_path / "saved", options))
+
+
 def test_verl_takes_several_answers_where_its_verifier_can(tmp_path: Path) -> None:
     row = {
         "data_source": "qa",

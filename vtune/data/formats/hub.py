@@ -55,6 +55,8 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
             "the format `hf` needs a map of columns",
             fix="write source, question, answer … and pass --columns",
         )
+    if not options.columns.is_file():
+        raise RecipeError(f"no column map at {options.columns}", fix="check the path of --columns")
     names = load_recipe(options.columns, ColumnMap)
     if names.verifier is not None:
         known_verifier(names.verifier)
@@ -110,7 +112,8 @@ def _opened(path: Path, names: ColumnMap) -> Any:
     try:
         if path.is_dir() and ((path / "state.json").is_file() or (path / "dataset_dict.json").is_file()):
             saved = datasets.load_from_disk(str(path))
-            return saved[names.split] if isinstance(saved, datasets.DatasetDict) else saved
+            part = saved[names.split] if isinstance(saved, datasets.DatasetDict) else saved
+            return part.to_iterable_dataset()
         if path.is_file():
             kind = {".jsonl": "json", ".tsv": "csv"}.get(path.suffix, path.suffix.removeprefix("."))
             return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)

@@ -37,8 +37,11 @@ def unpack(extra_info: Any) -> Mapping[str, Any] | None:
         return None
     try:
         found = json.loads(text)
-        complete = {"reward_model", "extra_info", "tools", "evidence", "choices"} <= set(found)
-    except (TypeError, ValueError):
+        judge = found["reward_model"]
+        complete = {"extra_info", "tools", "evidence", "choices"} <= set(found) and all(
+            isinstance(judge[key], str) for key in ("verifier", "ground_truth")
+        )
+    except (TypeError, ValueError, KeyError):
         complete = False
     if not complete:
         raise wrong(f"extra_info.{KEY}", "it is not what an export writes", "export the file again")

@@ -10,7 +10,7 @@ from typing import Any
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
-from vtune.schema.fields import Row, wrong
+from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
 
 QUESTION = ("problem", "question", "prompt", "query")
@@ -98,7 +98,9 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str):
         value = _literal(value, names[0])
     if isinstance(value, Mapping):
-        value = [value[key] for key in sorted(value) if value[key] is not None]
+        value = [value[key] for key in sorted(value, key=str) if value[key] is not None]
+    if value is not None and not isinstance(value, list):
+        raise mistyped(names[0] if names else "choices", value, "a list of options")
     return tuple(text_of(names[0], item) for item in value or ())
 
 

@@ -4,13 +4,13 @@ Results of image searches stand in columns and are kept in `extra_info`: a repla
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, files, read_json, read_rows
-from vtune.data.formats.values import conversation, first, needed, pictures, text_of
+from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
@@ -60,9 +60,7 @@ def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: 
     """
     shown = pictures("image", first(row, "image", "images"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(shown))
-    judge = needed(row, "reward_model")
-    if not isinstance(judge, Mapping):
-        raise mistyped("reward_model", judge, "an object")
+    judge = struct_of(row, "reward_model")
     question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
     found = judged(
         question, needed(judge, "ground_truth"), options, column="reward_model.ground_truth", model=True
@@ -93,13 +91,11 @@ def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
     source = text_of("data_source", needed(row, "data_source"))
     shown = pictures("images", first(row, "images", "image"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(shown))
-    judge = needed(row, "reward_model")
-    if not isinstance(judge, Mapping):
-        raise mistyped("reward_model", judge, "a struct")
+    judge = struct_of(row, "reward_model")
     truths = [needed(judge, "ground_truth"), *_candidates(judge.get("candidate_answers"))]
     # Its own reward compares with every candidate, so a lone reference is compared too.
     said = options.verifier or "exact"
-    info = row.get("extra_info") or {}
+    info = struct_of(row, "extra_info")
     identity = first(info, "id") or first(row, "data_id")
     return build_sample(
         place,

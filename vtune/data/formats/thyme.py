@@ -8,6 +8,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
-from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.message import IMAGE, Message
 from vtune.schema.trajectory import Call, Status, Trajectory
 
 THYME_COLUMNS = pa.schema(
@@ -69,15 +70,9 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
             raise wrong("response", "a sandbox output follows no <code>…</code>", "drop the row")
         text = output.strip()
         numbers = tuple(range(shown, shown + text.count(IMAGE)))
+        returned = images[shown : shown + len(numbers)]
+        kept += [replace(picture, origin=f"call:{len(calls)}") for picture in returned]
         shown += len(numbers)
-        kept += (
-            [
-                Picture(picture.data, picture.path, f"call:{len(calls)}")
-                for picture in images[numbers[0] : shown]
-            ]
-            if numbers
-            else []
-        )
         messages.append(Message("user", f"<sandbox_output>\n{text}\n</sandbox_output>", numbers))
         calls.append(_call(code[1], text, numbers))
     if shown != len(images):

@@ -43,6 +43,20 @@ def needed(row: Mapping[str, Any], *names: str) -> Any:
     return value
 
 
+def struct_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A struct of a row, an empty one where it is null.
+
+    Raises:
+        DataError: If it is something else.
+    """
+    value = row.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise mistyped(name, value, "a struct")
+    return value
+
+
 def text_of(column: str, value: Any) -> str:
     """A text; a number becomes the text that a person would write.
 
@@ -152,9 +166,13 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
     if isinstance(item, Mapping):
         path = item.get("path") or None
         data = item.get("bytes")
-        if data is None and path is None:
+        if not data and path is None:
             raise wrong(column, "a picture has neither bytes nor a path", "drop the row, or give one of them")
-        content = bytes(data) if data else _loaded(column, str(path), base)
+        if data and not isinstance(data, bytes):
+            raise mistyped(f"{column}.bytes", data, "an encoded image")
+        if path is not None and not isinstance(path, str):
+            raise mistyped(f"{column}.path", path, "a path")
+        content = data if isinstance(data, bytes) and data else _loaded(column, str(path), base)
     elif isinstance(item, bytes):
         content = item
     elif isinstance(item, str):
@@ -208,7 +226,9 @@ def _turn(item: Any) -> Row:
     content = item.get("content")
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)
-    return {"role": item.get("role"), "content": content if isinstance(content, str) else ""}
+    if not isinstance(content, str):
+        raise mistyped("prompt.content", content, "a text")
+    return {"role": item.get("role"), "content": content}
 
 
 def _part(part: Any) -> str:

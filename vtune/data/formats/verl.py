@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from vtune.data.formats import own
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.values import conversation, first, needed, pictures, text_of
-from vtune.schema.fields import Row, mistyped, picture_to_row
+from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
+from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
 
@@ -71,7 +70,7 @@ def verl_sample(
     source = text_of("data_source", needed(row, "data_source"))
     images = pictures("images", first(row, "images", "image"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(images))
-    judge, info = _struct(row, "reward_model"), _struct(row, "extra_info")
+    judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
     packed = own.unpack(info)
     if packed is not None:
         truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth"))
@@ -131,12 +130,3 @@ def verl_row(sample: Sample, index: int) -> Row:
             own.KEY: own.pack(sample),
         },
     }
-
-
-def _struct(row: Row, name: str) -> dict[str, Any]:
-    value = row.get(name)
-    if value is None and name == "extra_info":
-        return {}
-    if not isinstance(value, dict):
-        raise mistyped(name, value, "a struct")
-    return value

@@ -8,7 +8,7 @@ Python literals in `<answer>`; here they are a JSON list.
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from vtune.data.formats import own
 from vtune.data.formats.building import Found, Options, build_sample, each, others
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, text_of
+from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, struct_of, text_of
 from vtune.errors import DataError
 from vtune.schema.box import proper
-from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
+from vtune.schema.fields import Fields, Row, picture_to_row, wrong
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import as_typed, sample_from_row
 
@@ -76,13 +76,12 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
     Raises:
         DataError: Naming the column and the remedy.
     """
-    judge = row.get("reward_model")
-    if not isinstance(judge, dict):
-        raise mistyped("reward_model", judge, "a struct")
+    judge = struct_of(row, "reward_model")
+    weights = Fields(judge, "reward_model.")
     images = pictures("images", first(row, "images", "image"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(images))
     truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth"))
-    info = row.get("extra_info") or {}
+    info = struct_of(row, "extra_info")
     packed = own.unpack(info)
     if packed is not None:
         kept = packed["reward_model"]
@@ -116,7 +115,7 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
         answer=str(judge.get("answer") or ""),
         verifier=verifier,
         verifier_parm=parm,
-        ratios=(_ratio(judge, "accuracy_ratio", 1.0), _ratio(judge, "format_ratio", 0.0), 0.0),
+        ratios=(weights.number("accuracy_ratio", 1.0), weights.number("format_ratio", 0.0), 0.0),
         extra=others(info, "id")
         | others(row, "data_source", "images", "image", "prompt", "ability", "reward_model", "extra_info"),
     )
@@ -168,7 +167,7 @@ def vtriune_row(sample: Sample, index: int) -> Row:
     }
 
 
-def _verifier(judge: Row, ability: str, options: Options) -> str:
+def _verifier(judge: Mapping[str, Any], ability: str, options: Options) -> str:
     name = judge.get("verifier")
     if not name:
         if options.verifier is None:
@@ -177,9 +176,8 @@ def _verifier(judge: Row, ability: str, options: Options) -> str:
             )
         return options.verifier
     if name == "mathverify":
-        return next(
-            (own for own in ("counting", "ocr") if own.removesuffix("ing") in ability.lower()), "math"
-        )
+        lower = ability.lower()
+        return "counting" if "count" in lower else "ocr" if "ocr" in lower else "math"
     if name == "detection" and "ground" in ability.lower():
         return "grounding"
     return known_verifier(str(name))
@@ -197,11 +195,6 @@ def _parm(value: Any) -> dict[str, Any]:
     inner = {key: _parm(item) if isinstance(item, dict) else item for key, item in value.items()}
     given = {key: item for key, item in inner.items() if item is not None and item != {}}
     return {key: as_typed(item) if isinstance(item, float) else item for key, item in given.items()}
-
-
-def _ratio(judge: Row, name: str, default: float) -> float:
-    value = judge.get(name)
-    return default if value is None else float(value)
 
 
 def _written_truth(verifier: str, truth: str) -> str:
