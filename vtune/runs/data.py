@@ -59,7 +59,9 @@ Scan = Callable[[Path], Iterator[Sample | DataError]]
 """Reads a file: one entry a row, the sample or what is wrong with it."""
 
 
-def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False) -> dict[str, Any]:
+def validate(
+    paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False
+) -> dict[str, Any]:
     """Check every row of every file without a model.
 
     A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier

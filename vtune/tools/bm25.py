@@ -46,10 +46,10 @@ class PassageIndex:
         if not numbers:
             return []
         scores = self._bm25.get_scores_from_ids(numbers)
-        least = 0.0
-        if top_k < len(scores):
-            least = float(np.partition(scores, -top_k)[-top_k])
-        found = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores > 0)
+        found = np.flatnonzero(scores)
+        if top_k < len(found):
+            values = scores[found]
+            found = found[values >= np.partition(values, -top_k)[-top_k]]
         best = found[np.lexsort((found, -scores[found]))][:top_k]
         return [(int(number), float(scores[number])) for number in best]
 
