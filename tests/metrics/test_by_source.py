@@ -1,11 +1,12 @@
 import dataclasses
+from typing import get_args
 
 import pytest
 
 from vtune.errors import DataError
 from vtune.metrics.by_source import by_source
 from vtune.schema.reward import Reward
-from vtune.schema.trajectory import Call, Trajectory
+from vtune.schema.trajectory import Call, Status, Trajectory
 
 LOOK = Call(tool="python", arguments="{}", status="ok")
 LAZY = dataclasses.replace(LOOK, flags=("whole_image", "repeated_crop"))
@@ -45,7 +46,7 @@ QUIZ = [
     ),
 ]
 BROKEN = [Trajectory(sample_id="broken/1", source="broken", stop_reason="error", reward=None)]
-CALLS = {f"calls_{status}": 0.0 for status in ("ok", "error", "blocked", "timeout", "killed", "infra")}
+CALLS = {f"calls_{status}": 0.0 for status in (*get_args(Status), "invalid")}
 
 
 def test_a_step_of_numbers_told_in_full() -> None:

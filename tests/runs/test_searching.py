@@ -102,7 +102,7 @@ def call(**arguments: Any) -> str:
     return f"<think>I look.</think>\n<tool_call>\n{asked}\n</tool_call>"
 
 
-def converse(policy: Policy, tools: ToolsRecipe, *script: str, **jobs: Any) -> Trajectory:
+def converse(policy: Policy, tools: ToolsRecipe, *script: str) -> Trajectory:
     """One conversation, scored."""
 
     async def main() -> Trajectory:

@@ -25,14 +25,14 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: int) -> bytes:
     return out.getvalue()
 
 
-SCENES = [scene(seed) for seed in range(40)]
+SCENES = [scene(seed) for seed in range(20)]
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> PictureIndex:
     folder = tmp_path_factory.mktemp("pictures")
     entries = [Entry(encoded(image), f"scene {n}", f"text {n}") for n, image in enumerate(SCENES)]
-    assert build_picture_index(entries, folder, lambda: None)["pictures"] == 40
+    assert build_picture_index(entries, folder, lambda: None)["pictures"] == 20
     return PictureIndex(folder, min_score=0.75)
 
 
@@ -42,7 +42,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> PictureIndex:
         pytest.param(lambda image: encoded(image), id="as it is"),
         pytest.param(lambda image: encoded(image, "JPEG", quality=40), id="as JPEG"),
         pytest.param(lambda image: encoded(image.resize((70, 50))), id="small"),
-        pytest.param(lambda image: encoded(image.resize((640, 480))), id="large"),
+        pytest.param(lambda image: encoded(image.resize((320, 240))), id="large"),
         pytest.param(lambda image: encoded(image.crop((3, 3, 157, 117))), id="without its border"),
     ],
 )

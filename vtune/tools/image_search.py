@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,7 +49,8 @@ class Replayed:
     """Results that stand in the sample: a search that was made when the data was.
 
     Args:
-        thumbnails: Folder that the paths of thumbnails start from; None shows titles only.
+        thumbnails: Folder that the paths of thumbnails start from, where a sample has them; None shows titles
+            only.
     """
 
     def __init__(self, thumbnails: Path | None) -> None:
@@ -59,12 +61,12 @@ class Replayed:
         try:
             titles, paths = self._columns(scene.sample)
             summary = str(scene.sample.extra.get(SUMMARY) or "")
-            pictures = [self._read(path) for path in paths[:top_k]] or [None] * len(titles)
+            pictures: list[bytes | None] = [self._read(path) for path in paths[:top_k]]
         except DataError as error:
             raise ServiceError(error.what, where=error.where, fix=error.fix) from None
         return [
             Match(title=title, text=summary if number == 0 else "", score=1.0, thumbnail=picture)
-            for number, (title, picture) in enumerate(zip(titles[:top_k], pictures, strict=False))
+            for number, (title, picture) in enumerate(zip_longest(titles[:top_k], pictures))
         ]
 
     def check(self, sample: Sample) -> None:
