@@ -41,6 +41,9 @@ PATIENCE = {"timeout_s": 5, "retries": 1, "deadline_s": 10, "concurrency": 2}
         ("text_search", TEXT | {"index": "a", "token_env": "T"}, "token_env"),
         ("image_search", PICTURES, "exactly one of cached"),
         ("image_search", PICTURES | {"index": "a", "thumbnails": "b"}, "thumbnails"),
+        ("image_search", PICTURES | {"cached": True}, "show is for index"),
+        ("image_search", TEXT | {"index": "a"}, "show is for index"),
+        ("image_search", TEXT | {"cached": True, "min_score": 0.5}, "min_score"),
         ("zoom", {"space": "pixels", "min_side": 28}, "shown_pixels"),
     ],
 )
@@ -74,7 +77,7 @@ def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Pat
     missing = ToolsRecipe.model_validate({"text_search": TEXT | {"index": str(tmp_path)}})
     with pytest.raises(DataError, match="no index in"):
         check_tools([SAMPLE], missing)
-    cached = ToolsRecipe.model_validate({"image_search": PICTURES | {"cached": True}})
+    cached = ToolsRecipe.model_validate({"image_search": TEXT | {"cached": True}})
     with pytest.raises(DataError, match="no cached image search"):
         check_tools([replace(SAMPLE, tools=("image_search_tool",))], cached)
 

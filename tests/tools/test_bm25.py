@@ -82,6 +82,12 @@ def test_numbers_and_words_of_any_script_are_found(tmp_path: Path) -> None:
     assert [index.rank(query, 1)[0][0] for query in ("1996", "GRÖSSE", "7", "北京")] == [0, 1, 1, 2]
 
 
+def test_half_a_character_in_a_corpus_becomes_a_question_mark(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"text": "a ferry \\ud83d", "title": "\\ud83d"}\n')
+    index_passages(tmp_path / "corpus.jsonl", tmp_path / "index")
+    assert PassageIndex(tmp_path / "index").find("ferry", 1)[0].text == "a ferry ?"
+
+
 def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"text": "a ferry"}\n{"title": "no text"}\n')

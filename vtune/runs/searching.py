@@ -22,9 +22,6 @@ from vtune.tools.text_search import LONGEST_QUERY
 TOP_K = 100
 """Results of one question at most; ours."""
 
-MIN_SCORE = 0.75
-"""Of pictures, as in `tools.image_search.min_score`; ours."""
-
 
 def run_search(
     passages: Path | None,
@@ -74,7 +71,7 @@ class SearchService:
             except ModuleNotFoundError as error:
                 raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
             self._passages = PassageIndex(passages)
-        self._pictures = None if pictures is None else PictureIndex(pictures, min_score=MIN_SCORE)
+        self._pictures = None if pictures is None else PictureIndex(pictures)
         self._room = asyncio.Semaphore(threads)
 
     def health(self) -> dict[str, Any]:

@@ -81,13 +81,13 @@ class ImageSearchRecipe(Strict):
     url: str | None = None
     """Of a `vtune serve search --pictures`."""
     token_env: str | None = None
-    min_score: float = Field(default=0.75, ge=0, le=1)
-    """With `index`: what is less alike is not found; ours."""
+    min_score: float | None = Field(default=None, ge=0, le=1)
+    """With `index`: what is less alike is not found; null: 0.75 (ours), as a service has it."""
     top_k: int = Field(gt=0, le=100)
     """Matches of an answer (5 in SenseNova-MARS)."""
     max_chars: int = Field(gt=0)
-    show: bool
-    """Whether the policy sees thumbnails, or reads only what is known about them."""
+    show: bool | None = None
+    """With `index` and `url`: whether the policy sees thumbnails, or reads only what is known about them."""
     patience: Patience | None = None
 
     @model_validator(mode="after")
@@ -96,6 +96,10 @@ class ImageSearchRecipe(Strict):
             raise ValueError("give exactly one of cached, index and url")
         if self.thumbnails is not None and not self.cached:
             raise ValueError("thumbnails belong to cached: an index has its own")
+        if (self.show is None) != self.cached:
+            raise ValueError("show is for index and url, and needed there; with cached, thumbnails decides")
+        if self.min_score is not None and self.index is None:
+            raise ValueError("min_score belongs to index")
         _check_remote(self.url, self.token_env, self.patience, local=self.url is None)
         return self
 
@@ -187,7 +191,10 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
                 section = recipe.image_search
                 matches = await stack.enter_async_context(aclosing(_matches(section)))
                 tools[image_search.NAME] = image_search.ImageSearch(
-                    matches, top_k=section.top_k, max_chars=section.max_chars, show=section.show
+                    matches,
+                    top_k=section.top_k,
+                    max_chars=section.max_chars,
+                    show=section.show or section.thumbnails is not None,
                 )
         yield Toolbox(tools)
 
@@ -221,9 +228,10 @@ def _matches(recipe: ImageSearchRecipe) -> image_search.Matches:
     if recipe.cached:
         return image_search.Replayed(None if recipe.thumbnails is None else Path(recipe.thumbnails))
     if recipe.index is not None:
-        from vtune.tools.picture_index import PictureIndex
+        from vtune.tools.picture_index import MIN_SCORE, PictureIndex
 
-        return image_search.Searched(PictureIndex(Path(recipe.index), min_score=recipe.min_score))
+        least = MIN_SCORE if recipe.min_score is None else recipe.min_score
+        return image_search.Searched(PictureIndex(Path(recipe.index), min_score=least))
     from vtune.tools.remote import RemotePictures
 
     assert recipe.url is not None

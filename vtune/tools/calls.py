@@ -5,13 +5,16 @@ what comes back.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 INVALID = "invalid"
 """`Call.tool` of what stands in `<tool_call>` and names no tool that the sample offers, or is not JSON."""
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+MOST = 8
+"""Calls of one turn that run; ours: a model that writes one after the other must not flood a service."""
 
 _CALL = re.compile(rf"{OPEN}(.*?)(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
 
@@ -33,13 +36,20 @@ class Asked:
 def read_calls(turn: str, offered: Sequence[str]) -> list[Asked]:
     """The calls of a turn, in order; [] where it makes none.
 
-    What is malformed is the model's mistake: it is kept, as a call that has failed already.
+    What is malformed, or one too many, is the model's mistake: it is kept, as a call that has failed already.
 
     Args:
         turn: What the policy wrote in one turn.
         offered: Names of the tools that its sample offers.
     """
-    return [_read(found[1], found[0].endswith(CLOSE), found.end(), offered) for found in _CALL.finditer(turn)]
+    calls = [
+        _read(found[1], found[0].endswith(CLOSE), found.end(), offered) for found in _CALL.finditer(turn)
+    ]
+    too_many = f"this call did not run: a turn may have {MOST} calls"
+    return [
+        call if number < MOST or call.problem else replace(call, problem=too_many)
+        for number, call in enumerate(calls)
+    ]
 
 
 def _read(text: str, closed: bool, end: int, offered: Sequence[str]) -> Asked:

@@ -74,7 +74,8 @@ class Poster:
             )
         why = "no time"
         try:
-            async with asyncio.timeout(self._patience.deadline_s), self._room:
+            # The deadline runs from here on, so that a long queue costs nobody.
+            async with self._room, asyncio.timeout(self._patience.deadline_s):
                 down = self._failures >= self._patience.concurrency
                 wait = FIRST_WAIT
                 for attempt in range(1 if down else self._patience.retries + 1):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vtune.errors import DataError
+from vtune.tools.observation import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
     title, identity = row.get("title"), row.get("id")
     if not isinstance(title, str | None) or not isinstance(identity, str | int | None):
         raise DataError("`title` is a text, and `id` a text or a number", fix="mend the row")
-    return Passage(fallback_id if identity is None else str(identity), title or "", text)
+    return Passage(fallback_id if identity is None else whole(str(identity)), whole(title or ""), whole(text))
 
 
 def numbered(passages: Sequence[Passage]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from vtune.errors import DataError
+from vtune.tools.observation import whole
 from vtune.tools.pictures import Embed, Match, Vector, decoded, layout, perceptual_hash
 from vtune.tools.store import Records, RecordWriter, read_manifest, write_manifest
 
@@ -20,6 +21,9 @@ THUMBNAIL = 256
 
 HASH_WEIGHT = 0.5
 """Share of the hash, against the embedding, in a score; ours."""
+
+MIN_SCORE = 0.75
+"""What scores less is not found; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def build_picture_index(
                 raise DataError(error.what, where=f"entry {number}, {entry.title!r}", fix=error.fix) from None
             hashes.append(perceptual_hash(picture))
             vectors.append(embed(picture))
-            record = {"title": entry.title, "text": entry.text}
+            record = {"title": whole(entry.title), "text": whole(entry.text)}
             records.append(json.dumps(record, ensure_ascii=False).encode())
             thumbnails.append(_thumbnail(picture))
             tick()
@@ -87,7 +91,7 @@ class PictureIndex:
         DataError: If the folder holds no whole index of pictures, or another embedding made it.
     """
 
-    def __init__(self, folder: Path, *, min_score: float, embed: Embed = layout) -> None:
+    def __init__(self, folder: Path, *, min_score: float = MIN_SCORE, embed: Embed = layout) -> None:
         facts = read_manifest(folder, "pictures")
         self._records = Records(folder, "entries")
         self._thumbnails = Records(folder, "thumbnails")

@@ -3,9 +3,9 @@
 import base64
 from typing import Any
 
-from vtune.errors import ServiceError
+from vtune.errors import DataError, ServiceError
 from vtune.tools.http import Patience, Poster
-from vtune.tools.passage import Passage
+from vtune.tools.passage import Passage, passage_from
 from vtune.tools.pictures import Match
 
 
@@ -26,8 +26,8 @@ class RemotePassages:
         """
         answer = await self._poster.post({"query": query, "top_k": top_k})
         try:
-            return [Passage(str(r["id"]), str(r["title"]), str(r["text"])) for r in answer["results"]]
-        except (KeyError, TypeError):
+            return [passage_from(row, "") for row in answer["results"]]
+        except (KeyError, TypeError, AttributeError, DataError):
             raise _strange(answer, self._url) from None
 
     async def aclose(self) -> None:

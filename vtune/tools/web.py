@@ -8,7 +8,7 @@ from typing import IO, Any
 from vtune.errors import DataError, ServiceError
 from vtune.tools.http import Patience, Poster
 from vtune.tools.once import Once
-from vtune.tools.passage import Passage
+from vtune.tools.passage import Passage, passage_from
 
 URL = "https://google.serper.dev/search"
 
@@ -95,10 +95,17 @@ def _organic(answer: Any) -> list[Passage]:
     """The results in an answer of Serper; title, link and snippet of each."""
     try:
         return [
-            Passage(str(r["link"]), str(r["title"]), f"{r.get('snippet', '')}\n{r['link']}".strip())
+            passage_from(
+                {
+                    "id": r["link"],
+                    "title": r["title"],
+                    "text": f"{r.get('snippet', '')}\n{r['link']}".strip(),
+                },
+                "",
+            )
             for r in answer.get("organic", [])
         ]
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, DataError):
         raise ServiceError(f"not an answer of Serper: {str(answer)[:200]!r}") from None
 
 
