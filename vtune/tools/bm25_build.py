@@ -25,8 +25,8 @@ K1, B = 1.5, 0.75
 PORTION = 4_000_000
 """Words that are sorted in memory at a time; ours: about 200 MB."""
 
-MERGED = 16_000_000
-"""Postings that are merged in memory at a time, unless one word has more; ours: about 800 MB."""
+MERGED = 4_000_000
+"""Postings that are merged in memory at a time, unless one word has more; ours: about 250 MB."""
 
 _POSTING = np.dtype([("word", np.int32), ("passage", np.int32), ("count", np.int32)])
 
