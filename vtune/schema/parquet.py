@@ -126,6 +126,22 @@ def read_group(path: Path, index: int) -> list[Row]:
             ) from None
 
 
+def scan_group(path: Path, index: int) -> Iterator[Row]:
+    """The rows of one row group one after the other, however large it is; else as `read_group`.
+
+    Raises:
+        DataError: If the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        try:
+            for batch in file.iter_batches(batch_size=_READ_ROWS, row_groups=[index]):
+                yield from batch.to_pylist()
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"row group {index} is damaged: {error}", where=str(path), fix="make or download it again"
+            ) from None
+
+
 def count_rows(path: Path) -> int:
     """Rows of a file, from its footer.
 
