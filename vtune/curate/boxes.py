@@ -1,27 +1,24 @@
 """Rules for detection and grounding (V-Triune, appendix A, first stage)."""
 
-import json
 import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Literal
+from typing import Literal
 
 from PIL import Image
 from pydantic import Field
 
 from vtune.curate.item import Item, Selected, input_pictures
 from vtune.errors import DataError
-from vtune.schema.box import Box, area, proper
+from vtune.schema.box import area
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.sample import Sample
+from vtune.verifiers.boxes import LabelledBox, truth_boxes
+from vtune.verifiers.spaces import spaces_of
 
-_ANSWER = re.compile(r"<answer>(.*)</answer>", re.DOTALL)
 _PLAIN_LABEL = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
-_RELATIVE = 1000
-"""Width and height of every picture in the space `relative_1000` (V-Triune, after Qwen2.5-VL)."""
 
 
 class BoxesPerCategory(Selected):
@@ -40,7 +37,7 @@ class BoxShare(Selected):
 
 
 class PlainLabels(Selected):
-    """Drops complex phrases: labels with many words, digits or punctuation."""
+    """Drops complex phrases: labels with many words, digits or punctuation. Empty labels pass."""
 
     filter: Literal["plain_labels"]
     at_most: int = Field(gt=0)
@@ -70,44 +67,27 @@ class CategoryTail(Selected):
     """Samples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """One box of a ground truth."""
-
-    label: str
-    box: Box
-    """xyxy in the space that the sample states."""
-
-
-def labelled_boxes(sample: Sample) -> tuple[Labelled, ...]:
-    """The boxes of a ground truth: a JSON list of `{"label", "bbox_2d"}`, with or without `<answer>` tags.
-
-    V-Triune's published files write it with single quotes; that is read, too.
+def boxes_of(sample: Sample) -> list[LabelledBox]:
+    """The boxes of a ground truth in its own space, with labels where all have one.
 
     Raises:
-        DataError: If it is anything else.
+        DataError: If it holds none, or one that is empty or outside of its picture.
     """
-    text = sample.ground_truth.strip()
-    tagged = _ANSWER.fullmatch(text)
-    if tagged is not None:
-        text = tagged[1].strip()
     try:
-        rows = _loads(text)
-        found = tuple(Labelled(str(row.get("label") or ""), _box(row["bbox_2d"])) for row in rows)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        found = ()
-    if not found or not all(proper(entry.box) for entry in found):
-        raise DataError(
-            "the ground truth is no list of boxes",
-            where=f"sample {sample.id!r}",
-            fix='write [{"label": "dog", "bbox_2d": [x0, y0, x1, y1]}]',
-        )
-    return found
+        return truth_boxes(sample, labelled=True)
+    except DataError:
+        return truth_boxes(sample, labelled=False)
+
+
+def stated_extent(sample: Sample) -> tuple[float, float] | None:
+    """Width and height of the space that the boxes of a sample are in, None where only the picture tells."""
+    spaces = spaces_of(sample)
+    return None if spaces.x_end is None or spaces.y_end is None else (spaces.x_end, spaces.y_end)
 
 
 def crowded(spec: BoxesPerCategory, item: Item) -> str | None:
     """The reason to drop a sample with too many boxes of one category."""
-    counts = Counter(entry.label for entry in labelled_boxes(item.sample))
+    counts = Counter(entry.label for entry in boxes_of(item.sample))
     label, most = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
     return f"{most} boxes of {label!r}, at most {spec.at_most} are allowed" if most > spec.at_most else None
 
@@ -115,7 +95,7 @@ def crowded(spec: BoxesPerCategory, item: Item) -> str | None:
 def large(spec: BoxShare, item: Item) -> str | None:
     """The reason to drop a sample with a box that is too large."""
     width, height = _extent(item)
-    largest = max(labelled_boxes(item.sample), key=lambda entry: area(entry.box))
+    largest = max(boxes_of(item.sample), key=lambda entry: area(entry.box))
     share = area(largest.box) / (width * height)
     if share <= spec.at_most:
         return None
@@ -124,18 +104,18 @@ def large(spec: BoxShare, item: Item) -> str | None:
 
 def complex_label(spec: PlainLabels, item: Item) -> str | None:
     """The reason to drop a sample with a label that is no plain name."""
-    for entry in labelled_boxes(item.sample):
+    for entry in boxes_of(item.sample):
         words = len(entry.label.split())
         if words > spec.at_most:
             return f"the label {entry.label!r} has {words} words, at most {spec.at_most} are allowed"
-        if not _PLAIN_LABEL.fullmatch(entry.label.strip()):
+        if entry.label and not _PLAIN_LABEL.fullmatch(entry.label):
             return f"the label {entry.label!r} is not words alone"
     return None
 
 
 def has_one_each(spec: SinglesToMultis, item: Item) -> bool:
     """Whether every category has one box: V-Triune's single-box samples."""
-    labels = [entry.label for entry in labelled_boxes(item.sample)]
+    labels = [entry.label for entry in boxes_of(item.sample)]
     return len(set(labels)) == len(labels)
 
 
@@ -170,7 +150,7 @@ def surplus(
 
 def categories(spec: CategoryTail, item: Item) -> tuple[str, ...]:
     """The categories of a sample, each once."""
-    return tuple(sorted({entry.label for entry in labelled_boxes(item.sample)}))
+    return tuple(sorted({entry.label for entry in boxes_of(item.sample)}))
 
 
 def in_the_tail(
@@ -198,18 +178,6 @@ def in_the_tail(
                 del left[index]
 
 
-def stated_extent(sample: Sample) -> tuple[float, float] | None:
-    """Width and height of the space that the boxes of a sample are in, None where only the picture tells.
-
-    Both the project's `space` and V-Triune's `det_verifier_normalized` are read.
-    """
-    parm = sample.verifier_parm
-    if parm.get("space") == "relative_1000" or parm.get("det_verifier_normalized"):
-        return _RELATIVE, _RELATIVE
-    width, height = parm.get("width"), parm.get("height")
-    return (width, height) if width and height else None
-
-
 def _extent(item: Item) -> tuple[float, float]:
     stated = stated_extent(item.sample)
     if stated is not None:
@@ -224,16 +192,3 @@ def _extent(item: Item) -> tuple[float, float]:
             where=f"sample {item.sample.id!r}",
             fix="write width and height into verifier_parm",
         ) from None
-
-
-def _loads(text: str) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(text)
-    except ValueError:
-        rows = json.loads(text.replace("'", '"'))
-    return rows if isinstance(rows, list) else [rows]
-
-
-def _box(sides: Any) -> Box:
-    x0, y0, x1, y1 = (float(side) for side in sides)
-    return x0, y0, x1, y1

@@ -32,7 +32,12 @@ class Band(Strict):
 
 
 class FirstPass(Strict):
-    """A cheap look before the full number of rollouts: few of them, without tools."""
+    """A cheap look before the full number of rollouts: few of them, without tools.
+
+    Where the rollouts to come would be the same conversations (no tools either), what they may bring is
+    bounded, and a sample whose fate is certain needs none of them: that changes no outcome. `easy` and
+    `hard` settle more than is certain.
+    """
 
     rollouts: int = Field(ge=2, le=4)
     easy: float | None = Field(ge=0, le=1)
@@ -65,6 +70,20 @@ def outside(band: Band, scores: Sequence[float]) -> str | None:
     if band.at_most is not None and value > band.at_most:
         return f"too easy: the {told}, at most {band.at_most:g} is wanted"
     return None
+
+
+def certain(band: Band, scores: Sequence[float], total: int) -> bool:
+    """Whether a sample is in the band for certain, whatever its other rollouts score.
+
+    Args:
+        band: What is kept.
+        scores: Accuracy of the rollouts so far, in [0, 1].
+        total: How many there will be.
+    """
+    least, most = [*scores], [*scores]
+    least += [0.0] * (total - len(scores))
+    most += [1.0] * (total - len(scores))
+    return outside(band, least) is None and outside(band, most) is None
 
 
 def settled(first: FirstPass, scores: Sequence[float]) -> str | None:

@@ -43,6 +43,7 @@ RULES: Mapping[type[Selected], Rule] = MappingProxyType(
         boxes.PlainLabels: boxes.complex_label,
         language.English: language.foreign,
         verifiable.Verifiable: verifiable.unverifiable,
+        verifiable.MathVerifiable: verifiable.no_expression,
         traces.ToolRounds: traces.rounds_outside,
         traces.WholeTraces: traces.broken,
     }

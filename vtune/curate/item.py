@@ -44,15 +44,15 @@ class Item:
 class Selected(Strict):
     """What every filter says first: which rows it looks at. All others pass."""
 
-    on: Literal["all"] | tuple[str, ...]
+    rows: Literal["all"] | tuple[str, ...]
     """`all`, or names of sources and of abilities."""
 
 
 def concerns(spec: Selected, item: Item) -> bool:
     """Whether a filter looks at a row."""
-    if spec.on == "all":
+    if spec.rows == "all":
         return True
-    return item.source in spec.on or (isinstance(item.record, Sample) and item.record.ability in spec.on)
+    return item.source in spec.rows or (isinstance(item.record, Sample) and item.record.ability in spec.rows)
 
 
 def identity(record: Record) -> str:

@@ -50,7 +50,7 @@ def _funnel(result: Mapping[str, Any]) -> Table:
         cells = [number(row[name]) for name in names]
         if published:
             pair = published.get(source)
-            cells.append(GAP if pair is None else f"{pair[0]} → {pair[1]}")
+            cells.append(GAP if pair is None else f"{number(pair[0])} → {number(pair[1])}")
         table.add_row(source, *cells, end_section=source == list(result["funnel"])[-2])
     return table
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from vtune.curate.boxes import labelled_boxes, stated_extent
+from vtune.curate.boxes import boxes_of, stated_extent
 from vtune.curate.item import Item, identity, input_pictures, question
 from vtune.errors import DataError
 from vtune.schema.box import Box
@@ -128,7 +128,7 @@ def _shares(item: Item, width: int, height: int) -> list[Box]:
         return []
     boxes = [_over(entry.bbox, width, height) for entry in record.evidence if entry.image == 0]
     try:
-        truth = [entry.box for entry in labelled_boxes(record)]
+        truth = [entry.box for entry in boxes_of(record)]
     except DataError:
         return boxes
     size = stated_extent(record) or (width, height)

@@ -33,7 +33,7 @@ from vtune.runs.review import judge_all, take_reviews, write_queue
 from vtune.runs.rows import VALID, Dropped, Rows
 from vtune.runs.workers import Look, Workers, looker
 from vtune.schema.message import Picture
-from vtune.schema.parquet import count_rows, fingerprint, write_samples, write_trajectories
+from vtune.schema.parquet import count_rows, data_sources, fingerprint, write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -47,26 +47,29 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
     """What a run would read and at most pay for; nothing is started, and what is missing is listed.
 
     Raises:
-        VtuneError: If a file is there and cannot be used, or an engine is wanted that is not installed.
+        VtuneError: If a file is there and cannot be used.
     """
     sources: dict[str, dict[str, Any]] = {}
     for name, source in recipe.used.items():
         missing = [file for file in source.files if not Path(file).exists()]
-        rows = None if missing else sum(count_rows(Path(file)) for file in source.files)
+        rows = None if missing else sum(_count(Path(file), source.data_source) for file in source.files)
         looked = None if rows is None else min(rows, source.sample or rows)
         sources[name] = {"rows": rows, "sampled": looked, "missing": ", ".join(missing)}
     known = sum(row["sampled"] or 0 for row in sources.values())
     filters: dict[str, dict[str, Any]] = {}
     for name, spec in zip(recipe.columns, recipe.filters, strict=True):
-        on = spec.on if spec.on == "all" else ", ".join(spec.on)
+        on = spec.rows if spec.rows == "all" else ", ".join(spec.rows)
         most = 0
         if isinstance(spec, PassRate):
-            check_pass_rate(spec)
             most = known * (spec.rollouts + (spec.first.rollouts if spec.first else 0))
         elif isinstance(spec, Paid):
             most = known
-        filters[name] = {"on": on, "model_calls_at_most": most}
+        filters[name] = {"rows": on, "model_calls_at_most": most}
     return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
+
+
+def _count(path: Path, only: str | None) -> int:
+    return count_rows(path) if only is None else sum(name == only for name in data_sources(path))
 
 
 def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> dict[str, Any]:
@@ -94,7 +97,7 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         if isinstance(spec, PassRate):
             check_pass_rate(spec)
     files = {name: [Path(file) for file in source.files] for name, source in recipe.used.items()}
-    rows = Rows(recipe.records, files)
+    rows = Rows(recipe.records, files, {name: source.data_source for name, source in recipe.used.items()})
     out.mkdir(parents=True, exist_ok=True)
     with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
         take_reviews(out / "queue.jsonl", reviews)
@@ -150,12 +153,11 @@ def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
     """Leave of each source the rows that are to be looked at; return (rows, rows left) by source."""
     sizes = {}
     for name, source in recipe.used.items():
-        everything = range(len(rows.left[name]))
-        rng = random.Random(f"sample {recipe.seed} {name}")
-        chosen = random_subset(everything, source.sample, rng)
-        if len(chosen) < len(everything):
-            rows.left[name] = bytearray(position in chosen for position in everything)
-        sizes[name] = (len(everything), len(chosen))
+        there = rows.positions(name)
+        chosen = random_subset(there, source.sample, random.Random(f"sample {recipe.seed} {name}"))
+        if len(chosen) < len(there):
+            rows.left[name] = bytearray(n in chosen for n in range(len(rows.left[name])))
+        sizes[name] = (len(there), len(chosen))
     return sizes
 
 
@@ -350,7 +352,9 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
     told = []
     for column, spec in enumerate(recipe.filters, start=1):
         if not ledger.concerned[column]:
-            told.append(f"`{ledger.columns[column]}` looked at no row: does `on` name abilities of the data?")
+            told.append(
+                f"`{ledger.columns[column]}` looked at no row: does `rows` name abilities of the data?"
+            )
         elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
             told.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
     for source, row in table.items():

@@ -16,7 +16,7 @@ from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.curate.language import English
 from vtune.curate.reasoning import AnswerLength, AnswerSymbols, NoGuessing
 from vtune.curate.traces import ToolRounds, WholeTraces
-from vtune.curate.verifiable import Verifiable
+from vtune.curate.verifiable import MathVerifiable, Verifiable
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
 from vtune.rollout.agent import Rollout
@@ -29,9 +29,11 @@ class Source(Strict):
 
     files: tuple[str, ...] = Field(min_length=1)
     """Parquet files, in order. What stood in `data_source` is kept in `extra_info` where it differs."""
+    data_source: str | None
+    """Only rows of this `data_source`, where files hold several; null: all rows."""
     sample: int | None = Field(gt=0)
     """Rows that are looked at, chosen at random; null: all."""
-    published: tuple[int, int] | None
+    published: tuple[int | None, int | None] | None
     """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
 
 
@@ -71,6 +73,7 @@ Filter = Annotated[
     | CategoryTail
     | English
     | Verifiable
+    | MathVerifiable
     | Balance
     | Duplicates
     | Contamination

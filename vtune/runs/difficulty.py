@@ -11,7 +11,7 @@ from typing import Self
 
 import torch
 
-from vtune.curate.difficulty import outside, settled
+from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, input_pictures, judged_key
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.models.policy import load_policy
@@ -100,18 +100,27 @@ async def _measure(
     if spec.first is not None:
         posed = [rollouts.pose(*entry, tools=False) for entry in chosen]
         first = await rollouts.scores(posed, spec.first.rollouts, found)
+        offered = {place: sample.tools for place, sample, _ in chosen}
         for place, scores in first.items():
             reason = settled(spec.first, scores)
             if reason is not None:
                 found.dropped[place] = reason
                 found.notes[place] = sum(scores) / len(scores)
-        chosen = [entry for entry in chosen if entry[0] in first and entry[0] not in found.dropped]
+            elif _same_conversations(spec, offered[place]) and certain(spec.band, scores, spec.rollouts):
+                found.notes[place] = sum(scores) / len(scores)
+        known = found.dropped.keys() | found.notes.keys()
+        chosen = [entry for entry in chosen if entry[0] in first and entry[0] not in known]
     posed = [rollouts.pose(*entry, tools=spec.tools) for entry in chosen]
     for place, scores in (await rollouts.scores(posed, spec.rollouts, found)).items():
         found.notes[place] = sum(scores) / len(scores)
         reason = outside(spec.band, scores)
         if reason is not None:
             found.dropped[place] = reason
+
+
+def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
+    """Whether the first pass draws what the full number would draw, too."""
+    return not (spec.tools and tools)
 
 
 class _Rollouts:

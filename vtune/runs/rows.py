@@ -12,7 +12,7 @@ from vtune.curate.filters import CORPORA, RULES
 from vtune.curate.item import Item, Record, Selected, concerns, identity
 from vtune.errors import DataError
 from vtune.schema.fields import Row
-from vtune.schema.parquet import columns, group_sizes, scan_group
+from vtune.schema.parquet import columns, data_sources, group_sizes, scan_group
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
@@ -83,12 +83,15 @@ class Rows:
     Args:
         kind: What the files hold.
         files: Source -> its files.
+        only: Source -> `data_source` of its rows in these files, None where all rows are its own.
 
     Raises:
         DataError: If a file cannot be read or lacks a column, or a source has no row.
     """
 
-    def __init__(self, kind: Kind, files: Mapping[str, Sequence[Path]]) -> None:
+    def __init__(
+        self, kind: Kind, files: Mapping[str, Sequence[Path]], only: Mapping[str, str | None]
+    ) -> None:
         self.kind: Kind = kind
         self.parts: dict[str, list[Part]] = {}
         self.left: dict[str, bytearray] = {}
@@ -96,9 +99,18 @@ class Rows:
         for source, paths in files.items():
             self.parts[source] = list(_parts(kind, source, paths))
             size = sum(part.size for part in self.parts[source])
-            if not size:
-                raise DataError(f"source `{source}` has no row", where=", ".join(map(str, paths)))
-            self.left[source] = bytearray(b"\x01") * size
+            wanted = only[source]
+            if wanted is None:
+                self.left[source] = bytearray(b"\x01") * size
+            else:
+                found = chain.from_iterable(data_sources(path) for path in paths)
+                self.left[source] = bytearray(name == wanted for name in found)
+            if not any(self.left[source]):
+                raise DataError(
+                    f"source `{source}` has no row",
+                    where=", ".join(map(str, paths)),
+                    fix="`vtune data inspect` shows what a file holds; `data_source` selects rows",
+                )
 
     def tasks(
         self, rules: Sequence[tuple[int, Selected]], corpus: tuple[int, Selected] | None

@@ -142,6 +142,22 @@ def scan_group(path: Path, index: int) -> Iterator[Row]:
             ) from None
 
 
+def data_sources(path: Path) -> Iterator[str | None]:
+    """The `data_source` of every row; no other column is read.
+
+    Raises:
+        DataError: If the file is missing, damaged or without that column.
+    """
+    with _opened(path) as file:
+        try:
+            for batch in file.iter_batches(columns=["data_source"]):
+                yield from batch.column(0).to_pylist()
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise DataError(
+                f"column `data_source` cannot be read: {error}", where=str(path), fix="make the file again"
+            ) from None
+
+
 def count_rows(path: Path) -> int:
     """Rows of a file, from its footer.
 
