@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -495,23 +496,18 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
     peaks = []
-    for count in (2_000, 12_000):
+    for count in (600, 600, 3000):  # the first loads what is loaded once
         data = tmp_path / f"{count}.parquet"
         write_samples(data, stress(count))
         recipe = write_recipe(tmp_path / f"{count}.yaml", {"s": source(data)}, RULES)
-        code = (
-            "import resource, sys; from vtune.cli.main import app; "
-            "app(sys.argv[1:], standalone_mode=False); "
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-        )
-        words = [sys.executable, "-c", code, "curate", str(recipe), "--out", str(tmp_path / f"out{count}")]
-        ended = subprocess.run(
-            words, env=environment(), capture_output=True, text=True, timeout=300, check=True
-        )
-        peaks.append(int(ended.stderr.splitlines()[-1]) * 1024)
-    assert peaks[1] - peaks[0] < 10_000 * 3_000, "3 kB a row would be 3 GB at a million"
+        tracemalloc.start()
+        curate(recipe, tmp_path / f"out{len(peaks)}")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # At a million rows this would be 600 MB; `tests/bench/bench_curate.py` measures such a run.
+    assert peaks[2] - peaks[1] < 2400 * 600
 
 
 def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -528,10 +524,11 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
     for engine in ("local", "ray"):
         words = ["curate", str(recipe), "--out", str(tmp_path / engine), "--engine", engine]
         command = [sys.executable, "-m", "vtune.cli.main", *words]
-        ended = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=300, check=False
-        )
-        assert ended.returncode == 0, ended.stderr
+        with (tmp_path / f"{engine}.log").open("w") as log:  # Ray's servers would keep a pipe open
+            ended = subprocess.run(
+                command, env=environment(), stdout=log, stderr=log, timeout=300, check=False
+            )
+        assert ended.returncode == 0, (tmp_path / f"{engine}.log").read_text()
         found[engine] = made(tmp_path / engine)
     assert found["local"] == found["ray"]
 

@@ -31,7 +31,7 @@ from vtune.runs.funnel import Example, Ledger, funnel
 from vtune.runs.results import Results, locked
 from vtune.runs.review import judge_all, take_reviews, write_queue
 from vtune.runs.rows import VALID, Dropped, Rows
-from vtune.runs.workers import Look, Workers, looker
+from vtune.runs.workers import Look, Workers, check_workers, looking
 from vtune.schema.message import Picture
 from vtune.schema.parquet import count_rows, data_sources, fingerprint, write_samples, write_trajectories
 from vtune.schema.sample import Sample
@@ -92,7 +92,7 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         VtuneError: If something in the recipe or the data cannot be used.
     """
     check_folder(out)
-    looks = looker(workers)
+    check_workers(workers)
     for spec in recipe.filters:
         if isinstance(spec, PassRate):
             check_pass_rate(spec)
@@ -108,7 +108,8 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
             return before
         # What is there is no longer the result of one run.
         (out / "curation.json").unlink(missing_ok=True)
-        return _curate(recipe, rows, looks, reviews, out, inputs)
+        with looking(workers) as looks:
+            return _curate(recipe, rows, looks, reviews, out, inputs)
 
 
 def _curate(

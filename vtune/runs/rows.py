@@ -12,23 +12,25 @@ from vtune.curate.filters import CORPORA, RULES
 from vtune.curate.item import Item, Record, Selected, concerns, identity
 from vtune.errors import DataError
 from vtune.schema.fields import Row
-from vtune.schema.parquet import columns, data_sources, group_sizes, scan_group
+from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
 
 Kind = Literal["samples", "traces"]
+PART_ROWS = 8192
+"""Rows of a part, unless a single row group has more (ours): opening a file costs as much as many rows."""
 VALID = 0
 """Column of rows that cannot be used at all; filters are numbered from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One row group of a source's files."""
+    """Row groups of one of a source's files that are looked at together."""
 
     source: str
     path: Path
-    group: int
+    groups: range
     row: int
     """Row of the file that it begins with."""
     first: int
@@ -134,10 +136,17 @@ class Rows:
 
     def item(self, source: str, position: int) -> Item | DataError:
         """One row, left or not."""
-        task = self._task(self.place(source, position), (), None)
-        only = bytearray(task.part.size)
-        only[position - task.part.first] = 1
-        ((_, item),) = _items(replace(task, left=bytes(only)))
+        part = self.place(source, position)
+        sizes = group_sizes(part.path)
+        for group in part.groups:
+            end = part.first + sizes[group]
+            if position < end:
+                break
+            part = replace(part, row=part.row + sizes[group], first=end)
+        only = bytearray(sizes[group])
+        only[position - part.first] = 1
+        task = self._task(replace(part, groups=range(group, group + 1), size=sizes[group]), (), None)
+        _, item = next(_items(replace(task, left=bytes(only))))
         return item
 
     def place(self, source: str, position: int) -> Part:
@@ -200,7 +209,7 @@ def _judge(task: Task, position: int, item: Item, found: Found) -> None:
 
 def _items(task: Task) -> Iterator[tuple[int, Item | DataError]]:
     part = task.part
-    for offset, row in enumerate(scan_group(part.path, part.group)):
+    for offset, row in enumerate(scan_groups(part.path, part.groups)):
         if task.left[offset]:
             position = part.first + offset
             try:
@@ -239,11 +248,13 @@ def _parts(kind: Kind, source: str, paths: Sequence[Path]) -> Iterator[Part]:
                 where=str(path),
                 fix=f"the recipe says that it holds {kind}; its columns are {', '.join(there)}",
             )
-        row = 0
-        for group, size in enumerate(group_sizes(path)):
-            yield Part(source, path, group, row, first, size)
-            row += size
-            first += size
+        sizes = group_sizes(path)
+        row = begin = 0
+        for end in range(1, len(sizes) + 1):
+            size = sum(sizes[begin:end])
+            if end == len(sizes) or size + sizes[end] > PART_ROWS:
+                yield Part(source, path, range(begin, end), row, first, size)
+                begin, row, first = end, row + size, first + size
 
 
 T = TypeVar("T")
