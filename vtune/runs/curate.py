@@ -1,44 +1,34 @@
 """`vtune curate`: sources -> filters -> mix, told in the order in which the rows go through."""
 
-import asyncio
 import hashlib
 import json
-import os
 import random
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from vtune.config import dump_recipe
 from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
-from vtune.curate.filters import CORPORA, RULES
-from vtune.curate.item import Item, Record, Selected
-from vtune.curate.judging import ExternalKnowledge, LabelCheck
-from vtune.curate.mix import copy_of, interleaved
+from vtune.curate.item import Item
 from vtune.errors import DataError, RunFailed
 from vtune.report.curation_page import Shown, curation_page
-from vtune.report.progress import Steps, say
-from vtune.runs.contamination import benchmark_files, benchmarks_of, present_benchmarks
+from vtune.report.progress import say
+from vtune.runs.contamination import benchmark_files, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
-from vtune.runs.difficulty import check_pass_rate, measure_all, model_print
+from vtune.runs.difficulty import check_pass_rate, model_print
 from vtune.runs.folder import check_folder, environment, write_whole
 from vtune.runs.funnel import Example, Ledger, funnel
+from vtune.runs.mixing import write_mix
+from vtune.runs.passes import Paid, filter_rows
 from vtune.runs.results import Results, locked
-from vtune.runs.review import judge_all, take_reviews, write_queue
-from vtune.runs.rows import VALID, Dropped, Rows
+from vtune.runs.review import take_reviews, write_queue
+from vtune.runs.rows import Dropped, Rows
 from vtune.runs.workers import Look, Workers, check_workers, looking
-from vtune.schema.message import Picture
-from vtune.schema.parquet import count_rows, data_sources, fingerprint, write_samples, write_trajectories
-from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.parquet import count_rows, data_sources, fingerprint
 
-Paid = ExternalKnowledge | LabelCheck | PassRate
-"""Filters that cost calls of a model; what they found is kept."""
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
 """Files that a run leaves beside its records, `curation.json` and the queue."""
 
@@ -117,9 +107,9 @@ def _curate(
 ) -> dict[str, Any]:
     sizes = _sample(recipe, rows)
     with Ledger(rows, ["valid", *recipe.columns, "mix"], out / "drops.jsonl", recipe.seed) as ledger:
-        paid = _filter(recipe, rows, ledger, looks, reviews, out)
+        bought = filter_rows(recipe, rows, ledger, looks, reviews, out)
         _cap(recipe, rows, ledger)
-    write_queue(out / "queue.jsonl", paid.queue)
+    write_queue(out / "queue.jsonl", bought.queue)
     final = {source: len(rows.positions(source)) * recipe.mix.repeat.get(source, 1) for source in rows.left}
     table = funnel(ledger, sizes, final)
     warnings = _warnings(recipe, table, ledger)
@@ -127,14 +117,14 @@ def _curate(
         raise RunFailed(
             "no row is left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
         )
-    records, abilities = _write(recipe, rows, paid.notes, out)
+    records, abilities = write_mix(recipe, rows, bought.notes, out)
     result = {
         "records": recipe.records,
         "funnel": table,
         "published": {name: source.published for name, source in recipe.used.items() if source.published},
         "abilities": abilities,
-        "unscored": paid.unscored,
-        "waiting_for_review": len(paid.queue),
+        "unscored": bought.unscored,
+        "waiting_for_review": len(bought.queue),
         "warnings": warnings,
         "benchmarks": present_benchmarks(recipe),
         "files": [records.name, *MADE],
@@ -162,130 +152,6 @@ def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-@dataclass(slots=True)
-class _Paid:
-    """What filters that ask models have left behind."""
-
-    unscored: dict[str, int] = field(default_factory=dict)
-    """Filter -> rows that nobody could judge."""
-    queue: list[dict[str, Any]] = field(default_factory=list)
-    notes: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
-    """(source, position) -> filter -> number to keep with the row."""
-
-
-def _filter(
-    recipe: DataRecipe, rows: Rows, ledger: Ledger, looks: Look, reviews: Results, out: Path
-) -> _Paid:
-    """Send the rows through all filters.
-
-    Rules that follow each other are one pass over the rows, together with the keys of the corpus filter
-    behind them. The first pass always runs: it finds the rows that cannot be used.
-    """
-    paid = _Paid()
-    rules: list[tuple[int, Selected]] = []
-    seen: set[bytes] | None = set()
-    for column, spec in enumerate(recipe.filters, start=1):
-        if type(spec) in RULES:
-            rules.append((column, spec))
-            continue
-        corpus = (column, spec) if type(spec) in CORPORA else None
-        if rules or corpus or seen is not None:
-            _sift(rows, ledger, looks, rules, corpus, seen, recipe.seed)
-        if isinstance(spec, Paid):
-            _pay(spec, column, rows, ledger, reviews, out, paid)
-        rules, seen = [], None
-    if rules or seen is not None:
-        _sift(rows, ledger, looks, rules, None, seen, recipe.seed)
-    return paid
-
-
-def _sift(
-    rows: Rows,
-    ledger: Ledger,
-    looks: Look,
-    rules: Sequence[tuple[int, Selected]],
-    corpus: tuple[int, Selected] | None,
-    seen: set[bytes] | None,
-    seed: int,
-) -> None:
-    """One pass over what is left; with `seen`, ids that come twice are found, too."""
-    tasks = list(rows.tasks(rules, corpus))
-    names = [ledger.columns[column] for column, _ in (*rules, *([corpus] if corpus else []))]
-    places: list[tuple[str, int, str]] = []
-    entries: list[tuple[str, Any]] = []
-    with Steps(", ".join(names) or "valid", len(tasks)) as progress:
-        for found in looks(tasks):
-            source = found.part.source
-            twice = _twice(found.identities, seen)
-            for gone in found.dropped:
-                if gone.position not in twice:
-                    ledger.drop(source, gone)
-            for position, name in twice.items():
-                ledger.drop(source, Dropped(position, VALID, name, "its id has come before"))
-            for position, name, key in found.keys:
-                if position not in twice:
-                    places.append((source, position, name))
-                    entries.append((source, key))
-            ledger.concerned.update(found.concerned)
-            progress.advance()
-    if corpus is None:
-        return
-    column, spec = corpus
-    if isinstance(spec, Contamination):
-        reasons = benchmarks_of(spec).contaminated(entries)
-    else:
-        rng = random.Random(f"{ledger.columns[column]} {seed}")
-        reasons = CORPORA[type(spec)].decide(spec, entries, rng)
-    for number, reason in sorted(reasons.items()):
-        source, position, name = places[number]
-        ledger.drop(source, Dropped(position, column, name, reason))
-
-
-def _twice(identities: Sequence[tuple[int, str]], seen: set[bytes] | None) -> dict[int, str]:
-    """Position -> id of the rows whose id has come before."""
-    if seen is None:
-        return {}
-    twice = {}
-    for position, name in identities:
-        mark = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        if mark in seen:
-            twice[position] = name
-        seen.add(mark)
-    return twice
-
-
-def _pay(
-    spec: Paid, column: int, rows: Rows, ledger: Ledger, reviews: Results, out: Path, paid: _Paid
-) -> None:
-    """Have models look at what is left."""
-    name = ledger.columns[column]
-    items = chain.from_iterable(rows.items(source) for source in rows.left)
-    with Steps(name, sum(len(rows.positions(source)) for source in rows.left)) as progress:
-        if isinstance(spec, PassRate):
-            found = asyncio.run(measure_all(spec, items, out / "results", progress=progress))
-        else:
-            cache = out / "results" / "judge.jsonl"
-            found = asyncio.run(judge_all(spec, items, reviews, cache=cache, progress=progress))
-    if len(found.unscored) > spec.max_unscored * len(found.asked):
-        raise RunFailed(
-            f"{name}: {len(found.unscored)} of {len(found.asked)} rows could not be judged, "
-            f"the limit is {spec.max_unscored:.1%}",
-            where=Counter(found.unscored.values()).most_common(1)[0][0],
-            fix="mend the model or its service, then start the same command again: nothing is asked twice",
-        )
-    ledger.concerned[column] += len(found.asked)
-    reasons = found.dropped | {place: f"not judged: {why}" for place, why in found.unscored.items()}
-    for (source, position), reason in reasons.items():
-        ledger.drop(source, Dropped(position, column, found.asked[source, position], reason))
-    for (source, position), truth in found.corrected.items():
-        rows.truths[source][position] = truth
-    for place, note in found.notes.items():
-        paid.notes.setdefault(place, {})[name] = note
-    paid.queue += found.queue
-    if found.unscored:
-        paid.unscored[name] = len(found.unscored)
-
-
 def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
     """Leave of each source no more rows than the mix takes."""
     column = len(ledger.columns) - 1
@@ -298,54 +164,6 @@ def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
             if position not in chosen:
                 reason = f"not among the {most} that were chosen at random of {len(there)}"
                 ledger.drop(source, Dropped(position, column, None, reason))
-
-
-def _write(
-    recipe: DataRecipe, rows: Rows, notes: Mapping[tuple[str, int], Mapping[str, float]], out: Path
-) -> tuple[Path, dict[str, dict[str, float]]]:
-    """Write what is left, all sources evenly through the file; return it and its rows by ability."""
-    repeat = {source: recipe.mix.repeat.get(source, 1) for source in rows.left}
-    sizes = {source: len(rows.positions(source)) * times for source, times in repeat.items()}
-    streams = {source: _stream(rows, source, times, notes, out) for source, times in repeat.items()}
-    counts: Counter[str] = Counter()
-
-    def records() -> Iterator[Record]:
-        for source in interleaved(sizes, random.Random(f"mix {recipe.seed}")):
-            record = next(streams[source])
-            counts[record.ability if isinstance(record, Sample) else ""] += 1
-            yield record
-
-    path = out / f"{recipe.records}.parquet"
-    if recipe.records == "samples":
-        write_samples(path, (record for record in records() if isinstance(record, Sample)))
-    else:
-        write_trajectories(path, (record for record in records() if isinstance(record, Trajectory)))
-    total = counts.total()
-    return path, {
-        ability: {"rows": count, "share": count / total} for ability, count in sorted(counts.items())
-    }
-
-
-def _stream(
-    rows: Rows, source: str, times: int, notes: Mapping[tuple[str, int], Mapping[str, float]], out: Path
-) -> Iterator[Record]:
-    for number in range(times):
-        for position, item in rows.items(source):
-            record = item.record
-            images = tuple(_placed(picture, item.base, out) for picture in record.images)
-            if isinstance(record, Sample):
-                note = notes.get((source, position), {})
-                record = replace(record, images=images, extra={**record.extra, **note})
-            else:
-                record = replace(record, images=images)
-            yield copy_of(record, number)
-
-
-def _placed(picture: Picture, base: Path, out: Path) -> Picture:
-    """The picture as it is found from another folder."""
-    if picture.data is not None or picture.path is None:
-        return picture
-    return replace(picture, path=os.path.relpath(base / picture.path, out))
 
 
 def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger: Ledger) -> list[str]:

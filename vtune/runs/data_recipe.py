@@ -17,6 +17,7 @@ from vtune.curate.language import English
 from vtune.curate.reasoning import AnswerLength, AnswerSymbols, NoGuessing
 from vtune.curate.traces import ToolRounds, WholeTraces
 from vtune.curate.verifiable import MathVerifiable, Verifiable
+from vtune.judge.client import JudgeEndpoint
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
 from vtune.rollout.agent import Rollout
@@ -53,6 +54,8 @@ class PassRate(Selected):
     band: Band
     verifier_parm: Mapping[str, Any]
     """Options of the verifier for these rollouts, over those of the samples."""
+    judge: JudgeEndpoint | None
+    """Asked by samples with verifier `judge`; null where there are none."""
     images: PixelBudget
     rollout: Rollout
     sandbox: SandboxRecipe

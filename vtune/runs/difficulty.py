@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 
 from vtune.curate.difficulty import certain, outside, settled
-from vtune.curate.item import Item, asked_key, concerns, input_pictures, judged_key
+from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
 from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.judge.client import JudgeClient
+from vtune.judge.prompts import answer_prompt, read_same
+from vtune.models.pictures import PictureReader
 from vtune.models.policy import load_policy
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
@@ -27,6 +30,7 @@ from vtune.runs.rows import chunks
 from vtune.runs.sandbox import sandbox_of, say_tier
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
 CHUNK = 256
@@ -131,6 +135,8 @@ class _Rollouts:
         self._folder = folder
         self._open = AsyncExitStack()
         self._agent: Agent | None = None
+        self._pictures: PictureReader | None = None
+        self._client: JudgeClient | None = None
         self._settings = {
             "model": model_print(spec.model),
             "engine": spec.engine,
@@ -145,6 +151,9 @@ class _Rollouts:
         self._replies = self._open.enter_context(Results(self._folder / "replies.jsonl"))
         self._scores = self._open.enter_context(Results(self._folder / "scores.jsonl"))
         self._verifying = await self._open.enter_async_context(Verifying())
+        if self._spec.judge is not None:
+            client = JudgeClient(self._spec.judge, cache=self._folder / "judge.jsonl")
+            self._client = await self._open.enter_async_context(client)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -199,11 +208,13 @@ class _Rollouts:
 
         def keep(job: Job, trajectory: Trajectory) -> None:
             if trajectory.stop_reason != "error":
-                kept = {
+                kept: dict[str, Any] = {
                     "reply": trajectory.reply,
                     "stop": trajectory.stop_reason,
                     "calls": len(trajectory.calls),
                 }
+                if self._pictures is not None and job.images and answers_in_shown_pixels(job.sample):
+                    kept["shown"] = self._pictures.shown_size(job.images[0])
                 self._replies.put(keys[id(job)], kept)
 
         agent = self._agent or await self._start()
@@ -213,19 +224,31 @@ class _Rollouts:
         scores = []
         for number in range(count):
             key = _rollout_key(entry.key, number)
-            judged = judged_key(key, entry.sample)
+            judge = self._spec.judge
+            judged = digest([judged_key(key, entry.sample), judge and [judge.model, judge.temperature]])
             score = self._scores.get(judged)
             if score is None:
                 kept = self._replies.get(key)
                 if kept is None:
                     return ServiceError(f"rollout {number} failed")
+                sample = with_shown_size(entry.sample, kept["shown"]) if "shown" in kept else entry.sample
+                ask = None if self._client is None else self._same_answer
                 try:
-                    score = (await self._verifying.verify(kept["reply"], entry.sample)).score
+                    score = (await self._verifying.verify(kept["reply"], sample, judge=ask)).score
                 except (DataError, ServiceError) as error:
                     return error
                 self._scores.put(judged, score)
             scores.append(float(score))
         return scores
+
+    async def _same_answer(self, answer: str, sample: Sample) -> bool:
+        if self._client is None:
+            raise RuntimeError("there is no judge to ask")
+        reply = await self._client.ask(answer_prompt(sample, answer), [])
+        same = read_same(reply)
+        if same is None:
+            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of TRUE or FALSE")
+        return same
 
     async def _start(self) -> Agent:
         """Load the model, and start what its rollouts need."""
@@ -252,6 +275,7 @@ class _Rollouts:
         sandbox = sandbox_of(spec.sandbox, sessions=spec.rollout.max_batch)
         await self._open.enter_async_context(sandbox)
         say_tier(sandbox)
+        self._pictures = policy.pictures
         self._agent = Agent(engine, sandbox, policy.chat, policy.pictures, spec.rollout)
         return self._agent
 
