@@ -11,7 +11,8 @@ from vtune.config import Strict
 from vtune.judge.client import JudgeEndpoint
 
 RIGHT = 0.5
-"""Accuracy from which on an answer counts as right (ours: verifiers so far give 0 or 1)."""
+"""Accuracy from which on an answer counts as right; ours: only boxes and partly credited readings earn
+anything between 0 and 1."""
 
 
 class EvidenceLevels(Strict):
