@@ -1,6 +1,7 @@
 """What curation has left, as tables (the funnel is laid out like V-Triune's Table 4)."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -38,20 +39,25 @@ def render_plan(result: Mapping[str, Any]) -> RenderableType:
 
 
 def _funnel(result: Mapping[str, Any]) -> Table:
+    """A row a source; filters that dropped nothing of it are left out, for recipes have many."""
     published = result["published"]
-    table = Table(title="rows left after each step", title_justify="left")
-    table.add_column("source")
-    names = list(next(iter(result["funnel"].values())))
-    for name in names:
-        table.add_column(name, justify="right", overflow="fold")
+    table = Table(title="funnel", title_justify="left")
+    for name in ("source", "before", "sampled", "dropped, and left after it", "after"):
+        table.add_column(name, justify="left" if name.startswith(("source", "dropped")) else "right")
     if published:
         table.add_column("published", justify="right")
     for source, row in result["funnel"].items():
-        cells = [number(row[name]) for name in names]
+        steps = [name for name in row if name not in ("before", "after")]
+        lost = [
+            f"{name} {number(row[before] - row[name])} → {number(row[name])}"
+            for before, name in pairwise(steps)
+            if row[before] != row[name]
+        ]
+        cells = [number(row["before"]), number(row["sampled"]), "\n".join(lost) or GAP, number(row["after"])]
         if published:
             pair = published.get(source)
             cells.append(GAP if pair is None else f"{number(pair[0])} → {number(pair[1])}")
-        table.add_row(source, *cells, end_section=source == list(result["funnel"])[-2])
+        table.add_row(source, *cells, end_section=True)
     return table
 
 
