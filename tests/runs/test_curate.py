@@ -360,8 +360,12 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
         lines[1] |= {"decision": "fix", "corrected": "44"}
         (out / "queue.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         again = curate(recipe, out)
+        truths = {row.id: row.ground_truth for row in read_samples(out / "samples.parquet")}
+        filters[1]["unreviewed"] = "keep"
+        keeping = curate(write_recipe(tmp_path / "k.yaml", {"n": source(data)}, filters), out)
+        assert [row.id for row in read_samples(out / "samples.parquet")][-1] == "n/4"
+        assert keeping["waiting_for_review"] == 1
         assert len(judge.requests) == len(says)
-    truths = {row.id: row.ground_truth for row in read_samples(out / "samples.parquet")}
     assert truths == {"n/0": "1", "n/2": "3", "n/3": "44"}
     assert again["waiting_for_review"] == 1
     assert [json.loads(line)["id"] for line in (out / "queue.jsonl").read_text().splitlines()] == ["n/4"]
