@@ -357,7 +357,12 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
             ("n/4", "wrong"),
         ]
         lines[0]["decision"] = "keep"
-        lines[1] |= {"decision": "fix", "corrected": "44"}
+        lines[1] |= {"decision": "fix", "corrected": " "}
+        (out / "queue.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert curate(recipe, out)["waiting_for_review"] == 2
+        assert "cannot be used" in next(row["reason"] for row in drops(out) if row["id"] == "n/3")
+        lines = [json.loads(line) for line in (out / "queue.jsonl").read_text().splitlines()]
+        lines[0] |= {"decision": "fix", "corrected": "44"}
         (out / "queue.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         again = curate(recipe, out)
         truths = {row.id: row.ground_truth for row in read_samples(out / "samples.parquet")}

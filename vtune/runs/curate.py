@@ -196,7 +196,7 @@ def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:
 
 
 def _inputs(recipe: DataRecipe, out: Path) -> str:
-    """A hash of all that the result depends on."""
+    """A hash of all that the result depends on; pictures in files of their own are taken as unchanged."""
     prints: dict[str, Any] = {"version": version("vtune"), "recipe": recipe.model_dump(mode="json")}
     for name, source in recipe.used.items():
         prints[f"source {name}"] = [fingerprint(Path(file)) for file in source.files]

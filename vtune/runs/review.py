@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from vtune.runs.folder import write_whole
 from vtune.runs.results import Results
 from vtune.runs.rows import chunks
 from vtune.schema.message import Picture
+from vtune.verifiers import check_ground_truth
 
 AHEAD = 4
 """Questions that are read ahead for each that may be under way (ours)."""
@@ -138,7 +139,13 @@ def _doubt(
     if review.decision == "drop":
         found.dropped[place] = "a person has found its label wrong"
     elif review.ground_truth is not None:
-        found.corrected[place] = review.ground_truth
+        try:
+            check_ground_truth(replace(item.sample, ground_truth=review.ground_truth))
+        except DataError as error:
+            found.queue.append(queue_row(key, item.sample, item.source, label))
+            found.dropped[place] = f"what a person wrote instead of its label cannot be used: {error.what}"
+        else:
+            found.corrected[place] = review.ground_truth
 
 
 def review_key(item: Item) -> str:
