@@ -90,9 +90,7 @@ def test_what_is_drawn_ahead_is_given_up_with_the_run() -> None:
     assert asyncio.run(run())
 
 
-def test_a_hand_over_that_fails_goes_through_all_weights_because_others_gather_with_it() -> (
-    None
-):
+def test_a_hand_over_that_fails_goes_through_all_weights_because_others_gather_with_it() -> None:
     gathered: list[str] = []
 
     def weights() -> Iterator[tuple[str, torch.Tensor]]:
