@@ -1,7 +1,7 @@
 """`vtune data`: make samples from public formats, look at a file, check every row of files."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -84,12 +84,20 @@ def inspect(path: Path, rows: int) -> dict[str, object]:
     }
 
 
-def validate(paths: Sequence[Path]) -> dict[str, Any]:
+Scan = Callable[[Path], Iterator[Sample | DataError]]
+"""Reads a file: one entry a row, the sample or what is wrong with it."""
+
+
+def validate(paths: Sequence[Path], scan: Scan = scan_samples) -> dict[str, Any]:
     """Check every row of every file without a model.
 
     A row is good if it is a valid sample, its id is in no other row of any file, its verifier exists
     and accepts the ground truth, its pictures are there and can be opened, and its evidence lies inside
     them. Of a bad row the first problem is listed.
+
+    Args:
+        paths: The files.
+        scan: Reads one.
 
     Returns:
         `rows`; `by_source`, the good rows; and `problems`, each with `file`, `row` (from 0; None where the
@@ -101,7 +109,7 @@ def validate(paths: Sequence[Path]) -> dict[str, Any]:
     places: dict[str, str] = {}
     for path in paths:
         try:
-            for row, entry in enumerate(scan_samples(path)):
+            for row, entry in enumerate(scan(path)):
                 rows += 1
                 try:
                     sample = _good(entry, path, row, places)
@@ -114,13 +122,13 @@ def validate(paths: Sequence[Path]) -> dict[str, Any]:
     return {"rows": rows, "by_source": dict(by_source), "problems": problems}
 
 
-def check_data(paths: Sequence[Path]) -> None:
-    """Refuse files with bad rows, before a run starts.
+def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
+    """Refuse files with bad rows, before a run starts; the arguments are those of `validate`.
 
     Raises:
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths)["problems"]
+    problems: list[Problem] = validate(paths, scan)["problems"]
     if not problems:
         return
     lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]
