@@ -31,7 +31,7 @@ def evaluate(
 ) -> None:
     """Roll a model out on a suite without an update, and score it."""
     from vtune.config import find, load_recipe
-    from vtune.report.values import render_values
+    from vtune.report.evaluation import render_evaluations
     from vtune.runs.engines import Kind
     from vtune.runs.eval import EvalSuite, run_eval
 
@@ -45,4 +45,5 @@ def evaluate(
         folder = out or Path("runs") / f"eval-{path.stem}-{slug}"
         kind: Kind = "vllm" if vllm else "transformers"
         result = run_eval(checked, model, folder, limit=limit, kind=kind, resume=resume)
-    show(result, render_values, as_json=as_json)
+    named_result = {"name": folder.name, "path": str(folder), **result}
+    show(result, lambda _: render_evaluations([named_result]), as_json=as_json)

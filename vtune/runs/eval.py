@@ -195,7 +195,7 @@ async def _evaluate(
         everything = parts(folder)
         judged = await _judge(suite, everything, records, scorer)
     check_audited(judged.rows, suite.reward.max_unscored)
-    write_trajectories(out / "trajectories.parquet", _stored(everything))
+    _put_together(everything, out / "trajectories.parquet")
     result = {
         "model": model,
         "samples": count,
@@ -268,6 +268,16 @@ def _mark(trajectory: Trajectory, sample: Sample) -> Mark:
     answer = trajectory.answer
     readable = answer is not None and (sample.verifier != "choice" or read_choice(answer, sample) is not None)
     return Mark(sample.id, sample.extra, score, unreadable=score is not None and not readable)
+
+
+def _put_together(files: Sequence[Path], out: Path) -> None:
+    """All portions in one file; they stay until the results are written."""
+    if len(files) == 1:
+        copied = out.with_name(f".{out.name}.part")
+        shutil.copyfile(files[0], copied)
+        copied.replace(out)
+    else:
+        write_trajectories(out, _stored(files))
 
 
 def _stored(files: Sequence[Path]) -> Iterator[Trajectory]:
