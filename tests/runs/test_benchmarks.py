@@ -15,6 +15,7 @@ from tests.judge.server import serve
 from tests.runs.commands import environment, setting, vtune
 from tests.runs.looking import BOX, HABITS, NUMBERS, Looking
 from vtune.config import find, load_recipe
+from vtune.errors import RunFailed
 from vtune.runs.eval import EvalSuite
 from vtune.runs.questions import read_records
 from vtune.schema.parquet import read_trajectories
@@ -205,7 +206,7 @@ def test_the_tiny_model_is_evaluated_and_audited_on_both(
     assert "fsp" in told.out
 
 
-def test_an_interrupted_evaluation_goes_on_and_draws_nothing_twice(
+def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
     looked_at_vstar: Path,
     vstar: Path,
     tiny: Path,
@@ -224,13 +225,12 @@ def test_an_interrupted_evaluation_goes_on_and_draws_nothing_twice(
         if request.key[-1] == 0:
             drawn.append(request.key[2])
         if len(drawn) == 5 and not resumed:
-            raise KeyboardInterrupt
+            raise RunFailed("the engine broke")
         return await play(self, request)
 
     monkeypatch.setattr(Looking, "generate", counted)
     resumed = False
-    with pytest.raises(KeyboardInterrupt):
-        vtune(*words)
+    assert vtune(*words).code == 1
     assert [path.name for path in (out / "trajectories").iterdir()] == ["from-00000000.parquet"]
     assert not (out / "results.json").exists()
     again = vtune(*words)
@@ -269,7 +269,7 @@ def test_missing_or_broken_data_say_how_to_get_them(tiny: Path, vstar: Path, tmp
     assert ended.code == 2
     assert "there is no folder" in ended.err
     twice = vtune(*evaluation("vstar", tiny, vstar, tmp_path / "out", "--data", str(vstar)))
-    assert "is also in" in twice.err
+    assert "is named twice" in twice.err
     assert not (tmp_path / "out").exists()
 
 
@@ -279,14 +279,15 @@ from pathlib import Path
 from PIL import Image
 import vtune.runs.engines as engines
 import vtune.runs.windows as windows
+import tests.runs.looking as looking
 from tests.runs.commands import setting, vtune
-from tests.runs.looking import Looking
 from vtune.config import find, load_recipe
 from vtune.runs.eval import EvalSuite
 from vtune.runs.questions import read_records
 
 tiny, folder = map(Path, sys.argv[1:])
 windows.BYTES = 2 * 24_000_000
+looking.HABITS = "w"
 note = {"target_object": ["sign"], "bbox": [[3000, 700, 400, 300]], "question": "Which?"}
 note["options"] = ["cup", "sign"]
 peaks = []
@@ -300,7 +301,7 @@ for count in (4, 10):
         (here / f"{number}.json").write_text(json.dumps(note))
     suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
     samples = list(read_records(suite))
-    engines.TransformersEngine = lambda policy, max_batch: Looking(policy.chat, samples)
+    engines.TransformersEngine = lambda policy, max_batch: looking.Looking(policy.chat, samples)
     small = setting(dtype="float32", threads=1, images__max_pixels=12544, rollout__max_tokens=4000)
     small += setting(rollout__max_batch=1, sandbox__seconds=120.0)
     words = ["eval", "--suite", "vstar", "--model", tiny, "--data", data, "--out", folder / f"out{count}"]

@@ -28,7 +28,7 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
-from vtune.runs.folder import check_folder, environment, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, environment, write_whole
 from vtune.runs.questions import Source, check_questions, fingerprints, read_questions, without_pictures
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
@@ -113,15 +113,22 @@ def run_eval(
             )
     if (out / "results.json").exists():
         raise RecipeError(f"{out} holds results already", fix="choose another --out")
-    checked = check_eval(suite, model, limit=limit)
-    _start(suite, out, {"model": resolved(model), "limit": limit, "engine": kind}, resume=resume)
-    return asyncio.run(_evaluate(suite, model, out, limit, kind, checked["samples"]))
+    count = check_eval(suite, model, limit=limit)["samples"]
+    prints = fingerprints(suite)
+    asked = {
+        "model": resolved(model),
+        "limit": limit,
+        "engine": kind,
+        "suite": suite.model_dump(mode="json"),
+        "data": prints,
+    }
+    _start(suite, out, asked, resume=resume)
+    return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
 
 
-def _start(suite: EvalSuite, out: Path, asked: dict[str, Any], *, resume: bool) -> None:
+def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
     """Begin a folder, or prove that it holds the first part of the same evaluation."""
     file, written = out / STARTED, out / "suite.yaml"
-    now = asked | {"suite": suite.model_dump(mode="json"), "data": fingerprints(suite)}
     if not resume:
         if file.exists():
             raise RecipeError(
@@ -134,17 +141,25 @@ def _start(suite: EvalSuite, out: Path, asked: dict[str, Any], *, resume: bool) 
         return
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
-    changed = differing_keys(json.loads(file.read_text(encoding="utf-8")), now)
+    before = json.loads(file.read_text(encoding="utf-8"))
+    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
     if changed:
         raise RecipeError(
             f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
             fix=f"see {written} and {file.name} there, or start a new one with another --out",
         )
+    write_whole(written, dump_recipe(suite))
     drop_unscored(out / "trajectories")
 
 
 async def _evaluate(
-    suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind, count: int
+    suite: EvalSuite,
+    model: str,
+    out: Path,
+    limit: int | None,
+    kind: Kind,
+    count: int,
+    prints: Mapping[str, str],
 ) -> dict[str, Any]:
     torch.set_num_threads(suite.threads)
     # With vLLM, only the tokenizer and the reader of pictures are needed here.
@@ -207,7 +222,7 @@ async def _evaluate(
         "faithfulness": asdict(faithfulness(judged.rows, seed=suite.seed)),
         "unaudited": judged.unaudited,
         "suite": suite.model_dump(mode="json"),
-        "environment": environment(fingerprints(suite)),
+        "environment": environment(prints),
         "seconds": time.monotonic() - began,
     }
     write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")

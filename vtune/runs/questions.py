@@ -87,6 +87,8 @@ def check_questions(source: Source, reward: RewardRecipe, *, limit: int | None) 
             yield entry
 
     for path in _paths(source):
+        if source.data.count(str(path)) > 1:
+            raise DataError(f"{path} is named twice", fix="name it once")
         if not path.exists():
             raise DataError(
                 f"there is no {path}", fix=f"{source.data_from}; or name what you have with --data PATH"
