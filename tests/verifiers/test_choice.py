@@ -1,11 +1,9 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError
 from vtune.verifiers import check_ground_truth
-from vtune.verifiers.choice import inferred_letter, verify_choice
+from vtune.verifiers.choice import verify_choice
 
 COLOURS = ("red", "blue", "dark green")
 
@@ -69,37 +67,38 @@ def test_a_ground_truth_that_names_no_single_option_is_an_error(gold: str, choic
         check_ground_truth(sample("choice", gold, choices=choices))
 
 
+LOOSE = {"letter_rule": "loose", "answer_in": "reply"}
+
+
 @pytest.mark.parametrize(
-    ("answer", "letter"),
+    ("reply", "score", "unreadable"),
     [
-        pytest.param("B", "B", id="letter"),
-        pytest.param("The answer is B.", "B", id="letter at the end"),
-        pytest.param("I would choose option C: dark green", "C", id="letter among the last four words"),
-        pytest.param("The correct answer is **b** because of all that I see there", "B", id="the answer is"),
-        pytest.param("It is dark green", "C", id="text"),
-        pytest.param("B. red", "B", id="the letter counts before the text"),
-        pytest.param("A or B", None, id="two letters"),
-        pytest.param("red and blue", None, id="two texts"),
-        pytest.param("none of these", None, id="nothing"),
-        pytest.param("A man stands there in the street and waits", None, id="an article far from the end"),
-        pytest.param("red " + "very " * 20, None, id="much longer than the options"),
-        pytest.param("D", None, id="no such option"),
-        pytest.param("", None, id="empty"),
+        pytest.param("B", 1.0, 0.0, id="letter"),
+        pytest.param("The colour is (B).", 1.0, 0.0, id="letter at the end of a sentence"),
+        pytest.param("Option B: blue", 1.0, 0.0, id="letter and text"),
+        pytest.param(
+            "B is what I would say about it", 0.0, 1.0, id="letter more than four words from the end"
+        ),
+        pytest.param("A or B", 0.0, 1.0, id="two letters"),
+        pytest.param("I think it is blue", 1.0, 0.0, id="text of one option"),
+        pytest.param("not red but blue", 0.0, 1.0, id="texts of two"),
+        pytest.param("it is blue " + "and so on " * 9, 0.0, 1.0, id="text of one in a long speech"),
+        pytest.param("the correct answer is **b** I am sure of that", 1.0, 0.0, id="answer is"),
+        pytest.param("<think>A or C?</think> B", 1.0, 0.0, id="thoughts are not read"),
+        pytest.param("<think>B</think>", 0.0, 1.0, id="nothing but thoughts"),
+        pytest.param("dark green", 0.0, 0.0, id="another"),
+        pytest.param("D", 0.0, 1.0, id="no such option"),
     ],
 )
-def test_a_sentence_is_read_as_benchmarks_publish_it(answer: str, letter: str | None) -> None:
-    assert inferred_letter(answer, COLOURS) == letter
-    for gold in "ABC":
-        asked = sample("choice", gold, choices=COLOURS, parm={"reading": "inferred"})
-        assert verify_choice(wrap(answer), asked).score == float(letter == gold)
+def test_the_loose_rule_finds_a_letter_or_a_text_in_prose(
+    reply: str, score: float, unreadable: float
+) -> None:
+    verdict = verify_choice(reply, sample("choice", "B", choices=COLOURS, parm=LOOSE))
+    assert (verdict.score, verdict.parts) == (score, {"unreadable": unreadable})
 
 
-def test_a_reading_that_nobody_knows_is_an_error() -> None:
-    with pytest.raises(DataError, match="unknown reading 'loose'"):
-        check_ground_truth(sample("choice", "B", choices=COLOURS, parm={"reading": "loose"}))
-
-
-@given(st.text(), st.lists(st.text(min_size=1), min_size=2, max_size=5))
-def test_whatever_is_answered_is_read_as_an_option_or_as_none(answer: str, choices: list[str]) -> None:
-    letter = inferred_letter(answer, tuple(choices))
-    assert letter is None or letter in "ABCDE"[: len(choices)]
+def test_the_loose_rule_needs_to_know_the_options() -> None:
+    with pytest.raises(DataError, match="choices"):
+        check_ground_truth(sample("choice", "B", parm=LOOSE))
+    with pytest.raises(DataError, match="strict, loose"):
+        check_ground_truth(sample("choice", "B", choices=COLOURS, parm={"letter_rule": "lax"}))

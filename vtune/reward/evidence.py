@@ -4,7 +4,14 @@ from typing import Literal, Protocol
 
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import evidence_prompt, read_level, read_target, target_prompt
+from vtune.judge.prompts import (
+    answer_prompt,
+    evidence_prompt,
+    read_level,
+    read_same,
+    read_target,
+    target_prompt,
+)
 from vtune.reward.flags import no_looks, whole_images
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import area, intersection
@@ -114,7 +121,9 @@ By = Literal["boxes", "model"]
 
 
 class Judges:
-    """The judge for each sample: boxes where it has evidence, else the model, if there is one.
+    """The judge for each sample's calls: boxes where it has evidence, else the model, if there is one.
+
+    The model also compares answers, for verifier `judge`.
 
     Args:
         levels: Of the recipe.
@@ -127,6 +136,7 @@ class Judges:
         self._client = client
         self._only = only
         self._boxes = BoxJudge(levels)
+        self._client = client
         self._model = ModelJudge(client, levels) if client is not None else None
 
     def by(self, only: By | None) -> "Judges":
@@ -158,6 +168,20 @@ class Judges:
         if sample.evidence and self._only != "model":
             return self._boxes
         return self._model if self._only != "boxes" else None
+
+    async def same_answer(self, answer: str, sample: Sample) -> bool:
+        """Whether the model finds that an answer means the same as the ground truth.
+
+        Raises:
+            ServiceError: If it cannot tell, or there is no model to ask.
+        """
+        if self._client is None:
+            raise ServiceError("only a judge can tell, and there is none in the recipe", fix="set `judge`")
+        reply = await self._client.ask(answer_prompt(sample, answer), [])
+        same = read_same(reply)
+        if same is None:
+            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of TRUE or FALSE")
+        return same
 
 
 def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:

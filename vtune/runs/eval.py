@@ -35,7 +35,6 @@ from vtune.runs.windows import Window, drawn, drop_unscored, part, parts, portio
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.verifiers.choice import read_choice
 
 AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
@@ -68,6 +67,7 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     Raises:
         VtuneError: With the problems found.
     """
+    _thresholds(suite.reward)
     load_chat(model)
     count = check_questions(suite, suite.reward, limit=limit)
     return {"samples": count, "rollouts": count * suite.rollouts}
@@ -188,7 +188,7 @@ async def _evaluate(
     async with (
         aclosing(engine),
         sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
-        Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer,
+        Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
         say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look)
@@ -200,6 +200,7 @@ async def _evaluate(
                 scored = await scorer.score(
                     [sample for sample, _ in window.questions],
                     await agent.run(_jobs(suite, window), progress.advance),
+                    iou=_thresholds(suite.reward),
                 )
                 seen += map(slim, scored)
                 if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
@@ -229,6 +230,22 @@ async def _evaluate(
     shutil.rmtree(folder)
     (out / STARTED).unlink()
     return result
+
+
+def _thresholds(reward: RewardRecipe) -> tuple[float, ...]:
+    """The IoU thresholds of a suite.
+
+    Raises:
+        RecipeError: If they would change in the course of a run.
+    """
+    if reward.iou is None:
+        return ()
+    if reward.iou.schedule not in ("fixed", "average"):
+        raise RecipeError(
+            f"reward.iou.schedule is {reward.iou.schedule}, and an evaluation has no course",
+            fix="set it to fixed, with one threshold, or to average",
+        )
+    return reward.iou.thresholds
 
 
 def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
@@ -279,10 +296,10 @@ async def _judge(
 
 
 def _mark(trajectory: Trajectory, sample: Sample) -> Mark:
-    score = trajectory.reward.accuracy if trajectory.reward is not None else None
-    answer = trajectory.answer
-    readable = answer is not None and (sample.verifier != "choice" or read_choice(answer, sample) is not None)
-    return Mark(sample.id, sample.extra, score, unreadable=score is not None and not readable)
+    reward = trajectory.reward
+    if reward is None:
+        return Mark(sample.id, sample.extra, None, unreadable=False)
+    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=reward.parts.get("unreadable", 0.0) > 0)
 
 
 def _put_together(files: Sequence[Path], out: Path) -> None:

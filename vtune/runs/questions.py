@@ -39,8 +39,10 @@ class Choices(Strict):
     """What stands behind the pictures; `{question}` and `{options}` are filled in."""
     shuffle: int | None
     """Seed of the options' order, which depends on it and the sample's id; null keeps that of the data."""
-    reading: Literal["exact", "inferred"]
-    """Of verifier `choice`: a letter or an option's own text, or whatever a sentence means."""
+    answer_in: Literal["tag", "boxed", "reply"]
+    """Of verifier `choice`: where the answer is read."""
+    letter_rule: Literal["strict", "loose"]
+    """Of verifier `choice`: a letter or an option's own text, or what is meant by a text of any form."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -154,7 +156,9 @@ def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
                 entry,
                 template=source.choices.template,
                 shuffle=source.choices.shuffle,
-                parm={"reading": source.choices.reading} if entry.verifier == "choice" else {},
+                parm=source.choices.model_dump(include={"answer_in", "letter_rule"})
+                if entry.verifier == "choice"
+                else {},
             )
         except DataError as error:
             yield error

@@ -6,9 +6,19 @@ from string import ascii_uppercase
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import tags
 from vtune.verifiers.exact import normalise
-from vtune.verifiers.verifier import options, quote, where
+from vtune.verifiers.verifier import (
+    answered,
+    given_answer,
+    no_answer,
+    one_of,
+    options,
+    quote,
+    unreadable,
+    where,
+)
+
+LETTER_RULES = ("strict", "loose")
 
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):]\s*(.*)", re.DOTALL)
 """`B`, `(B)`, `(B) text`, `B.`, `B) text`, `B: text`."""
@@ -16,31 +26,33 @@ _LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):]\
 _LONE_LETTER = re.compile(r"(?<![^\W_])(?!a\s+\w)[A-Za-z](?![^\W_]|['’])")
 """A letter that stands alone, the article `a` aside: in the words after a letter it smells of hedging."""
 
-
-_NOT_WORDS = re.compile(r"[.()\[\],:;!*#{}]")
-_ANSWER_IS = re.compile(r"answer\s+is\s+\**([A-Z])\**(?![A-Za-z])", re.IGNORECASE)
-
-_LAST = 4
-"""Words at the end of an answer among which its letter stands (VLMEvalKit)."""
+_MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
+_LAST_WORDS = 4
+_ANSWER_IS = re.compile(r"(?:correct\s+)?answer\s+is\s+\**([A-Z])\**", re.IGNORECASE)
 
 
 def verify_choice(reply: str, sample: Sample) -> Verdict:
     """Score 1 where the answer names the right option and no other, else 0.
 
-    `verifier_parm` may say how the answer is read, `reading`: `exact` (as if nothing is said) by
-    `chosen_letter`, `inferred` by `inferred_letter`, as benchmarks publish it.
+    An option may be named by its letter (`B`, `B.`, `(B)`), by its exact text, or by both; the case of
+    letters does not matter. Where a text could be read both ways (an option whose text is `A`), the
+    letter counts. A letter beside the text of another option, or a second letter, is hedging.
+
+    `verifier_parm` may hold `answer_in` and `letter_rule`: `strict` (the default) as above, or `loose`, with
+    which V* and HR-Bench are scored elsewhere (see `loosely_chosen`).
 
     Raises:
         DataError: As `check_choice` does.
     """
-    truth = _truth(sample)
-    given = tags.answer(reply)
+    truth, rule = _truth(sample)
+    given = given_answer(reply, sample)
     if given is None:
-        return Verdict(0.0, "no single <answer> at the end")
-    chosen = read_choice(given, sample)
+        return no_answer(sample)
+    read = loosely_chosen if rule == "loose" else chosen_letter
+    chosen = read(given, sample.choices)
     if chosen is None:
-        return Verdict(0.0, f"{quote(given)} names no single option")
-    return Verdict(float(chosen == truth), f"chose {chosen}, truth {truth}")
+        return unreadable(f"{quote(given)} names no single option")
+    return answered(float(chosen == truth), f"chose {chosen}, truth {truth}")
 
 
 def check_choice(sample: Sample) -> None:
@@ -48,22 +60,13 @@ def check_choice(sample: Sample) -> None:
 
     Raises:
         DataError: If it is neither a letter of an option nor the text of exactly one, or if
-            `verifier_parm` holds anything but a `reading` that is known.
+            an option of `verifier_parm` is unknown, or needs `choices` that are not there.
     """
     _truth(sample)
 
 
-def read_choice(answer: str, sample: Sample) -> str | None:
-    """The letter of the one option that an answer names, by the sample's `reading`; None: unreadable."""
-    return _READINGS[_reading(sample)](answer, sample.choices)
-
-
 def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter of the one option that a text names, or None.
-
-    An option may be named by its letter (`B`, `B.`, `(B)`), by its exact text, or by both; the case of
-    letters does not matter. Where a text could be read both ways (an option whose text is `A`), the
-    letter counts. A letter beside the text of another option, or a second letter, is hedging.
 
     Args:
         text: An answer, without tags.
@@ -81,25 +84,25 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
     return ascii_uppercase[same[0]] if text and len(same) == 1 else None
 
 
-def inferred_letter(text: str, choices: tuple[str, ...]) -> str | None:
-    """The letter of the option that a sentence means, or None: first by its letter, then by its text.
+def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
+    """The letter that VLMEvalKit's rules find in a text of any form, or None.
 
-    What `chosen_letter` reads; else the only letter of an option that stands alone, if it is among the last
-    four words, or the one in "the answer is B"; else the only option whose text the answer holds, where the
-    answer is no longer than twice all options together.
+    The only option letter among the words, if it first stands among the last four of them; else the letter in
+    "answer is B"; else the option whose text alone is contained, in a text at most twice as long as all
+    options together. VLMEvalKit then asks a model or guesses; here the answer is unreadable.
 
-    Source: VLMEvalKit, `can_infer_option` and `can_infer_text`, without the model that is asked behind them.
+    Args:
+        text: An answer, or a whole reply.
+        choices: The options in order; letters beyond them are words.
     """
-    named = chosen_letter(text, choices)
-    if named is not None:
-        return named
     letters = ascii_uppercase[: len(choices)]
-    words = _NOT_WORDS.sub(" ", text).split()
-    alone = {word for word in words if len(word) == 1 and word in letters}
-    if len(alone) == 1 and words.index(letter := alone.pop()) >= len(words) - _LAST:
-        return letter
-    said = _ANSWER_IS.search(text)
-    if said is not None and said[1].upper() in letters:
+    words = text.translate(_MARKS).split()
+    named = {word for word in words if len(word) == 1 and word in letters}
+    if len(named) == 1:
+        (letter,) = named
+        if words.index(letter) >= len(words) - _LAST_WORDS:
+            return letter
+    if not named and (said := _ANSWER_IS.search(text)) and said[1].upper() in letters:
         return said[1].upper()
     if len(text) > 2 * sum(map(len, choices)):
         return None
@@ -109,18 +112,6 @@ def inferred_letter(text: str, choices: tuple[str, ...]) -> str | None:
     return inside[0] if len(inside) == 1 else None
 
 
-_READINGS = {"exact": chosen_letter, "inferred": inferred_letter}
-
-
-def _reading(sample: Sample) -> str:
-    reading = options(sample, {"reading"}).get("reading", "exact")
-    if reading not in _READINGS:
-        raise DataError(
-            f"unknown reading {reading!r}", where=where(sample), fix=f"known: {', '.join(_READINGS)}"
-        )
-    return str(reading)
-
-
 def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     if not choices:
         return not _LONE_LETTER.search(rest)
@@ -128,8 +119,14 @@ def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     return position < len(choices) and normalise(rest) in ("", normalise(choices[position]))
 
 
-def _truth(sample: Sample) -> str:
-    _reading(sample)
+def _truth(sample: Sample) -> tuple[str, str]:
+    """(right letter, letter rule)."""
+    options(sample, {"answer_in", "letter_rule"})
+    rule = one_of(sample, "letter_rule", LETTER_RULES, default="strict")
+    if rule == "loose" and not sample.choices:
+        raise DataError(
+            "`letter_rule` loose has no choices to look for", where=where(sample), fix="fill in `choices`"
+        )
     if len(sample.choices) > len(ascii_uppercase):
         raise DataError(
             f"{len(sample.choices)} choices have no letters", where=where(sample), fix="keep 26 at most"
@@ -142,4 +139,4 @@ def _truth(sample: Sample) -> str:
             where=where(sample),
             fix=f"write the letter, or the text of one option: {listed}",
         )
-    return letter
+    return letter, rule
