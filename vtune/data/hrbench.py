@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vtune.data.options import multiple_choice
-from vtune.data.tsv import read_tsv
+from vtune.data.tsv import TsvRow, scan_tsv
 from vtune.errors import DataError
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
@@ -22,27 +22,46 @@ def read_hrbench(path: Path) -> Iterator[Sample]:
     Raises:
         DataError: As `read_tsv` does, or at a row whose category, options or answer are not as published.
     """
-    for row in read_tsv(path, ("question", "A", "B", "answer", "category", "cycle_category")):
-        choices = row.choices
-        category = row.values["category"]
-        if category not in CATEGORIES:
-            raise DataError(
-                f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
-            )
-        yield Sample(
-            id=f"{path.stem}/{row.values['index']}",
-            source=path.stem,
-            prompt=multiple_choice(row.values["question"], choices),
-            images=(Picture(data=row.picture),),
-            ability="visual_search",
-            ground_truth=row.answer,
-            answer=choices[ord(row.answer) - ord("A")],
-            verifier="choice",
-            tools=("python",),
-            choices=choices,
-            extra={
-                "index": row.values["index"],
-                "category": category,
-                "cycle_category": row.values["cycle_category"],
-            },
+    for entry in scan_hrbench(path):
+        if isinstance(entry, DataError):
+            raise entry
+        yield entry
+
+
+def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
+    """One entry a row: the sample, or the error that `read_hrbench` would raise there.
+
+    Raises:
+        DataError: As `scan_tsv` does.
+    """
+    for row in scan_tsv(path, ("question", "A", "B", "answer", "category", "cycle_category")):
+        try:
+            yield row if isinstance(row, DataError) else _sample(row, path.stem)
+        except DataError as error:
+            yield error
+
+
+def _sample(row: TsvRow, source: str) -> Sample:
+    choices = row.choices
+    category = row.values["category"]
+    if category not in CATEGORIES:
+        raise DataError(
+            f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
         )
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=multiple_choice(row.values["question"], choices),
+        images=(Picture(data=row.picture),),
+        ability="visual_search",
+        ground_truth=row.answer,
+        answer=choices[ord(row.answer) - ord("A")],
+        verifier="choice",
+        tools=("python",),
+        choices=choices,
+        extra={
+            "index": row.values["index"],
+            "category": category,
+            "cycle_category": row.values["cycle_category"],
+        },
+    )

@@ -72,6 +72,18 @@ def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
         DataError: If the file is missing or lacks a column; at the first row that has other than one value a
             column, whose `index` is there already, or whose picture is no base64 or not there.
     """
+    for row in scan_tsv(path, needs):
+        if isinstance(row, DataError):
+            raise row
+        yield row
+
+
+def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]:
+    """One entry a row: the row, or the error that `read_tsv` would raise there.
+
+    Raises:
+        DataError: If the file is missing, lacks a column, or is no TSV from some line on.
+    """
     try:
         with path.open("rb") as stream, path.open("rb") as again:
             yield from _rows(path, stream, again, {"index", "image", *needs})
@@ -79,7 +91,9 @@ def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
         raise DataError(f"cannot read {path}: {error.strerror}", fix="check the path") from None
 
 
-def _rows(path: Path, stream: BinaryIO, again: BinaryIO, needs: Collection[str]) -> Iterator[TsvRow]:
+def _rows(
+    path: Path, stream: BinaryIO, again: BinaryIO, needs: Collection[str]
+) -> Iterator[TsvRow | DataError]:
     records = _records(path, stream)
     _, header = next(records, (0, []))
     if missing := sorted(set(needs) - set(header)):
@@ -91,20 +105,36 @@ def _rows(path: Path, stream: BinaryIO, again: BinaryIO, needs: Collection[str])
     starts: dict[str, int] = {}
     for number, (start, record) in enumerate(records):
         place = f"{path}, row {number}"
-        if len(record) != len(header):
-            raise DataError(
-                f"{len(record)} value(s) for {len(header)} columns",
-                where=place,
-                fix="download the file again; tabs inside of a text need quotes around it",
-            )
-        values = dict(zip(header, record, strict=True))
-        index, image = values["index"], values.pop("image")
-        if index in starts:
-            raise DataError(f"index {index!r} comes twice", where=place, fix="number the rows")
-        starts[index] = start
-        if len(image) <= LONGEST_INDEX:
-            image = _elsewhere(path, again, header, starts.get(image), image, place)
-        yield TsvRow(place, values, _decoded(image, place))
+        try:
+            yield _row(path, again, header, record, start, starts, place)
+        except DataError as error:
+            yield error
+
+
+def _row(
+    path: Path,
+    again: BinaryIO,
+    header: list[str],
+    record: list[str],
+    start: int,
+    starts: dict[str, int],
+    place: str,
+) -> TsvRow:
+    """The row of a record; `starts`, where the record of each index begins, learns of it."""
+    if len(record) != len(header):
+        raise DataError(
+            f"{len(record)} value(s) for {len(header)} columns",
+            where=place,
+            fix="download the file again; tabs inside of a text need quotes around it",
+        )
+    values = dict(zip(header, record, strict=True))
+    index, image = values["index"], values.pop("image")
+    if index in starts:
+        raise DataError(f"index {index!r} comes twice", where=place, fix="number the rows")
+    starts[index] = start
+    if len(image) <= LONGEST_INDEX:
+        image = _elsewhere(path, again, header, starts.get(image), image, place)
+    return TsvRow(place, values, _decoded(image, place))
 
 
 def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:

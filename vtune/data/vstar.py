@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from vtune.data.options import multiple_choice
-from vtune.data.tsv import read_tsv
+from vtune.data.tsv import TsvRow, scan_tsv
 from vtune.errors import DataError
 from vtune.schema.box import clamp, proper
 from vtune.schema.decode import UNDECODABLE
@@ -36,10 +36,22 @@ def read_vstar(path: Path) -> Iterator[Sample]:
     Raises:
         DataError: If something is missing or not as published, with its place.
     """
+    for _, entry in scan_vstar(path):
+        if isinstance(entry, DataError):
+            raise entry
+        yield entry
+
+
+def scan_vstar(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
+    """(its file, the sample or the error that `read_vstar` would raise there), one entry a question.
+
+    Raises:
+        DataError: If the folder or the TSV as a whole is not as published.
+    """
     return _folder(path) if path.is_dir() else _table(path)
 
 
-def _folder(path: Path) -> Iterator[Sample]:
+def _folder(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
     for category in CATEGORIES:
         if not (path / category).is_dir():
             raise DataError(
@@ -51,16 +63,21 @@ def _folder(path: Path) -> Iterator[Sample]:
             file.stem: file for file in sorted((path / category).iterdir()) if file.suffix.lower() in PICTURES
         }
         notes = {file.stem: file for file in sorted((path / category).glob("*.json"))}
-        if lone := sorted(set(pictures) ^ set(notes)):
-            raise DataError(
-                f"{lone[0]} is not a pair of a picture and a JSON of its own",
+        if not notes:
+            raise DataError("there is no question", where=str(path / category), fix="download it again")
+        for stem in sorted(set(pictures) ^ set(notes)):
+            error = DataError(
+                f"{stem} is not a pair of a picture and a JSON of its own",
                 where=str(path / category),
                 fix="download the folder again: every picture has its annotation beside it",
             )
-        if not notes:
-            raise DataError("there is no question", where=str(path / category), fix="download it again")
+            yield path / category / stem, error
         for stem, file in notes.items():
-            yield _annotated(category, stem, pictures[stem], file)
+            if stem in pictures:
+                try:
+                    yield file, _annotated(category, stem, pictures[stem], file)
+                except DataError as error:
+                    yield file, error
 
 
 def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:
@@ -129,24 +146,31 @@ def _evidence(label: str, box: list[Any], size: tuple[int, int], file: Path) -> 
     )
 
 
-def _table(path: Path) -> Iterator[Sample]:
-    for row in read_tsv(path, ("question", "A", "B", "answer", "category")):
-        choices = row.choices
-        category = row.values["category"]
-        if category not in CATEGORIES:
-            raise DataError(
-                f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
-            )
-        yield Sample(
-            id=f"{SOURCE}/{row.values['index']}",
-            source=SOURCE,
-            prompt=multiple_choice(row.values["question"], choices),
-            images=(Picture(data=row.picture),),
-            ability="visual_search",
-            ground_truth=row.answer,
-            answer=choices[ord(row.answer) - ord("A")],
-            verifier="choice",
-            tools=("python",),
-            choices=choices,
-            extra={"category": category, "index": row.values["index"]},
+def _table(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
+    for row in scan_tsv(path, ("question", "A", "B", "answer", "category")):
+        try:
+            yield path, row if isinstance(row, DataError) else _row(row)
+        except DataError as error:
+            yield path, error
+
+
+def _row(row: TsvRow) -> Sample:
+    choices = row.choices
+    category = row.values["category"]
+    if category not in CATEGORIES:
+        raise DataError(
+            f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
         )
+    return Sample(
+        id=f"{SOURCE}/{row.values['index']}",
+        source=SOURCE,
+        prompt=multiple_choice(row.values["question"], choices),
+        images=(Picture(data=row.picture),),
+        ability="visual_search",
+        ground_truth=row.answer,
+        answer=choices[ord(row.answer) - ord("A")],
+        verifier="choice",
+        tools=("python",),
+        choices=choices,
+        extra={"category": category, "index": row.values["index"]},
+    )
