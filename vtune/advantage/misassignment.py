@@ -1,4 +1,4 @@
-"""How much credit is misassigned, and what transfer does about it: numbers of Dong et al., figures 2 and 8-10."""
+"""How much credit is misassigned, and what transfer makes of it (Dong et al., figures 2 and 8-10)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vtune.advantage.recipe import Credit
 
 @dataclass(frozen=True, slots=True)
 class Correctable:
-    """Shares in [0, 1] of what fails though a successful trajectory did the like; None where nothing fails."""
+    """Shares in [0, 1] of what fails though a success did the like; None where nothing fails."""
 
     trajectories: float | None
     """Of failing trajectories: those with such a call (figure 2a)."""
@@ -80,7 +80,7 @@ def correctable(transfers: Sequence[Transfer], theta: float | Credit) -> Correct
 
 
 def support_by_similarity(transfers: Iterable[Transfer], bins: int) -> list[SupportBin]:
-    """Mean support of the best reference groups by similarity to the nearest witness, in bins of like width."""
+    """Mean support of the best reference groups, in bins by similarity to the nearest witness."""
     matches = [match for one in transfers for match in one.matches]
     places = [min(int(match.nearest * bins + TOLERANCE), bins - 1) for match in matches]
     rows = []
