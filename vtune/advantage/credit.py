@@ -43,8 +43,10 @@ class Match(NamedTuple):
     """Share of the question's successful trajectories that have a call in the group, in (0, 1]."""
     credit: float
     """F(o, C*) = similarity x support x mean advantage of the group (eq. 3), before any gate."""
+    before: float
+    """The trajectory's advantage."""
     correction: float
-    """What was added to the call's advantage; 0 where a gate held it back."""
+    """What was added to it for this call; 0 where a gate held it back."""
 
     @property
     def confidence(self) -> float:
@@ -114,7 +116,7 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
             & (confidence + TOLERANCE >= gate.confidence)
         )
         after = np.where(opened, np.minimum(before + recipe.beta * credit, 0.0), before)
-        numbers = (best.nearest, best.similarity, support, credit, after - before)
+        numbers = (best.nearest, best.similarity, support, credit, before, after - before)
         columns = [column.tolist() for column in numbers]
         places = [calls[place] for place in best.call.tolist()]
         matches += [Match._make((*places[k], name, *row)) for k, row in enumerate(zip(*columns, strict=True))]
