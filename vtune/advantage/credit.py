@@ -162,22 +162,21 @@ def _calls(
     recipe: Credit, trajectories: Sequence[Trajectory], scored: Sequence[bool], won: Flags
 ) -> dict[str, tuple[list[tuple[int, int]], list[Any]]]:
     """Tool type -> (trajectory, call) and argument of all of its calls that take part."""
-    types = {tool: (name, TOOL_TYPES[name]) for name in recipe.tools for tool in TOOL_TYPES[name].tools}
-    found: dict[str, tuple[list[tuple[int, int]], list[Any]]] = {}
+    found: dict[str, tuple[list[tuple[int, int]], list[Any]]] = {name: ([], []) for name in recipe.tools}
+    types = {tool: (TOOL_TYPES[name], *found[name]) for name in found for tool in TOOL_TYPES[name].tools}
     for number, trajectory in enumerate(trajectories):
         if not scored[number]:
             continue
         succeeded = bool(won[number])
         for place, call in enumerate(trajectory.calls):
-            if call.tool not in types or (succeeded and call.status != "ok"):
+            if (entry := types.get(call.tool)) is None or (succeeded and call.status != "ok"):
                 continue
-            name, kind = types[call.tool]
+            kind, calls, arguments = entry
             argument = kind.argument(trajectory, call)
             if argument is not None:
-                calls, arguments = found.setdefault(name, ([], []))
                 calls.append((number, place))
                 arguments.append(argument)
-    return found
+    return {name: one for name, one in found.items() if one[0]}
 
 
 class _Best(NamedTuple):
@@ -211,33 +210,38 @@ def _best(
     left, right = (np.concatenate(sides) for sides in zip(within, across, strict=True))
     similarity = kind.similarity(arguments, Pairs(left, right, question))
     merged = similarity[: len(within[0])] + TOLERANCE >= gate.similarity
-    group = _components(len(owner), within[0][merged], within[1][merged])
+    label = _components(len(owner), within[0][merged], within[1][merged])
 
-    size = np.bincount(group[witnesses], minlength=len(owner))
-    total = np.bincount(group[witnesses], weights=advantage[owner[witnesses]], minlength=len(owner))
-    mean = total / np.maximum(size, 1)
+    # The groups, in order of question, each known by one of its calls.
+    heads = np.unique(label[witnesses])
+    heads = heads[np.argsort(question[heads], kind="stable")]
+    number = np.zeros(len(owner), dtype=np.int64)
+    number[heads] = np.arange(len(heads))
+    group = number[label]
+    size = np.bincount(group[witnesses], minlength=len(heads))
+    mean = np.bincount(group[witnesses], weights=advantage[owner[witnesses]], minlength=len(heads)) / size
     held = np.unique(group[witnesses] * len(advantage) + owner[witnesses]) // len(advantage)
-    trajectories = np.bincount(held, minlength=len(owner))
+    trajectories = np.bincount(held, minlength=len(heads))
 
+    # One slot for each call and group of its question; calls come in the same order in pairs and slots.
     receiver, reference = across
     values = similarity[len(within[0]) :]
-    key, of_key, many = np.unique(
-        receiver * len(owner) + group[reference], return_inverse=True, return_counts=True
-    )
-    close = np.bincount(of_key, weights=values, minlength=len(key)) / many
-    call, chosen = key // len(owner), key % len(owner)
-    order = np.lexsort((mean[chosen], trajectories[chosen], np.round(close, 9), call))
-    # The last of each call.
-    order = order[np.append(np.diff(call[order]) > 0, True)[: len(order)]]
-    nearest = np.full(len(owner), -inf)
-    np.maximum.at(nearest, receiver, values)
-    return _Best(
-        call[order],
-        nearest[call[order]],
-        close[order],
-        trajectories[chosen[order]],
-        mean[chosen[order]],
-    )
+    call, head = _same_question(np.flatnonzero(~witness), heads, question)
+    chosen = number[head]
+    start = np.flatnonzero(np.diff(call, prepend=-1))
+    if not len(start):
+        return _Best(call, values, values, trajectories[chosen], values)
+    slot = np.zeros(len(owner), dtype=np.int64)
+    slot[call[start]] = start - chosen[start]
+    close = np.bincount(slot[receiver] + group[reference], weights=values) / size[chosen]
+    nearest = np.maximum.reduceat(values, np.flatnonzero(np.diff(receiver, prepend=-1)))
+
+    rounded = np.round(close, 9)
+    highest = np.maximum.reduceat(rounded, start)
+    left = np.flatnonzero(rounded == np.repeat(highest, np.diff(start, append=len(call))))
+    left = left[np.lexsort((mean[chosen[left]], trajectories[chosen[left]], call[left]))]
+    last = left[np.diff(call[left], append=len(owner)) > 0]
+    return _Best(call[last], nearest, close[last], trajectories[chosen[last]], mean[chosen[last]])
 
 
 def _same_question(left: Indices, right: Indices, question: Indices) -> tuple[Indices, Indices]:

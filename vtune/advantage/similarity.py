@@ -7,7 +7,7 @@ that compares many pairs of them at a time, in [0, 1], symmetric, and 1 for a ca
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -121,11 +121,10 @@ def wording(arguments: Sequence[str], pairs: Pairs) -> Values:
     texts = [_plain(query) for _, query in known]
     left, right = number[pairs.left], number[pairs.right]
     words: dict[str, int] = {}
-    terms = [[words.setdefault(word, len(words)) for word in _terms(text)] for text in texts]
+    terms = [_terms(text) for text in texts]
     rows = np.repeat(np.arange(len(texts)), [len(found) for found in terms])
-    shared, first, second = _shared(
-        rows, np.fromiter(chain.from_iterable(terms), np.int64, len(rows)), question, left, right
-    )
+    codes = [words.setdefault(word, len(words)) for word in chain.from_iterable(terms)]
+    shared, first, second = _shared(rows, np.array(codes, dtype=np.int64), question, left, right)
     jaccard = shared / (first + second - shared)
     coefficient = shared / np.minimum(first, second)
     shared, first, second = _shared(*_bigrams(texts), question, left, right)
@@ -183,10 +182,12 @@ def _iou(edges: Values, pictures: Indices, left: Indices, right: Indices) -> Val
 
 
 def _plain(query: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", query).casefold().split())
+    # What is ASCII is in NFKC, and has no case but upper and lower.
+    folded = query.lower() if query.isascii() else unicodedata.normalize("NFKC", query).casefold()
+    return " ".join(folded.split())
 
 
-def _terms(text: str) -> Iterable[str]:
+def _terms(text: str) -> set[str] | frozenset[str]:
     found = set(_WORD.findall(text))
     return found - STOP_WORDS or found or {text}
 
