@@ -31,10 +31,10 @@ class Advantage(Strict):
     """How rewards become advantages."""
 
     baseline: Baseline
-    refills: int = Field(ge=0)
+    refills: int = Field(default=0, ge=0)
     """How often in a step groups whose rewards are all alike are replaced by groups of the next prompts
     (DAPO's dynamic sampling); 0: never. What cannot be replaced any more stays."""
-    overlong: Overlong | None
+    overlong: Overlong | None = None
     """Null: length is not penalised."""
 
 

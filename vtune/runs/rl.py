@@ -26,6 +26,7 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.schedule import Tightening
 from vtune.reward.score import Scorer, check_evidence, check_samples, check_unscored
 from vtune.rollout.agent import Agent, Job, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
@@ -66,7 +67,7 @@ class RLRecipe(Strict):
     sandbox: SandboxRecipe
     reward: RewardRecipe
     advantage: Advantage
-    credit: Credit | None
+    credit: Credit | None = None
     """Null: every token has the advantage of its trajectory."""
     loss: PolicyLoss
     updates_per_step: int = Field(gt=0)
@@ -178,8 +179,11 @@ async def _train(
         say(f"trainable parameters: {trainer.trainable}")
     found = newest_checkpoint(checkpoints) if resume else None
     done = checkpoint_step(found) if found else 0
-    # Prompts that each process has taken.
-    taken: list[int] = trainer.load(found / "deepspeed")["taken"] if found else [0] * ranks.world
+    state = trainer.load(found / "deepspeed") if found else None
+    tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=state)
+    share = recipe.prompts_per_step // ranks.world
+    # Prompts that each process has taken; a step takes its share where there are no refills.
+    taken: list[int] = (state or {}).get("taken", [done * share] * ranks.world)
     keep = recipe.checkpoints.keep
     prompts = sample_store([Path(name) for name in recipe.data])
     waiting = Stopwatch()
@@ -200,12 +204,13 @@ async def _train(
         asked = _prompts(prompts, recipe, numbers, ranks)
         found = await agent.run(_jobs(asked, recipe, step, numbers, ranks))
         with scoring:
-            return await scorer.score([sample for sample, _ in asked], found)
+            samples = [sample for sample, _ in asked]
+            return await scorer.score(samples, found, iou=tightening.at(step))
 
     filling = Filling(
         drawn,
         lambda found: rewards(found, recipe.advantage),
-        share=recipe.prompts_per_step // ranks.world,
+        share=share,
         refills=recipe.advantage.refills,
         taken=taken[ranks.rank],
     )
@@ -229,12 +234,16 @@ async def _train(
     async with (
         aclosing(engine),
         sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
-        Scorer(recipe.reward, judge_cache=cache) as scorer,
+        Scorer(recipe.reward, judge_cache=cache, shown=policy.pictures.shown_size) as scorer,
         aclosing(rollouts),
     ):
         if ranks.first:
             say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting)
+
+        def keep_now(done: int) -> None:
+            state = {"taken": taken, **tightening.state}
+            save(trainer, policy, recipe.model, checkpoints, done, ranks, keep=keep, state=state)
 
         learn = _Learning(trainer, recipe, ranks)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
@@ -253,16 +262,7 @@ async def _train(
                 failures = [one for one in ranks.gather(failure) if one is not None]
                 if failures:
                     if step > stopping.saved:
-                        save(
-                            trainer,
-                            policy,
-                            recipe.model,
-                            checkpoints,
-                            step,
-                            ranks,
-                            keep=keep,
-                            state={"taken": taken},
-                        )
+                        keep_now(step)
                     raise failures[0]
                 clock.lap("rollout")
                 scored = filled.trajectories
@@ -270,6 +270,8 @@ async def _train(
                     t for share in ranks.gather([_without_pictures(t) for t in scored]) for t in share
                 ]
                 check_unscored(everyone, recipe.reward.max_unscored)
+                # Before anything is awaited: the next step may be scored while this one trains.
+                tightened = tightening.after(step, everyone)
                 learnt = with_advantages(scored, recipe.advantage)
                 credit: dict[str, float] = {}
                 if recipe.credit is not None:
@@ -283,10 +285,10 @@ async def _train(
                     write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
                     tracker.trajectories(step, learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
-                rows[ALL] |= _update_row(stats) | clock.row(stats) | credit
-                shares = ranks.gather(replace(filled, trajectories=[]))
-                taken = [one.taken for one in shares]
-                rows[ALL] |= _groups_row(shares, recipe)
+                rows[ALL] |= _update_row(stats) | clock.row(stats) | credit | tightened
+                drawn_by = ranks.gather(replace(filled, trajectories=[]))
+                taken = [one.taken for one in drawn_by]
+                rows[ALL] |= _groups_row(drawn_by, recipe)
                 rows[ALL]["seconds_reward"] = scoring.take()
                 rows[ALL]["seconds_sandbox"] = waiting.take()
                 rows[ALL]["staleness"] = staleness(everyone, step)
@@ -296,20 +298,7 @@ async def _train(
                 tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
-                stopping.after(
-                    step + 1,
-                    partial(
-                        save,
-                        trainer,
-                        policy,
-                        recipe.model,
-                        checkpoints,
-                        step + 1,
-                        ranks,
-                        keep=keep,
-                        state={"taken": taken},
-                    ),
-                )
+                stopping.after(step + 1, partial(keep_now, step + 1))
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,

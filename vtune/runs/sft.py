@@ -166,7 +166,7 @@ def save(
     keep: int,
     state: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A checkpoint: plain Hugging Face weights with the DeepSpeed state, and `state`, beside them."""
+    """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them, and with it `state`."""
 
     def fill(folder: Path) -> None:
         with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:

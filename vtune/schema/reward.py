@@ -1,6 +1,7 @@
 """What a trajectory earned, or why nobody can say."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +17,6 @@ class Reward:
     format: float | None
     tool: float | None
     why: str
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Facts behind the accuracy, by name (`Verdict.parts`); none in files that were written before they were
+    kept."""

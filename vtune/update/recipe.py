@@ -61,10 +61,11 @@ class Update(Strict):
 class PolicyLoss(Strict):
     """The objective of reinforcement training: one policy-gradient loss, its aggregation and a KL.
 
-    Keys of other algorithms than the one that is named are left out, or null.
+    Keys of other algorithms than the one that is named are left out, or null. Defaults are what recipes
+    meant before there was a choice.
     """
 
-    algorithm: Literal["grpo", "gspo", "sapo", "cispo"]
+    algorithm: Literal["grpo", "gspo", "sapo", "cispo"] = "grpo"
     """See the functions of these names in `vtune.update.loss`. Dr. GRPO is `grpo` with the baseline
     `group_mean` and `fixed_length`; DAPO is `grpo` with a larger `clip_high`, `token_mean`,
     `advantage.refills` and `advantage.overlong`."""
@@ -80,13 +81,13 @@ class PolicyLoss(Strict):
     """sapo: how fast the gate closes on tokens with an advantage above 0."""
     tau_negative: float | None = Field(default=None, gt=0)
     """sapo: on the others."""
-    aggregation: Aggregation
+    aggregation: Aggregation = "token_mean"
     """How the losses of tokens make one: see `token_weights` in `vtune.update.loss`."""
     length: int | None = Field(default=None, gt=0)
     """fixed_length: the tokens that each sequence is divided by."""
     kl_weight: float = Field(ge=0)
     """Weight of the KL to the starting weights; 0 keeps no reference model."""
-    kl_estimator: KLEstimator
+    kl_estimator: KLEstimator = "k3"
     """Of that KL."""
 
     @model_validator(mode="after")

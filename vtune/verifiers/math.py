@@ -6,8 +6,15 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import tags
-from vtune.verifiers.verifier import options, quote, where
+from vtune.verifiers.verifier import (
+    answered,
+    given_answer,
+    no_answer,
+    options,
+    quote,
+    unreadable,
+    where,
+)
 
 LONGEST = 1000
 """Characters of an answer that is still read (DeepEyes refuses from 1000 on, too)."""
@@ -34,6 +41,10 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read within the time
     limit of math-verify scores 0.
 
+    `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
+    V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
+    disagree are hedging. That server lowers the case of both sides; math-verify does not mind case anyway.
+
     Call it in the main thread of a process: math-verify arms SIGALRM. `Verifying` does so in workers.
 
     Raises:
@@ -42,16 +53,16 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     from math_verify import verify
 
     truth = _truth(sample)
-    given = tags.answer(reply)
+    given = given_answer(reply, sample)
     if given is None:
-        return Verdict(0.0, "no single <answer> at the end")
+        return no_answer(sample)
     if len(given) >= LONGEST:
-        return Verdict(0.0, f"the answer has {len(given)} characters")
+        return unreadable(f"the answer has {len(given)} characters")
     parsed = _parse(given)
     if not parsed:
-        return Verdict(0.0, f"{quote(given)} is no expression")
+        return unreadable(f"{quote(given)} is no expression")
     same = bool(verify(truth, parsed, timeout_seconds=SECONDS))
-    return Verdict(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
+    return answered(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
 
 
 def check_math(sample: Sample) -> None:
@@ -59,7 +70,7 @@ def check_math(sample: Sample) -> None:
 
     Raises:
         DataError: If it is empty, prose (which would be read as a product of letters) or unreadable, or
-            if `verifier_parm` is not empty.
+            if an option of `verifier_parm` is unknown.
     """
     from math_verify import verify
 
@@ -74,7 +85,7 @@ def check_math(sample: Sample) -> None:
 
 
 def _truth(sample: Sample) -> list[Any]:
-    options(sample, ())
+    options(sample, {"answer_in"})
     parsed = _parse(sample.ground_truth)
     if not parsed:
         raise DataError(

@@ -5,6 +5,7 @@ import logging
 import resource
 import signal
 import threading
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,6 +17,12 @@ from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
+from vtune.verifiers.judge import decide, judged
+
+AskJudge = Callable[[str, Sample], Awaitable[bool]]
+"""(answer, sample) -> whether a model finds it to mean the same as the ground truth.
+
+Raises ServiceError where the model gives no usable reply."""
 
 MEMORY_BYTES = 4 * 2**30
 """Data that a worker may hold, ours: an answer such as 9^(9^9) costs a worker, never the machine."""
@@ -48,14 +55,25 @@ class Verifying:
         for worker in self._workers:
             worker.stop()
 
-    async def verify(self, reply: str, sample: Sample) -> Verdict:
+    async def verify(self, reply: str, sample: Sample, *, judge: AskJudge | None = None) -> Verdict:
         """The verdict of the sample's own verifier.
+
+        Args:
+            reply: Everything that the policy wrote.
+            sample: What was asked.
+            judge: Asked by verifier `judge`; without one, what no rule decides is unscored.
 
         Raises:
             DataError: If the sample names no verifier, or its ground truth cannot be read.
-            ServiceError: If a worker died or did not answer in time: the reply is unscored.
+            ServiceError: If a worker died or did not answer in time, or the judge did not answer, or there is
+                none: the reply is unscored.
         """
         verifier = verifier_of(sample)
+        if verifier.asks_judge and judge is not None:
+            outcome = decide(reply, sample)
+            if isinstance(outcome, Verdict):
+                return outcome
+            return judged(outcome, sample, same=await judge(outcome, sample))
         if not verifier.in_worker:
             return verifier.verify(reply, sample)
         worker = await self._free.get()
