@@ -1,6 +1,7 @@
 """The benchmarks that training data must keep apart from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from vtune.config import find, load_recipe, shipped
@@ -8,24 +9,25 @@ from vtune.curate.duplicates import Benchmarks, Contamination, benchmark_key
 from vtune.curate.item import Item
 from vtune.runs.data_recipe import DataRecipe
 from vtune.runs.eval import EvalSuite
-from vtune.schema.parquet import read_samples
+from vtune.runs.questions import Source, fingerprints, read_questions
+from vtune.schema.message import Picture
 
 PACKAGE = "eval_suites"
 
 
 def present_benchmarks(recipe: DataRecipe) -> dict[str, bool]:
     """Benchmark -> whether its data are here, of all that the recipe's filters name."""
-    found = {}
+    found: dict[str, bool] = {}
     for spec in recipe.filters:
         if isinstance(spec, Contamination):
-            for name, paths in _files(spec).items():
-                found[name] = all(path.exists() for path in paths)
+            found |= {name: _is_here(source) for name, source in _sources(spec).items()}
     return found
 
 
-def benchmark_files(spec: Contamination) -> list[Path]:
-    """The files of the benchmarks that are here."""
-    return [path for paths in _files(spec).values() for path in paths if path.exists()]
+def benchmark_prints(spec: Contamination) -> dict[str, str]:
+    """The fingerprints of all data of the benchmarks that are here."""
+    here = [fingerprints(source) for source in _sources(spec).values() if _is_here(source)]
+    return {name: mark for prints in here for name, mark in prints.items()}
 
 
 def benchmarks_of(spec: Contamination) -> Benchmarks:
@@ -34,22 +36,30 @@ def benchmarks_of(spec: Contamination) -> Benchmarks:
     Raises:
         VtuneError: If a suite or a file of one cannot be read.
     """
-
-    def items() -> Iterator[tuple[str, Item]]:
-        for name, paths in _files(spec).items():
-            for path in paths:
-                if path.exists():
-                    for sample in read_samples(path):
-                        yield name, Item(sample, name, path.parent)
-
-    return Benchmarks(spec, [(name, benchmark_key(spec, item)) for name, item in items()])
+    return Benchmarks(spec, [(item.source, benchmark_key(spec, item)) for item in _items(spec)])
 
 
-def _files(spec: Contamination) -> dict[str, list[Path]]:
-    """Benchmark -> its files, here or not."""
+def _items(spec: Contamination) -> Iterator[Item]:
+    for name, source in _sources(spec).items():
+        if _is_here(source):
+            for sample, pictures in read_questions(source, limit=None):
+                images = tuple(Picture(data=data) for data in pictures)
+                yield Item(replace(sample, images=images), name, Path())
+
+
+def _sources(spec: Contamination) -> Mapping[str, Source]:
+    """Benchmark -> its questions as its data have them: what a suite writes around them is left out."""
     names = sorted(shipped(PACKAGE)) if spec.suites == "all" else list(spec.suites)
-    files = {}
-    for name in names:
-        suite = load_recipe(find(name, PACKAGE), EvalSuite)
-        files[name] = [Path(path) for path in suite.data]
-    return files | {path: [Path(path)] for path in spec.data}
+    suites = {name: load_recipe(find(name, PACKAGE), EvalSuite) for name in names}
+    found = {
+        name: Source(data=suite.data, format=suite.format, data_from=suite.data_from, choices=None)
+        for name, suite in suites.items()
+    }
+    return found | {
+        path: Source(data=(path,), format="samples", data_from="the recipe names it", choices=None)
+        for path in spec.data
+    }
+
+
+def _is_here(source: Source) -> bool:
+    return all(Path(path).exists() for path in source.data)

@@ -16,7 +16,7 @@ from vtune.curate.item import Item
 from vtune.errors import DataError, RunFailed
 from vtune.report.curation_page import Shown, curation_page
 from vtune.report.progress import say
-from vtune.runs.contamination import benchmark_files, present_benchmarks
+from vtune.runs.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
 from vtune.runs.difficulty import check_pass_rate, model_print
 from vtune.runs.folder import check_folder, environment, write_whole
@@ -202,7 +202,7 @@ def _inputs(recipe: DataRecipe, out: Path) -> str:
         prints[f"source {name}"] = [fingerprint(Path(file)) for file in source.files]
     for number, spec in enumerate(recipe.filters):
         if isinstance(spec, Contamination):
-            prints[f"benchmarks {number}"] = [fingerprint(path) for path in benchmark_files(spec)]
+            prints[f"benchmarks {number}"] = benchmark_prints(spec)
         if isinstance(spec, PassRate):
             prints[f"model {number}"] = model_print(spec.model)
     reviews = out / "results" / "reviews.jsonl"

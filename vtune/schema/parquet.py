@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +32,7 @@ GROUP_ROWS = 512
 GROUP_BYTES = 32 * 2**20
 """… and is closed once its pictures and tokens reach this size (ours)."""
 _READ_ROWS = 16
+"""At most so many rows are read at once, and fewer where they are large (ours)."""
 _SCAN_BYTES = 2**20
 """Of rows that are read at a time where they are small (ours)."""
 _TOKEN_BYTES = 9
@@ -87,11 +89,23 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
         DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
+    for trajectory in scan_trajectories(path):
+        if isinstance(trajectory, DataError):
+            raise trajectory
+        yield trajectory
+
+
+def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
+    """One entry a row: the trajectory, or the error that `read_trajectories` would raise there.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+    """
     for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
         try:
             yield trajectory_from_row(row)
         except DataError as error:
-            raise _at(path, number, error) from None
+            yield _at(path, number, error)
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
@@ -101,6 +115,27 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
         DataError: If a trajectory contradicts itself. Then there is no new file.
     """
     return _write(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
+
+
+def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """(row number from 0, row) of any Parquet file, as Arrow gives them.
+
+    Raises:
+        DataError: If the file is missing, is not Parquet, or is damaged.
+    """
+    return _rows(path, ())
+
+
+def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+    """Write rows of any schema, in pieces as all files are written, and return how many there are.
+
+    Raises:
+        DataError: If a value does not fit its column. Then there is no new file.
+    """
+    try:
+        return _write(path, schema, rows)
+    except pa.ArrowException as error:
+        raise DataError(f"a value does not fit its column: {error}", where=str(path)) from None
 
 
 def group_sizes(path: Path) -> list[int]:
@@ -135,11 +170,8 @@ def scan_groups(path: Path, indices: Sequence[int]) -> Iterator[Row]:
         DataError: If the file is missing or damaged.
     """
     with _opened(path) as file:
-        groups = [file.metadata.row_group(index) for index in indices]
-        size = sum(group.total_byte_size for group in groups)
-        rows = sum(group.num_rows for group in groups)
-        # Rows without pictures are read many at a time, which is several times as fast.
-        portion = min(max(_READ_ROWS, _SCAN_BYTES * rows // max(size, 1)), GROUP_ROWS)
+        # Small rows are read many at a time, which is several times as fast.
+        portion = max(_rows_at_once(file), min(_rows_within(file, _SCAN_BYTES), GROUP_ROWS))
         try:
             for batch in file.iter_batches(batch_size=portion, row_groups=list(indices)):
                 yield from batch.to_pylist()
@@ -255,7 +287,7 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 )
         number = 0
         try:
-            for batch in file.iter_batches(batch_size=_READ_ROWS):
+            for batch in file.iter_batches(batch_size=_rows_at_once(file)):
                 for row in batch.to_pylist():
                     yield number, row
                     number += 1
@@ -265,6 +297,19 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 where=f"{path}, row {number} or soon after",
                 fix="make or download it again",
             ) from None
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    """So many rows that they do not exceed a row group of ours, pictures of 8000 px included."""
+    return max(1, min(_READ_ROWS, _rows_within(file, GROUP_BYTES)))
+
+
+def _rows_within(file: pq.ParquetFile, size: int) -> int:
+    """How many rows of a file, of its mean size, make so many bytes."""
+    metadata = file.metadata
+    whole: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+    fit: int = size * metadata.num_rows // max(whole, 1)
+    return fit
 
 
 def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
@@ -309,13 +354,18 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         group.append(row)
-        size += sum(len(image["bytes"] or b"") for image in row["images"])
+        size += sum(_weight(image) for image in row.get("images", row.get("image")) or ())
         size += _TOKEN_BYTES * len(row.get("token_ids", ()))
         if len(group) == GROUP_ROWS or size >= GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
         yield group
+
+
+def _weight(image: Any) -> int:
+    """Bytes of a picture: a struct, or base64."""
+    return len(image) if isinstance(image, str) else len(image["bytes"] or b"")
 
 
 def _at(path: Path, number: int, error: DataError) -> DataError:
