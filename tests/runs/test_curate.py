@@ -21,10 +21,11 @@ from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import environment, vtune
 from tests.runs.dice import Dice, rollouts
-from vtune.config import load_recipe, shipped
+from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.data_recipe import DataRecipe, PassRate
+from vtune.runs.eval import EvalSuite
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample
 
@@ -409,6 +410,26 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
         (1, "n/1", "its id has come before"),
     ]
     assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
+
+
+def test_suites_whose_data_are_here_are_kept_apart_from_and_others_are_told(
+    lens: Path, tmp_path: Path
+) -> None:
+    held = list(read_samples(lens / "heldout.parquet"))
+    for name, data in (("here", lens / "heldout.parquet"), ("missing", tmp_path / "none.parquet")):
+        suite = load_recipe(shipped("eval_suites")["lens"], EvalSuite, [f"data=[{data}]"])
+        (tmp_path / f"{name}.yaml").write_text(dump_recipe(suite))
+    leaked = tmp_path / "leaked.parquet"
+    write_samples(leaked, [replace(held[0], id="leak/0"), *read_samples(lens / "train.parquet")])
+    names = [str(tmp_path / f"{name}.yaml") for name in ("here", "missing")]
+    spec = {"filter": "contamination", "rows": "all", "suites": names, "data": []}
+    spec |= {"image_distance": None, "text_similarity": None}
+    out = tmp_path / "out"
+    result = curate(write_recipe(tmp_path / "r.yaml", {"lens": source(leaked)}, [spec]), out)
+    assert result["benchmarks"] == {names[0]: True, names[1]: False}
+    ((told, why),) = [(row["id"], row["reason"]) for row in drops(out)]
+    assert told == "leak/0"
+    assert f"a picture of {names[0]}" in why
 
 
 def test_a_filter_that_looks_at_nothing_is_told(tmp_path: Path) -> None:
