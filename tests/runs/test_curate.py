@@ -334,6 +334,24 @@ def test_a_pass_rate_asks_the_judge_about_free_answers(
     assert row.extra["pass_rate"] == 1.0
 
 
+def test_a_broken_picture_costs_its_row_and_a_tool_that_nobody_can_run_stops(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path
+) -> None:
+    (good, other) = islice(read_samples(lens / "train.parquet"), 2)
+    cut = replace(good.images[0], data=(good.images[0].data or b"")[:2000])
+    data = tmp_path / "n.parquet"
+    write_samples(data, [good, replace(other, images=(cut,))])
+    spec = pass_rate(tiny, rollouts=1, first=None, band={"of": "mean", "at_most": 1.0})
+    recipe = write_recipe(tmp_path / "r.yaml", {"lens": source(data)}, [spec])
+    curate(recipe, tmp_path / "out")
+    assert [row.id for row in read_samples(tmp_path / "out" / "samples.parquet")] == [good.id]
+    assert "cannot be decoded" in drops(tmp_path / "out")[0]["reason"]
+    write_samples(data, [replace(good, tools=("image_zoom_in_tool",))])
+    ended = vtune("curate", recipe, "--out", tmp_path / "other")
+    assert ended.code == 2
+    assert "no rollout can run the tool(s) image_zoom_in_tool" in ended.err
+
+
 def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_labels(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(5))

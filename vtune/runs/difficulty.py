@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from PIL import Image
 
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
@@ -28,8 +30,10 @@ from vtune.runs.results import Results
 from vtune.runs.review import Opinions
 from vtune.runs.rows import chunks
 from vtune.runs.sandbox import sandbox_of, say_tier
+from vtune.schema.decode import UNDECODABLE
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools import RUNNABLE
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
@@ -97,10 +101,16 @@ async def _measure(
         if concerns(spec, item):
             place = item.source, position
             found.asked[place] = item.sample.id
+            if spec.tools:
+                _check_tools(item.sample)
             try:
-                chosen.append((place, item.sample, tuple(input_pictures(item))))
+                pictures = tuple(input_pictures(item))
+                for data in pictures:
+                    _check_picture(data)
             except DataError as error:
                 found.dropped[place] = error.what
+            else:
+                chosen.append((place, item.sample, pictures))
     if spec.first is not None:
         posed = [rollouts.pose(*entry, tools=False) for entry in chosen]
         first = await rollouts.scores(posed, spec.first.rollouts, found)
@@ -120,6 +130,25 @@ async def _measure(
         reason = outside(spec.band, scores)
         if reason is not None:
             found.dropped[place] = reason
+
+
+def _check_tools(sample: Sample) -> None:
+    others = sorted(set(sample.tools) - set(RUNNABLE))
+    if others:
+        raise DataError(
+            f"no rollout can run the tool(s) {', '.join(others)} yet",
+            where=f"sample {sample.id!r}",
+            fix="set `tools: false` in pass_rate, or name other rows in `rows`",
+        )
+
+
+def _check_picture(data: bytes) -> None:
+    """See that a picture can be decoded: in a conversation, one that cannot would stop all others."""
+    try:
+        with Image.open(BytesIO(data)) as image:
+            image.load()
+    except UNDECODABLE as error:
+        raise DataError(f"a picture cannot be decoded: {error}") from None
 
 
 def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
