@@ -57,7 +57,7 @@ def main() -> None:
     except SystemExit as status:
         if status.code == INTERRUPTED:
             sys.stderr.write(
-                "interrupted; sft and rl continue with --resume, the demo when it is started again\n"
+                "interrupted; sft, rl and eval continue with --resume, the demo when it is started again\n"
             )
         raise
 
