@@ -131,7 +131,7 @@ def sapo(
         tau_positive: tau of tokens with an advantage above 0.
         tau_negative: tau of the others; larger makes training more stable.
 
-    Source: SAPO, Gao et al. 2025 (arXiv 2511.20347): the objective and its gate; taus of 1.0 and 1.05 in verl.
+    Source: SAPO, Gao et al. 2025 (arXiv 2511.20347), the objective and its gate; taus as in verl: 1.0, 1.05.
     """
     ratio = _ratio(logprobs, old_logprobs)
     tau = torch.where(advantages > 0, ratio.new_tensor(tau_positive), tau_negative)
