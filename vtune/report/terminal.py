@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.report.evaluation import render_evaluations
 from vtune.report.numbers import GAP, number, sparkline
 
 CURVE_WIDTH = 16
@@ -39,7 +40,8 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
     heads = [Text(_head(run)) for run in runs]
-    return Group(*heads, *(_table(source, runs) for source in sources))
+    tables = [_table(source, runs) for source in sources]
+    return Group(*heads, *tables, render_evaluations(report.get("evaluations", ())))
 
 
 def _head(run: Mapping[str, Any]) -> str:
