@@ -122,7 +122,7 @@ def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
         lines.append(f"  … and {len(problems) - _SHOWN_PROBLEMS} more")
     raise DataError(
         "\n".join([f"{len(problems)} problem(s) in the data", *lines]),
-        fix="`vtune data validate FILE…` lists all of them" if scan is scan_samples else "",
+        fix="`vtune data validate FILE…` lists all of them",
     )
 
 
