@@ -272,7 +272,7 @@ class _Judged:
     trajectories: list[Trajectory] = field(default_factory=list)
     """Without pictures and tokens."""
     unaudited: int = 0
-    """Trajectories with calls that nobody could judge: no boxes, and no judge in the suite."""
+    """Trajectories of questions that need a look and that nobody could judge: no boxes, and no judge."""
 
 
 async def _judge(

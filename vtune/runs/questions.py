@@ -10,9 +10,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
-from vtune.data.hrbench import read_hrbench
+from vtune.data.hrbench import scan_hrbench
 from vtune.data.options import presented
-from vtune.data.vstar import read_vstar
+from vtune.data.vstar import scan_vstar
 from vtune.errors import DataError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import check_samples
@@ -23,8 +23,13 @@ from vtune.schema.sample import Sample
 
 Format = Literal["samples", "vstar", "hrbench"]
 
+
+def _vstar(path: Path) -> Iterator[Sample | DataError]:
+    return (entry for _, entry in scan_vstar(path))
+
+
 FORMATS: Mapping[Format, Callable[[Path], Iterator[Sample | DataError]]] = MappingProxyType(
-    {"samples": scan_samples, "vstar": read_vstar, "hrbench": read_hrbench}
+    {"samples": scan_samples, "vstar": _vstar, "hrbench": scan_hrbench}
 )
 """Name in a suite -> what reads a file or folder of that kind."""
 
