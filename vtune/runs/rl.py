@@ -8,6 +8,7 @@ from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -388,10 +389,13 @@ def _item(trajectory: Trajectory, advantage: float, *, moved: bool) -> Item:
 def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
     """The numbers of a step's updates, averaged; what was not measured is left out."""
     row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
+    done = [one for one in stats if not one.skipped]
     for name in _UPDATE_ROW:
-        values = [value for one in stats if not one.skipped and (value := getattr(one, name)) is not None]
+        values = [value for one in done if (value := getattr(one, name)) is not None]
         if values:
-            row[name] = sum(values) / len(values)
+            row[name] = fmean(values)
+    for group in dict.fromkeys(group for one in done for group in one.grad_norms):
+        row[f"grad_norm_{group}"] = fmean(one.grad_norms[group] for one in done if group in one.grad_norms)
     return row
 
 

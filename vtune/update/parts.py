@@ -1,6 +1,7 @@
 """The parts of a Qwen-VL model, and leaving some of them as they are."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtune.errors import RunFailed
@@ -12,6 +13,43 @@ def part_of(name: str) -> Part:
     if ".visual." in name or name.startswith("visual."):
         return "connector" if "merger" in name else "vision"
     return "language"
+
+
+_LAYER = re.compile(r"\b(?:layers|blocks)\.(\d+)\.")
+_THIRDS = ("early", "middle", "late")
+
+
+def layer_group(name: str, depths: Mapping[str, int]) -> str:
+    """The group of layers whose gradients are measured together, by a parameter's name.
+
+    Args:
+        name: Of the parameter.
+        depths: Layers of the parts that have any: `vision` and `language`.
+
+    Returns:
+        `vision_early`, `vision_middle`, `vision_late` and the same of `language`, each a third of the layers;
+        `vision_ends` and `language_ends` for what lies around them (embeddings, last norm, output head);
+        `connector`.
+    """
+    part = part_of(name)
+    if part == "connector":
+        return part
+    found = _LAYER.search(name)
+    if found is None:
+        return f"{part}_ends"
+    # By the middle of the layer, so that the two layers of a small model are an early and a late one.
+    return f"{part}_{_THIRDS[(2 * int(found[1]) + 1) * 3 // (2 * depths[part])]}"
+
+
+def depths_of(names: Sequence[str]) -> dict[str, int]:
+    """Layers of each part that has any, from the names of the parameters."""
+    depths: dict[str, int] = {}
+    for name in names:
+        found = _LAYER.search(name)
+        if found is not None and part_of(name) != "connector":
+            part = part_of(name)
+            depths[part] = max(depths.get(part, 0), int(found[1]) + 1)
+    return depths
 
 
 def freeze(model: Any, parts: Sequence[str]) -> dict[str, int]:
