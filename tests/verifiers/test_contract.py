@@ -1,5 +1,6 @@
 """What every verifier promises."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -7,16 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verifiers.cases import CASES, sample_of, wrap
-from vtune.errors import DataError
+from vtune.errors import DataError, ServiceError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS, check_ground_truth
+from vtune.verifiers.exact import normalise
+from vtune.verifiers.verifying import Verifying
 
 EVERY = pytest.mark.parametrize("name", sorted(VERIFIERS))
-CHEAP = pytest.mark.parametrize("name", sorted(name for name in VERIFIERS if not VERIFIERS[name].in_worker))
+CHEAP = pytest.mark.parametrize(
+    "name", sorted(name for name, one in VERIFIERS.items() if not one.in_worker and not one.asks_judge)
+)
 NO_ANSWER = ["", "<answer></answer>", "<answer>", "I do not know.", "<think>", "</answer><answer>"]
 
 
+async def literal_judge(answer: str, sample: Sample) -> bool:
+    """A judge that knows no synonyms."""
+    return normalise(answer) == normalise(sample.ground_truth)
+
+
+def verdict(name: str, reply: str) -> Verdict:
+    if VERIFIERS[name].asks_judge:
+        return asyncio.run(Verifying(judge=literal_judge).verify(reply, sample_of(name)))
+    return VERIFIERS[name].verify(reply, sample_of(name))
+
+
 def score(name: str, reply: str) -> float:
-    return VERIFIERS[name].verify(reply, sample_of(name)).score
+    return verdict(name, reply).score
 
 
 def test_every_verifier_has_a_case() -> None:
@@ -36,8 +54,15 @@ def test_a_wrong_answer_earns_nothing(name: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize("reply", NO_ANSWER)
-def test_no_answer_earns_nothing(name: str, reply: str) -> None:
+def test_no_answer_earns_nothing_and_is_counted_apart(name: str, reply: str) -> None:
     assert score(name, reply) == 0.0
+    assert verdict(name, "").parts["unreadable"] == 1.0
+
+
+@EVERY
+def test_an_answer_that_could_be_read_is_not_counted_apart(name: str) -> None:
+    for answer in (CASES[name].gold, CASES[name].wrong):
+        assert verdict(name, wrap(answer)).parts["unreadable"] == 0.0
 
 
 @EVERY
@@ -82,7 +107,20 @@ def test_an_unknown_verifier_is_an_error_that_names_the_nearest() -> None:
         check_ground_truth(odd)
 
 
+@EVERY
+def test_facts_are_told_of_every_reply_alike(name: str) -> None:
+    replies = ("", wrap("?"), wrap(CASES[name].wrong), wrap(CASES[name].gold))
+    assert len({frozenset(verdict(name, reply).parts) for reply in replies}) == 1
+
+
+def test_without_a_judge_what_no_rule_decides_is_unscored() -> None:
+    assert VERIFIERS["judge"].verify(wrap("A red cup."), sample_of("judge")).score == 1.0
+    with pytest.raises(ServiceError, match="only a judge can tell"):
+        VERIFIERS["judge"].verify(wrap("a crimson mug"), sample_of("judge"))
+
+
 @CHEAP
+@settings(max_examples=50, deadline=None)
 @given(text=st.text())
 def test_no_reply_raises_and_every_score_lies_in_0_1(name: str, text: str) -> None:
     for reply in (text, wrap(text)):

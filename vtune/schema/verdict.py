@@ -1,6 +1,7 @@
 """What a verifier, or a judge of evidence, says."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,8 @@ class Verdict:
 
     score: float
     why: str
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Facts behind the score, by name, e.g. `iou@50`: for metrics, never for the reward."""
 
     def __post_init__(self) -> None:
         if not -1.0 <= self.score <= 1.0:  # also catches NaN

@@ -11,8 +11,14 @@ from types import MappingProxyType
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.verifiers.choice import check_choice, verify_choice
+from vtune.verifiers.counting import check_counting, verify_counting
+from vtune.verifiers.detection import check_detection, verify_detection
 from vtune.verifiers.exact import check_exact, verify_exact
+from vtune.verifiers.grounding import check_grounding, verify_grounding
+from vtune.verifiers.judge import check_judge, verify_judge
 from vtune.verifiers.math import check_math, verify_math
+from vtune.verifiers.ocr import check_ocr, verify_ocr
+from vtune.verifiers.point_in_box import check_point_in_box, verify_point_in_box
 from vtune.verifiers.verifier import Verifier, where
 
 __all__ = ["VERIFIERS", "Verifier", "check_ground_truth", "verifier_of"]
@@ -22,6 +28,12 @@ VERIFIERS: Mapping[str, Verifier] = MappingProxyType(
         "choice": Verifier(verify_choice, check_choice),
         "exact": Verifier(verify_exact, check_exact),
         "math": Verifier(verify_math, check_math, in_worker=True),
+        "counting": Verifier(verify_counting, check_counting),
+        "ocr": Verifier(verify_ocr, check_ocr, in_worker=True),
+        "detection": Verifier(verify_detection, check_detection, reads_iou=True),
+        "grounding": Verifier(verify_grounding, check_grounding, reads_iou=True),
+        "point_in_box": Verifier(verify_point_in_box, check_point_in_box),
+        "judge": Verifier(verify_judge, check_judge, asks_judge=True),
     }
 )
 """Name in the data -> verifier."""

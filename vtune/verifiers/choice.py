@@ -6,15 +6,29 @@ from string import ascii_uppercase
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import tags
 from vtune.verifiers.exact import normalise
-from vtune.verifiers.verifier import options, quote, where
+from vtune.verifiers.verifier import (
+    answered,
+    given_answer,
+    no_answer,
+    one_of,
+    options,
+    quote,
+    unreadable,
+    where,
+)
+
+LETTER_RULES = ("strict", "loose")
 
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):]\s*(.*)", re.DOTALL)
 """`B`, `(B)`, `(B) text`, `B.`, `B) text`, `B: text`."""
 
 _LONE_LETTER = re.compile(r"(?<![^\W_])(?!a\s+\w)[A-Za-z](?![^\W_]|['’])")
 """A letter that stands alone, the article `a` aside: in the words after a letter it smells of hedging."""
+
+_MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
+_LAST_WORDS = 4
+_ANSWER_IS = re.compile(r"(?:correct\s+)?answer\s+is\s+\**([A-Z])\**", re.IGNORECASE)
 
 
 def verify_choice(reply: str, sample: Sample) -> Verdict:
@@ -24,17 +38,21 @@ def verify_choice(reply: str, sample: Sample) -> Verdict:
     letters does not matter. Where a text could be read both ways (an option whose text is `A`), the
     letter counts. A letter beside the text of another option, or a second letter, is hedging.
 
+    `verifier_parm` may hold `answer_in` and `letter_rule`: `strict` (the default) as above, or `loose`, with
+    which V* and HR-Bench are scored elsewhere (see `loosely_chosen`).
+
     Raises:
         DataError: As `check_choice` does.
     """
-    truth = _truth(sample)
-    given = tags.answer(reply)
+    truth, rule = _truth(sample)
+    given = given_answer(reply, sample)
     if given is None:
-        return Verdict(0.0, "no single <answer> at the end")
-    chosen = chosen_letter(given, sample.choices)
+        return no_answer(sample)
+    read = loosely_chosen if rule == "loose" else chosen_letter
+    chosen = read(given, sample.choices)
     if chosen is None:
-        return Verdict(0.0, f"{quote(given)} names no single option")
-    return Verdict(float(chosen == truth), f"chose {chosen}, truth {truth}")
+        return unreadable(f"{quote(given)} names no single option")
+    return answered(float(chosen == truth), f"chose {chosen}, truth {truth}")
 
 
 def check_choice(sample: Sample) -> None:
@@ -42,7 +60,7 @@ def check_choice(sample: Sample) -> None:
 
     Raises:
         DataError: If it is neither a letter of an option nor the text of exactly one, or if
-            `verifier_parm` is not empty.
+            an option of `verifier_parm` is unknown, or needs `choices` that are not there.
     """
     _truth(sample)
 
@@ -66,6 +84,34 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
     return ascii_uppercase[same[0]] if text and len(same) == 1 else None
 
 
+def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
+    """The letter that VLMEvalKit's rules find in a text of any form, or None.
+
+    The only option letter among the words, if it first stands among the last four of them; else the letter in
+    "answer is B"; else the option whose text alone is contained, in a text at most twice as long as all
+    options together. VLMEvalKit then asks a model or guesses; here the answer is unreadable.
+
+    Args:
+        text: An answer, or a whole reply.
+        choices: The options in order; letters beyond them are words.
+    """
+    letters = ascii_uppercase[: len(choices)]
+    words = text.translate(_MARKS).split()
+    named = {word for word in words if len(word) == 1 and word in letters}
+    if len(named) == 1:
+        (letter,) = named
+        if words.index(letter) >= len(words) - _LAST_WORDS:
+            return letter
+    if not named and (said := _ANSWER_IS.search(text)) and said[1].upper() in letters:
+        return said[1].upper()
+    if len(text) > 2 * sum(map(len, choices)):
+        return None
+    inside = [
+        letter for letter, choice in zip(letters, choices, strict=True) if choice.lower() in text.lower()
+    ]
+    return inside[0] if len(inside) == 1 else None
+
+
 def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     if not choices:
         return not _LONE_LETTER.search(rest)
@@ -73,8 +119,14 @@ def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     return position < len(choices) and normalise(rest) in ("", normalise(choices[position]))
 
 
-def _truth(sample: Sample) -> str:
-    options(sample, ())
+def _truth(sample: Sample) -> tuple[str, str]:
+    """(right letter, letter rule)."""
+    options(sample, {"answer_in", "letter_rule"})
+    rule = one_of(sample, "letter_rule", LETTER_RULES, default="strict")
+    if rule == "loose" and not sample.choices:
+        raise DataError(
+            "`letter_rule` loose has no choices to look for", where=where(sample), fix="fill in `choices`"
+        )
     if len(sample.choices) > len(ascii_uppercase):
         raise DataError(
             f"{len(sample.choices)} choices have no letters", where=where(sample), fix="keep 26 at most"
@@ -87,4 +139,4 @@ def _truth(sample: Sample) -> str:
             where=where(sample),
             fix=f"write the letter, or the text of one option: {listed}",
         )
-    return letter
+    return letter, rule

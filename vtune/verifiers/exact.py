@@ -1,27 +1,28 @@
 """Short answers: is it the same string?"""
 
+from collections.abc import Callable
+
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import tags
-from vtune.verifiers.verifier import options, quote, where
+from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, where
 
 
 def verify_exact(reply: str, sample: Sample) -> Verdict:
     """Score 1 where the answer equals the ground truth or one of its aliases, else 0.
 
     Both sides are normalised (see `normalise`). `verifier_parm` may hold `aliases`, a list of
-    further spellings that are right as well.
+    further spellings that are right as well, and `answer_in`.
 
     Raises:
         DataError: As `check_exact` does.
     """
-    accepted = _accepted(sample)
-    given = tags.answer(reply)
+    right = _accepted(sample)
+    given = given_answer(reply, sample)
     if given is None:
-        return Verdict(0.0, "no single <answer> at the end")
-    return Verdict(
-        float(normalise(given) in accepted), f"answered {quote(given)}, truth {quote(sample.ground_truth)}"
+        return no_answer(sample)
+    return answered(
+        float(normalise(given) in right), f"answered {quote(given)}, truth {quote(sample.ground_truth)}"
     )
 
 
@@ -40,13 +41,23 @@ def normalise(text: str) -> str:
     return " ".join(text.casefold().split()).removesuffix(".").rstrip()
 
 
-def _accepted(sample: Sample) -> frozenset[str]:
-    aliases = options(sample, {"aliases"}).get("aliases", [])
+def accepted(sample: Sample, plain: Callable[[str], str]) -> frozenset[str]:
+    """The ground truth and the `aliases` in verifier_parm, each made `plain`.
+
+    Raises:
+        DataError: If one of them is empty, or `aliases` is not a list of strings.
+    """
+    aliases = sample.verifier_parm.get("aliases") or []
     if isinstance(aliases, str) or not all(isinstance(alias, str) for alias in aliases):
         raise DataError("`aliases` is not a list of strings", where=where(sample), fix='write ["one", "1"]')
-    accepted = frozenset(normalise(text) for text in (sample.ground_truth, *aliases))
-    if "" in accepted:
+    found = frozenset(plain(text) for text in (sample.ground_truth, *aliases))
+    if "" in found:
         raise DataError(
             "the ground truth, or an alias, is empty", where=where(sample), fix="write the expected answer"
         )
-    return accepted
+    return found
+
+
+def _accepted(sample: Sample) -> frozenset[str]:
+    options(sample, {"aliases", "answer_in"})
+    return accepted(sample, normalise)

@@ -6,8 +6,16 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import tags
-from vtune.verifiers.verifier import options, quote, where
+from vtune.verifiers.verifier import (
+    answered,
+    given_answer,
+    no_answer,
+    options,
+    quote,
+    unreadable,
+    where,
+    wrong_option,
+)
 
 LONGEST = 1000
 """Characters of an answer that is still read (DeepEyes refuses from 1000 on, too)."""
@@ -34,6 +42,11 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read within the time
     limit of math-verify scores 0.
 
+    Options of `verifier_parm`: `answer_in` (`boxed` reads a `\boxed{}` anywhere in the reply, as V-Triune
+    asks for in eq. 1) and `ignore_case` (V-Triune's published server lowers the case of both sides; the paper
+    does not say so, and the default is false). That server takes any of several boxes for the answer; here
+    boxes that disagree are hedging.
+
     Call it in the main thread of a process: math-verify arms SIGALRM. `Verifying` does so in workers.
 
     Raises:
@@ -42,16 +55,16 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     from math_verify import verify
 
     truth = _truth(sample)
-    given = tags.answer(reply)
+    given = given_answer(reply, sample)
     if given is None:
-        return Verdict(0.0, "no single <answer> at the end")
+        return no_answer(sample)
     if len(given) >= LONGEST:
-        return Verdict(0.0, f"the answer has {len(given)} characters")
-    parsed = _parse(given)
+        return unreadable(f"the answer has {len(given)} characters")
+    parsed = _parse(_cased(given, sample))
     if not parsed:
-        return Verdict(0.0, f"{quote(given)} is no expression")
+        return unreadable(f"{quote(given)} is no expression")
     same = bool(verify(truth, parsed, timeout_seconds=SECONDS))
-    return Verdict(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
+    return answered(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
 
 
 def check_math(sample: Sample) -> None:
@@ -59,7 +72,7 @@ def check_math(sample: Sample) -> None:
 
     Raises:
         DataError: If it is empty, prose (which would be read as a product of letters) or unreadable, or
-            if `verifier_parm` is not empty.
+            if an option of `verifier_parm` is unknown or of the wrong kind.
     """
     from math_verify import verify
 
@@ -74,8 +87,8 @@ def check_math(sample: Sample) -> None:
 
 
 def _truth(sample: Sample) -> list[Any]:
-    options(sample, ())
-    parsed = _parse(sample.ground_truth)
+    options(sample, {"answer_in", "ignore_case"})
+    parsed = _parse(_cased(sample.ground_truth, sample))
     if not parsed:
         raise DataError(
             f"math-verify cannot read the ground truth {sample.ground_truth!r}",
@@ -83,6 +96,14 @@ def _truth(sample: Sample) -> list[Any]:
             fix=r"write a number or a LaTeX expression, e.g. \frac{1}{2}",
         )
     return parsed
+
+
+def _cased(text: str, sample: Sample) -> str:
+    """The text, in lower case where the sample ignores case."""
+    ignore = sample.verifier_parm.get("ignore_case") or False
+    if not isinstance(ignore, bool):
+        raise wrong_option(sample, "ignore_case", ignore, "true or false")
+    return text.lower() if ignore else text
 
 
 def _parse(text: str) -> list[Any]:

@@ -1,9 +1,12 @@
 """Reading the tags that a reply is asked to use."""
 
 import re
+from collections.abc import Iterator
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>\s*\Z", re.DOTALL)
 _STATE = re.compile(r"</?(?:think|code)>")
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def answer(reply: str) -> str | None:
@@ -25,3 +28,39 @@ def answer(reply: str) -> str | None:
     if before and before[-1] in ("<think>", "<code>"):
         return None
     return found[1].strip()
+
+
+def boxed(reply: str) -> str | None:
+    r"""The content of the reply's `\boxed{}`, stripped, or None where there is none or they disagree.
+
+    What is boxed in closed thoughts does not count. The same content may be boxed again; another one
+    beside it is hedging.
+    """
+    found = {content.strip() for content in _boxes(closing(reply))}
+    return found.pop() if len(found) == 1 else None
+
+
+def closing(reply: str) -> str:
+    """The reply without its closed thoughts: what stands behind the last `</think>`, stripped."""
+    return reply.rpartition("</think>")[2].strip()
+
+
+def _boxes(text: str) -> Iterator[str]:
+    """The content of each outermost box that is closed."""
+    start = _BOX.search(text)
+    while start is not None:
+        end = _closed_at(text, start.end())
+        if end is None:
+            return
+        yield text[start.end() : end]
+        start = _BOX.search(text, end)
+
+
+def _closed_at(text: str, begin: int) -> int | None:
+    """Where the brace closes that was opened before `begin`."""
+    depth = 1
+    for brace in _BRACE.finditer(text, begin):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0:
+            return brace.start()
+    return None

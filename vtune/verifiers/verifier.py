@@ -1,15 +1,23 @@
 """What a verifier is, and what all of them read in the same way."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import tags
 
 LONGEST_QUOTE = 60
 """Characters, ours."""
+
+ANSWER_IN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
+    {"tag": tags.answer, "boxed": tags.boxed, "reply": lambda reply: tags.closing(reply) or None}
+)
+"""`answer_in` of verifier_parm -> where the answer is read: the only `<answer>` (the default; CodeV), the
+reply's `\\boxed{}` (V-Triune, eq. 1), or all that follows the thoughts (benchmarks that ask for no tag)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +25,16 @@ class Verifier:
     """A judge of answers: pure functions of the reply and of what the sample says about judging."""
 
     verify: Callable[[str, Sample], Verdict]
-    """(reply, sample) -> a score in [0, 1]. Never raises because of the reply."""
+    """(reply, sample) -> a score in [0, 1], with `unreadable` (1 or 0) among the parts. Never raises
+    because of the reply."""
     check_ground_truth: Callable[[Sample], None]
     """Raises DataError where no reply could earn 1: that is our mistake, and no reply pays for it."""
     in_worker: bool = False
     """It may run long or crash, so `Verifying` runs it in a process of its own."""
+    reads_iou: bool = False
+    """It needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see `with_iou`)."""
+    asks_judge: bool = False
+    """Some answers are left to a model: `Verifying` asks it."""
 
 
 def where(sample: Sample) -> str:
@@ -34,11 +47,41 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")
 
 
+def answered(score: float, why: str) -> Verdict:
+    """The verdict on an answer that could be read."""
+    return Verdict(score, why, {"unreadable": 0.0})
+
+
+def unreadable(why: str) -> Verdict:
+    """The verdict on a reply without a readable answer: the model's mistake, counted apart."""
+    return Verdict(0.0, why, {"unreadable": 1.0})
+
+
+def no_answer(sample: Sample) -> Verdict:
+    """The verdict on a reply in which no single answer was found."""
+    missing = {
+        "tag": "no single <answer> at the end",
+        "boxed": "no single \\boxed{} in the reply",
+        "reply": "no reply",
+    }
+    return unreadable(missing[sample.verifier_parm.get("answer_in") or "tag"])
+
+
+def given_answer(reply: str, sample: Sample) -> str | None:
+    """The answer, read where the sample's `answer_in` says; None where there is no single one.
+
+    Raises:
+        DataError: If `answer_in` is none of `ANSWER_IN`.
+    """
+    place = one_of(sample, "answer_in", ANSWER_IN, default="tag")
+    return ANSWER_IN[place](reply)
+
+
 def options(sample: Sample, known: Collection[str]) -> dict[str, Any]:
     """The `verifier_parm` of a sample; a key whose value is null counts as absent (Parquet fills structs).
 
     Raises:
-        DataError: On a key that the verifier does not know.
+        DataError: On a key that the verifier does not know, or an unknown `answer_in`.
     """
     given = {key: value for key, value in sample.verifier_parm.items() if value is not None}
     if unknown := sorted(set(given) - set(known)):
@@ -47,4 +90,29 @@ def options(sample: Sample, known: Collection[str]) -> dict[str, Any]:
             where=where(sample),
             fix=f"known in verifier_parm: {', '.join(sorted(known)) or 'none'}",
         )
+    if "answer_in" in given:
+        one_of(sample, "answer_in", ANSWER_IN, default="tag")
     return given
+
+
+def one_of(sample: Sample, key: str, known: Collection[str], *, default: str) -> str:
+    """The value of an option that has a few names for values.
+
+    Raises:
+        DataError: If it is none of them.
+    """
+    value = sample.verifier_parm.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, str) or value not in known:
+        raise wrong_option(sample, key, value, f"one of {', '.join(known)}")
+    return value
+
+
+def wrong_option(sample: Sample, key: str, value: object, wanted: str) -> DataError:
+    """The error for an option whose value is not what it has to be."""
+    return DataError(
+        f"verifier `{sample.verifier}`: `{key}` is {value!r:.60}",
+        where=where(sample),
+        fix=f"write {wanted} into verifier_parm",
+    )

@@ -5,6 +5,7 @@ import logging
 import resource
 import signal
 import threading
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,6 +17,12 @@ from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
+from vtune.verifiers.judge import decide, judged
+
+AskJudge = Callable[[str, Sample], Awaitable[bool]]
+"""(answer, sample) -> whether a model finds it to mean the same as the ground truth.
+
+Raises ServiceError where the model gives no usable reply."""
 
 MEMORY_BYTES = 4 * 2**30
 """Data that a worker may hold, ours: an answer such as 9^(9^9) costs a worker, never the machine."""
@@ -28,14 +35,16 @@ class Verifying:
     that worker: the next reply gets a new one.
     """
 
-    def __init__(self, *, workers: int = 2, timeout_s: float = 30.0) -> None:
+    def __init__(self, *, workers: int = 2, timeout_s: float = 30.0, judge: AskJudge | None = None) -> None:
         """Prepare, without starting a process.
 
         Args:
             workers: Processes that verify at the same time.
             timeout_s: How long one reply may take, in seconds, the start of a worker included; ours, well
                 above what math-verify allows itself: only a hang in C code or a starved machine gets there.
+            judge: Asked by verifier `judge`; without one, what no rule decides is unscored.
         """
+        self._judge = judge
         self._workers = [_Worker(timeout_s) for _ in range(workers)]
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         for worker in self._workers:
@@ -53,9 +62,15 @@ class Verifying:
 
         Raises:
             DataError: If the sample names no verifier, or its ground truth cannot be read.
-            ServiceError: If a worker died or did not answer in time: the reply is unscored.
+            ServiceError: If a worker died or did not answer in time, or the judge did not answer, or there is
+                none: the reply is unscored.
         """
         verifier = verifier_of(sample)
+        if verifier.asks_judge and self._judge is not None:
+            outcome = decide(reply, sample)
+            if isinstance(outcome, Verdict):
+                return outcome
+            return judged(outcome, sample, same=await self._judge(outcome, sample))
         if not verifier.in_worker:
             return verifier.verify(reply, sample)
         worker = await self._free.get()

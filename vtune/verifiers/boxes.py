@@ -1,0 +1,139 @@
+"""Boxes as models write them, and as ground truths hold them."""
+
+import ast
+import json
+import re
+import warnings
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.schema.box import Box, proper
+from vtune.schema.sample import Sample
+from vtune.verifiers.exact import normalise
+from vtune.verifiers.spaces import spaces_of
+from vtune.verifiers.verifier import where
+
+LONGEST = 100_000
+"""Characters of an answer that is still parsed, ours."""
+NOWHERE: Box = (0.0, 0.0, 0.0, 0.0)
+"""Stands for a box that is inside out or no box at all: it overlaps nothing, and it counts."""
+
+_FENCE = re.compile(r"```(?:json|python)?\s*(.*?)\s*```", re.DOTALL)
+_TAGS = re.compile(r"\s*<answer>(.*)</answer>\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LabelledBox:
+    """A box and what it is said to show."""
+
+    label: str
+    """Case folded, as `normalise` leaves it."""
+    box: Box
+
+
+def boxes_in(text: str) -> list[LabelledBox] | None:
+    """The boxes of a text that is a list of them as a whole; None where it is not.
+
+    `[{"bbox_2d": [x0, y0, x1, y1], "label": "cup"}, …]`, in JSON or with single quotes (V-Triune, figure
+    8), in a fence or not; also one such object, one bare `[x0, y0, x1, y1]`, or a list of these. A missing
+    label is an empty one. An entry whose `bbox_2d` is no proper box is a box that meets nothing, as a
+    false alarm. V-Triune's server also mends a list that breaks off; here such an answer cannot be read.
+    """
+    fenced = _FENCE.fullmatch(text.strip())
+    value = _literal(fenced[1] if fenced else text.strip())
+    if isinstance(value, dict) or (isinstance(value, list) and _numbers(value)):
+        value = [value]
+    if not isinstance(value, list):
+        return None
+    found = [_entry(item) for item in value]
+    return [entry for entry in found if entry is not None] if None not in found else None
+
+
+def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
+    """The boxes of a ground truth, in its own space; with or without their labels.
+
+    Raises:
+        DataError: If it holds no box, one that is improper or outside its picture, or, where labels count,
+            one without a label.
+    """
+    text = sample.ground_truth
+    tagged = _TAGS.fullmatch(text)  # so in V-Triune's files
+    found = boxes_in(tagged[1] if tagged else text)
+    if not found:
+        raise DataError(
+            f"the ground truth {text!r:.80} holds no boxes",
+            where=where(sample),
+            fix='write JSON: [{"label": "cup", "bbox_2d": [x0, y0, x1, y1]}]',
+        )
+    spaces = spaces_of(sample)
+    for entry in found:
+        if not proper(entry.box):
+            raise DataError(
+                f"the ground truth {text!r:.80} has an empty box",
+                where=where(sample),
+                fix="write [x0, y0, x1, y1] with x0 < x1 and y0 < y1",
+            )
+        if not spaces.holds(entry.box):
+            raise DataError(
+                f"the ground truth's box {list(entry.box)} is outside of its picture",
+                where=where(sample),
+                fix="see that `space`, `width` and `height` in verifier_parm are those of the boxes",
+            )
+        if labelled and not entry.label:
+            raise DataError(
+                "the ground truth has a box without a label",
+                where=where(sample),
+                fix="add labels, or let verifier `grounding` judge, which needs none",
+            )
+    return found if labelled else without_labels(found)
+
+
+def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:
+    """The same boxes, all called alike."""
+    return [LabelledBox("", entry.box) for entry in boxes]
+
+
+def box_of(value: Any) -> Box | None:
+    """The box that a value is, `NOWHERE` where its numbers make none, None where it is no four numbers."""
+    if not isinstance(value, list) or len(value) != 4 or not _numbers(value):
+        return None
+    box = coordinates(value)
+    return box if proper(box) else NOWHERE
+
+
+def coordinates(values: list[Any]) -> Any:
+    """Numbers as floats; one that is too large for a float, infinite or no number is 0."""
+    return tuple(float(value) if abs(value) < 1e12 and isfinite(value) else 0.0 for value in values)
+
+
+def _literal(text: str) -> Any:
+    """The value that a text is in JSON or as a Python literal, None where it is neither."""
+    if len(text) > LONGEST:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        with warnings.catch_warnings(action="ignore"):  # Python remarks on odd escapes in what models write
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _entry(item: Any) -> LabelledBox | None:
+    """One box of a list; None where the item is nothing that could be one."""
+    if isinstance(item, list):
+        box = box_of(item)
+        return LabelledBox("", box) if box is not None else None
+    if not isinstance(item, dict) or "bbox_2d" not in item:
+        return None
+    box = box_of(item.get("bbox_2d"))
+    label = item.get("label", "")
+    return LabelledBox(normalise(label) if isinstance(label, str) else "", NOWHERE if box is None else box)
+
+
+def _numbers(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)

@@ -1,0 +1,106 @@
+"""Counts: is it the same whole number?"""
+
+import re
+
+from vtune.errors import DataError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers.verifier import (
+    answered,
+    given_answer,
+    no_answer,
+    one_of,
+    options,
+    quote,
+    unreadable,
+    where,
+)
+
+MATCHES = ("equal", "substring")
+LONGEST = 20
+"""Characters of a number that is still read, ours: nobody counts further."""
+
+_ONES = (
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_WORDS = {word: number for number, word in enumerate(_ONES)} | {
+    f"{ten}{f'-{_ONES[one]}' if one else ''}": 10 * tens + one
+    for tens, ten in enumerate(_TENS, start=2)
+    for one in range(10)
+}
+_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
+
+
+def verify_counting(reply: str, sample: Sample) -> Verdict:
+    """Score 1 where the answer is the number that was counted, else 0.
+
+    The whole answer has to be one whole number, in digits or in English words up to ninety-nine: nothing is
+    fished out of prose. `verifier_parm` may hold `answer_in` and `match`: `equal` (the default) or
+    `substring`.
+
+    V-Triune eq. 1 compares values, as `equal` does. `substring` is VLMEvalKit's rule for CountBench, on which
+    V-Triune reports (appendix D): the digits of the truth stand anywhere in the answer, so "12" is right
+    for 2. Use it to compare with published scores, never to train.
+
+    Raises:
+        DataError: As `check_counting` does.
+    """
+    truth, match = _truth(sample)
+    given = given_answer(reply, sample)
+    if given is None:
+        return no_answer(sample)
+    why = f"answered {quote(given)}, truth {truth}"
+    if match == "substring":
+        return answered(float(str(truth) in given), why)
+    number = whole_number(given)
+    if number is None:
+        return unreadable(f"{quote(given)} is no whole number")
+    return answered(float(number == truth), why)
+
+
+def check_counting(sample: Sample) -> None:
+    """See that the ground truth is a whole number.
+
+    Raises:
+        DataError: If it is not, or an option is unknown.
+    """
+    _truth(sample)
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text is as a whole: `7`, `7.`, `1,200`, `seven`, `Twenty-one`; else None."""
+    plain = "-".join(text.casefold().removesuffix(".").split())
+    if len(plain) > LONGEST:
+        return None
+    if _DIGITS.fullmatch(plain):
+        return int(plain.replace(",", ""))
+    return _WORDS.get(plain)
+
+
+def _truth(sample: Sample) -> tuple[int, str]:
+    options(sample, {"answer_in", "match"})
+    match = one_of(sample, "match", MATCHES, default="equal")
+    number = whole_number(sample.ground_truth)
+    if number is None:
+        raise DataError(
+            f"the ground truth {sample.ground_truth!r} is not a whole number",
+            where=where(sample),
+            fix="write digits, e.g. 7; other values are for verifier `math`",
+        )
+    return number, match

@@ -1,0 +1,213 @@
+"""Detection: are these the boxes, with these labels?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite
+from statistics import fmean
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers.average_precision import average_precision, by_area
+from vtune.verifiers.boxes import LabelledBox, boxes_in, truth_boxes, without_labels
+from vtune.verifiers.matching import iou_first, label_first
+from vtune.verifiers.spaces import SPACE_OPTIONS, Spaces, spaces_of, with_parm
+from vtune.verifiers.verifier import (
+    given_answer,
+    no_answer,
+    one_of,
+    options,
+    unreadable,
+    where,
+    wrong_option,
+)
+
+REPORTED = (50, 75, 95, 99)
+"""IoU in percent at which it is told how many boxes were found (V-Triune §3.3)."""
+SIZE_PENALTY = 0.6
+"""Of V-Triune's published server: a score is multiplied by it for each box too many or too few."""
+MAP_RANKINGS = ("area", "order")
+
+_RATIOS = ("iou_max_label_first", "iou_max_iou_first", "map", "map50", "map75")
+_KNOWN = SPACE_OPTIONS | {"answer_in", "iou", "det_reward_ratio", "size_penalty", "map_ranking"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """What a sample says about the judging of its boxes."""
+
+    truth: list[LabelledBox]
+    spaces: Spaces
+    ratios: Mapping[str, float]
+    completeness: float
+    size_penalty: float
+    ranking: str
+
+
+def verify_detection(reply: str, sample: Sample) -> Verdict:
+    """Score the boxes of the answer by their overlap with those of the ground truth.
+
+    With one box on each side the score is the IoU where it reaches the threshold, else 0 (V-Triune eq. 3).
+    The paper does not say how several boxes are scored; what its published server does is here, with what
+    the paper implies as the default. In full, for n boxes of the ground truth, k in the answer and m
+    matched pairs:
+
+    - at a threshold, *found* is the sum of the matched IoUs / n, *completeness* is 1 - (missed / n + false
+      alarms / k) / 2, and the term is found · (1 - c) + completeness · c;
+    - several thresholds give the mean of their terms (the server's `average`);
+    - the score is that term, or a weighted mean of terms, times `size_penalty` to the power |k - n|.
+
+    Options of `verifier_parm`, beside those of `spaces_of` and `answer_in`:
+
+    - `iou`: threshold(s) in [0, 1]. A run sets them, for each step, where a sample says nothing (`with_iou`).
+    - `det_reward_ratio`: weights of the terms `iou_max_label_first` (labels must agree before overlap counts,
+      see `label_first`), `iou_max_iou_first` (see `iou_first`), `map`, `map50`, `map75`, and the c of
+      above as `iou_completeness`. Default: the first alone, and c = 0, as eq. 3 has it; the published data
+      say 0.3.
+    - `size_penalty`: in (0, 1]; default 0.6, the server's. 1 leaves boxes too many unpunished.
+    - `map_ranking`: what stands in for confidences in mAP: `area` (the default; appendix E), or `order`,
+      that of the list (appendix D, and the server, where all are alike).
+
+    The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts tell,
+    whatever the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`, `iou@99`
+    (shares of the ground truth's boxes that were found so well), `map`, `map50`, `map75`, and `boxes`, k.
+
+    Raises:
+        DataError: As `check_detection` does, or if there is no threshold.
+    """
+    return verify_boxes(reply, sample, labelled=True)
+
+
+def check_detection(sample: Sample) -> None:
+    """See that the ground truth holds labelled boxes that lie in the picture.
+
+    Raises:
+        DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.
+    """
+    check_boxes(sample, labelled=True)
+
+
+def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
+    """`verify_detection`, with or without labels."""
+    judging = _judging(sample, labelled=labelled)
+    thresholds = _thresholds(sample)
+    if not thresholds:
+        raise DataError(
+            "no IoU threshold says how tight a box has to be",
+            where=where(sample),
+            fix="set reward.iou in the recipe, or `iou` in verifier_parm",
+        )
+    given = given_answer(reply, sample)
+    found = boxes_in(given) if given is not None else None
+    if found is None:
+        verdict = no_answer(sample) if given is None else unreadable("the answer is no list of boxes")
+        return Verdict(0.0, verdict.why, {**_facts([], judging), **verdict.parts})
+    predicted = [LabelledBox(e.label, judging.spaces.to_truth(e.box)) for e in found]
+    if not labelled:
+        predicted = without_labels(predicted)
+    facts = _facts(predicted, judging)
+    off = abs(len(predicted) - len(judging.truth))
+    score = _score(predicted, judging, thresholds, facts) * judging.size_penalty**off
+    tight = ", ".join(f"{threshold:.2f}" for threshold in thresholds)
+    why = f"{len(predicted)} boxes for {len(judging.truth)}, IoU {facts['iou']:.3f} against {tight}"
+    return Verdict(min(score, 1.0), why, {**facts, "unreadable": 0.0})
+
+
+def check_boxes(sample: Sample, *, labelled: bool) -> None:
+    """`check_detection`, with or without labels."""
+    _judging(sample, labelled=labelled)
+    _thresholds(sample)
+
+
+def with_iou(sample: Sample, thresholds: Sequence[float]) -> Sample:
+    """The sample with the thresholds of a step; where it has `iou` itself, that stays."""
+    return with_parm(sample, {"iou": list(thresholds)})
+
+
+def _score(
+    predicted: list[LabelledBox], judging: _Judging, thresholds: Sequence[float], facts: Mapping[str, float]
+) -> float:
+    """The weighted mean of the terms, without the penalty for too many or too few."""
+    if not predicted:
+        return 0.0
+    terms = {name: weight for name, weight in judging.ratios.items() if weight}
+    values = {name: facts[name] for name in terms if name in facts}
+    for name in terms.keys() - values.keys():
+        values[name] = fmean(_term(name, predicted, judging, threshold) for threshold in thresholds)
+    return fsum(weight * values[name] for name, weight in terms.items()) / fsum(terms.values())
+
+
+def _term(name: str, predicted: list[LabelledBox], judging: _Judging, threshold: float) -> float:
+    """Found and completeness at one threshold, in [0, 1]."""
+    truth, share = judging.truth, judging.completeness
+    if name == "iou_max_iou_first":
+        matched = iou_first(predicted, truth, min_iou=threshold)
+    else:
+        matched = label_first(
+            predicted,
+            truth,
+            min_iou=threshold,
+            iou_weight=(1 - share) / len(truth),
+            match_weight=share * (1 / len(truth) + 1 / len(predicted)) / 2,
+        )
+    completeness = (len(matched) / len(truth) + len(matched) / len(predicted)) / 2
+    return fsum(matched) / len(truth) * (1 - share) + completeness * share
+
+
+def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
+    """What is told about a reply, whatever the thresholds are."""
+    truth = judging.truth
+    matched = label_first(predicted, truth, min_iou=0.0)
+    ranked = by_area(predicted) if judging.ranking == "area" else predicted
+    precisions = average_precision(ranked, truth)
+    facts = {"iou": fsum(matched) / len(truth), "boxes": float(len(predicted))}
+    facts |= {f"iou@{at}": sum(value >= at / 100 for value in matched) / len(truth) for at in REPORTED}
+    return facts | {"map": fmean(precisions), "map50": precisions[0], "map75": precisions[5]}
+
+
+def _judging(sample: Sample, *, labelled: bool) -> _Judging:
+    given = options(sample, _KNOWN)
+    ratios = given.get("det_reward_ratio", {})
+    if not isinstance(ratios, dict) or set(ratios) - {*_RATIOS, "iou_completeness"}:
+        known = ", ".join((*_RATIOS, "iou_completeness"))
+        raise wrong_option(sample, "det_reward_ratio", ratios, f"an object with keys of {known}")
+    numbers = {
+        key: _share(sample, f"det_reward_ratio.{key}", value)
+        for key, value in ratios.items()
+        if value is not None
+    }
+    completeness = numbers.pop("iou_completeness", 0.0)
+    weights = numbers if any(name in numbers for name in _RATIOS) else {"iou_max_label_first": 1.0}
+    if not any(weights.values()):
+        raise wrong_option(sample, "det_reward_ratio", ratios, "a weight above 0 for one term at least")
+    penalty = _share(sample, "size_penalty", given.get("size_penalty", SIZE_PENALTY))
+    if penalty == 0:
+        raise wrong_option(sample, "size_penalty", penalty, "a number above 0, 1 at most,")
+    return _Judging(
+        truth=truth_boxes(sample, labelled=labelled),
+        spaces=spaces_of(sample),
+        ratios=weights,
+        completeness=completeness,
+        size_penalty=penalty,
+        ranking=one_of(sample, "map_ranking", MAP_RANKINGS, default="area"),
+    )
+
+
+def _thresholds(sample: Sample) -> list[float]:
+    """The IoU thresholds; empty where nobody has set any."""
+    value = sample.verifier_parm.get("iou")
+    if value is None:
+        return []
+    return [_share(sample, "iou", one) for one in (value if isinstance(value, list) else [value])]
+
+
+def _share(sample: Sample, key: str, value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not isfinite(value)
+        or not 0 <= value <= 1
+    ):
+        raise wrong_option(sample, key, value, "a number in [0, 1]")
+    return float(value)

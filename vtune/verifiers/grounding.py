@@ -1,0 +1,27 @@
+"""Grounding: is this where the thing is that was asked for?"""
+
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers.detection import check_boxes, verify_boxes
+
+
+def verify_grounding(reply: str, sample: Sample) -> Verdict:
+    """Score the boxes of the answer as `verify_detection` does, whatever they are labelled.
+
+    One referring expression has one thing or more to point at; the question has named it, so a label tells
+    nothing. (V-Triune's server judges grounding by labels too.) A bare `[x0, y0, x1, y1]` can be read as
+    well.
+
+    Raises:
+        DataError: As `check_grounding` does, or if there is no threshold.
+    """
+    return verify_boxes(reply, sample, labelled=False)
+
+
+def check_grounding(sample: Sample) -> None:
+    """See that the ground truth holds boxes that lie in the picture; labels may be empty.
+
+    Raises:
+        DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.
+    """
+    check_boxes(sample, labelled=False)

@@ -1,0 +1,78 @@
+"""Free answers: does a model say that it means the same?"""
+
+from vtune.errors import DataError, ServiceError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers.exact import accepted, normalise
+from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, unreadable, where
+
+LONGEST = 1000
+"""Characters of an answer that a judge is shown: more is no short answer (DeepEyes refuses from 1000 on)."""
+
+
+def decide(reply: str, sample: Sample) -> Verdict | str:
+    """The verdict where a rule decides, else the answer that a judge has to compare with the ground truth.
+
+    An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge; nor
+    does a reply without an answer. `answer_in` says where the answer is.
+
+    Source: CodeV's code asks a judge where math-verify finds no match; SenseNova-MARS, where the text is not
+    the same. The second is done here.
+
+    Raises:
+        DataError: As `check_judge` does.
+    """
+    right = _accepted(sample)
+    given = given_answer(reply, sample)
+    if given is None:
+        return no_answer(sample)
+    if not given or len(given) >= LONGEST:
+        return unreadable(f"the answer has {len(given)} characters")
+    if normalise(given) in right:
+        return answered(1.0, f"{quote(given)} is the truth, word for word")
+    return given
+
+
+def judged(answer: str, sample: Sample, *, same: bool) -> Verdict:
+    """The verdict once a judge has said whether an answer means the same as the ground truth."""
+    compared = "the same as" if same else "other than"
+    why = f"the judge finds {quote(answer)} {compared} {quote(sample.ground_truth)}"
+    return answered(float(same), why)
+
+
+def verify_judge(reply: str, sample: Sample) -> Verdict:
+    """`decide`, where no judge is at hand.
+
+    Raises:
+        DataError: As `check_judge` does.
+        ServiceError: If only a judge can tell: then the reply is unscored.
+    """
+    outcome = decide(reply, sample)
+    if isinstance(outcome, str):
+        raise ServiceError(
+            f"only a judge can tell whether {quote(outcome)} is right, and there is none",
+            where=where(sample),
+            fix="set reward.judge in the recipe",
+        )
+    return outcome
+
+
+def check_judge(sample: Sample) -> None:
+    """See that there is something to compare with.
+
+    Raises:
+        DataError: If the ground truth or an alias is empty, the ground truth is longer than any answer may
+            be, or an option is unknown.
+    """
+    _accepted(sample)
+
+
+def _accepted(sample: Sample) -> frozenset[str]:
+    options(sample, {"aliases", "answer_in"})
+    if len(sample.ground_truth) >= LONGEST:
+        raise DataError(
+            f"the ground truth has {len(sample.ground_truth)} characters",
+            where=where(sample),
+            fix=f"write a short answer, below {LONGEST}",
+        )
+    return accepted(sample, normalise)

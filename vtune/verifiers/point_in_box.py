@@ -1,0 +1,54 @@
+"""Pointing: does the point lie in the box?"""
+
+import re
+
+from vtune.schema.box import Box
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers.boxes import truth_boxes
+from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of
+from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, unreadable
+
+_NUMBER = r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*"
+_POINT = re.compile(
+    rf"""(?:\{{\s*["']point_2d["']\s*:\s*)?[\[(]?{_NUMBER},{_NUMBER}[\])]?(?:\s*\}})?""", re.ASCII
+)
+
+
+def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
+    """Score 1 where the answer is a point in a box of the ground truth, borders included, else 0.
+
+    The answer is `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}` as a whole. The ground truth is a
+    list of boxes as for `grounding`; the options of `verifier_parm` are those of `spaces_of`, and
+    `answer_in`.
+
+    Source: ScreenSpot-Pro's official evaluation; an answer without a point is wrong and counted apart
+    there too.
+
+    Raises:
+        DataError: As `check_point_in_box` does.
+    """
+    boxes = _boxes(sample)
+    given = given_answer(reply, sample)
+    if given is None:
+        return no_answer(sample)
+    point = _POINT.fullmatch(given)
+    if point is None:
+        return unreadable(f"{quote(given)} is no point")
+    x, y, *_ = spaces_of(sample).to_truth((float(point[1]), float(point[2]), 0.0, 0.0))
+    hit = any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes)
+    return answered(float(hit), f"({x:g}, {y:g}) is {'in' if hit else 'outside of'} the box")
+
+
+def check_point_in_box(sample: Sample) -> None:
+    """See that the ground truth holds a box that lies in the picture.
+
+    Raises:
+        DataError: If it does not, or an option is unknown or of the wrong kind.
+    """
+    _boxes(sample)
+
+
+def _boxes(sample: Sample) -> list[Box]:
+    options(sample, SPACE_OPTIONS | {"answer_in"})
+    return [entry.box for entry in truth_boxes(sample, labelled=False)]

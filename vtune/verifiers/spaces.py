@@ -1,0 +1,130 @@
+"""Spaces of coordinates: pixels of the stored picture, thousandths of it, or pixels as the policy saw it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, Literal
+
+from vtune.errors import DataError
+from vtune.schema.box import Box
+from vtune.schema.sample import Sample
+from vtune.verifiers.verifier import one_of, where, wrong_option
+
+Space = Literal["pixels", "relative_1000", "shown_pixels"]
+"""`relative_1000`: 0 to 1000 from side to side, as the files of V-Triune and the newer Qwen models have it.
+`shown_pixels`: of the picture as the policy saw it, resized, in which Qwen2.5-VL answers."""
+
+SPACE_OPTIONS = frozenset(
+    {
+        "space",
+        "reply_space",
+        "width",
+        "height",
+        "shown_width",
+        "shown_height",
+        "det_verifier_normalized",
+    }
+)
+"""Keys of verifier_parm that `spaces_of` reads."""
+
+SLACK = 1.0
+"""Pixels by which a box of the ground truth may reach beyond its picture: some round outwards (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """How the coordinates of a reply become those of the ground truth."""
+
+    x_factor: float
+    y_factor: float
+    x_end: float | None
+    """Largest x of the ground truth's space; None where nobody says how wide the picture is."""
+    y_end: float | None
+
+    def to_truth(self, box: Box) -> Box:
+        """A box of the reply in the space of the ground truth."""
+        x0, y0, x1, y1 = box
+        return x0 * self.x_factor, y0 * self.y_factor, x1 * self.x_factor, y1 * self.y_factor
+
+    def holds(self, box: Box) -> bool:
+        """Whether a box of the ground truth lies inside its picture, as far as its size is known."""
+        x0, y0, x1, y1 = box
+        return (
+            min(x0, y0) >= -SLACK
+            and (self.x_end is None or x1 <= self.x_end + SLACK)
+            and (self.y_end is None or y1 <= self.y_end + SLACK)
+        )
+
+
+def spaces_of(sample: Sample) -> Spaces:
+    """The spaces that a sample's `verifier_parm` names.
+
+    `space` is that of the ground truth, pixels by default; `reply_space` is that in which the policy is asked
+    to answer, the same by default (V-Triune, appendix D). V-Triune's server instead takes replies in
+    pixels of the picture as it was shown: `reply_space: shown_pixels`. `det_verifier_normalized` is
+    V-Triune's own name for `space: relative_1000`. Sizes are needed only where the two spaces differ:
+    `width` and `height` of the stored picture, `shown_width` and `shown_height` of what the policy saw (a
+    run fills these two in).
+
+    Raises:
+        DataError: If an option is of the wrong kind, two contradict each other, or a size is missing.
+    """
+    space = _space(sample)
+    reply = one_of(sample, "reply_space", ("pixels", "relative_1000", "shown_pixels"), default=space)
+    x_end, y_end = _ends(sample, space)
+    if reply == space:
+        return Spaces(1.0, 1.0, x_end, y_end)
+    x_from, y_from = _ends(sample, reply)
+    if x_end is None or y_end is None or x_from is None or y_from is None:
+        prefix = "shown_" if reply == "shown_pixels" and (x_from is None or y_from is None) else ""
+        raise DataError(
+            f"replies are in {reply}, the ground truth in {space}, and a picture's size is missing",
+            where=where(sample),
+            fix=f"write {prefix}width and {prefix}height into verifier_parm",
+        )
+    return Spaces(x_end / x_from, y_end / y_from, x_end, y_end)
+
+
+def _space(sample: Sample) -> str:
+    normalized = sample.verifier_parm.get("det_verifier_normalized")
+    if normalized is None:
+        return one_of(sample, "space", ("pixels", "relative_1000"), default="pixels")
+    if not isinstance(normalized, bool):
+        raise wrong_option(sample, "det_verifier_normalized", normalized, "true or false")
+    published = "relative_1000" if normalized else "pixels"
+    if one_of(sample, "space", ("pixels", "relative_1000"), default=published) != published:
+        raise DataError(
+            f"`det_verifier_normalized` {normalized} means {published}, and `space` says otherwise",
+            where=where(sample),
+            fix="keep one of them in verifier_parm",
+        )
+    return published
+
+
+def _ends(sample: Sample, space: str) -> tuple[float | None, float | None]:
+    """Largest x and y of a space."""
+    if space == "relative_1000":
+        return 1000.0, 1000.0
+    prefix = "shown_" if space == "shown_pixels" else ""
+    return _side(sample, f"{prefix}width"), _side(sample, f"{prefix}height")
+
+
+def _side(sample: Sample, key: str) -> float | None:
+    value = sample.verifier_parm.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+        raise wrong_option(sample, key, value, "a number of pixels above 0")
+    return float(value)
+
+
+def with_shown_size(sample: Sample, size: tuple[int, int]) -> Sample:
+    """The sample, told the (width, height) in which the policy saw it; what it says itself counts."""
+    width, height = size
+    return with_parm(sample, {"shown_width": width, "shown_height": height})
+
+
+def with_parm(sample: Sample, more: Mapping[str, Any]) -> Sample:
+    """The sample with further options for its verifier; those that it has itself stay."""
+    own = {key: value for key, value in sample.verifier_parm.items() if value is not None}
+    return replace(sample, verifier_parm={**more, **own})
