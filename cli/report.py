@@ -10,6 +10,7 @@ from .options import AsJson
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
+    replies: Annotated[bool, typer.Option("--replies", help="Also replies of the last step.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the numbers of runs, by source."""
@@ -18,4 +19,4 @@ def report(
 
     from .output import show
 
-    show(run_report(runs), render_report, as_json=as_json)
+    show(run_report(runs, replies=replies), render_report, as_json=as_json)

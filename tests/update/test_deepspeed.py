@@ -25,7 +25,7 @@ from vtune.models.policy import Policy
 from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer, start
 from vtune.update.forward import PolicyForward
-from vtune.update.parts import depths_of, freeze, layer_group, part_of
+from vtune.update.parts import depths_of, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA, PolicyLoss
 

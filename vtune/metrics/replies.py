@@ -1,8 +1,12 @@
 """What is seen in the text of replies alone: reflection, leaked placeholders, and a few of them to read."""
 
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from vtune.errors import DataError
 from vtune.schema.trajectory import Trajectory
 
 REFLECTIVE = (
@@ -65,3 +69,55 @@ def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajector
 def _rank(trajectory: Trajectory) -> tuple[bool, float, str, int, int]:
     total = trajectory.reward.total if trajectory.reward is not None else None
     return (total is None, total or 0.0, trajectory.sample_id, trajectory.group, trajectory.rollout)
+
+
+def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
+    """Write replies of a step to `replies/` of a run folder, one JSON object a line; they replace older ones."""
+    folder = run / "replies"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"step-{step:06d}.jsonl"
+    partial = path.with_suffix(".partial")
+    partial.write_text(
+        "".join(json.dumps(_entry(t), allow_nan=False) + "\n" for t in shown), encoding="utf-8"
+    )
+    partial.replace(path)
+
+
+def last_replies(run: Path) -> list[dict[str, Any]]:
+    """The replies that were kept last; none where a run has kept none.
+
+    Returns:
+        `step`, `source`, `sample_id`, `rollout`, `reward` (None = unscored), `accuracy`, `parts`, `why`,
+        `stop_reason`, `tokens` (sampled) and `reply` of each.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
+    kept = sorted((run / "replies").glob("step-*.jsonl"))
+    if not kept:
+        return []
+    step = int(kept[-1].stem.removeprefix("step-"))
+    try:
+        return [
+            {"step": step, **json.loads(line)} for line in kept[-1].read_text(encoding="utf-8").splitlines()
+        ]
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"kept replies cannot be read: {error}", where=str(kept[-1]), fix="remove the file"
+        ) from None
+
+
+def _entry(trajectory: Trajectory) -> dict[str, Any]:
+    reward = trajectory.reward
+    return {
+        "source": trajectory.source,
+        "sample_id": trajectory.sample_id,
+        "rollout": trajectory.rollout,
+        "reward": reward.total if reward else None,
+        "accuracy": reward.accuracy if reward else None,
+        "parts": dict(reward.parts) if reward else {},
+        "why": reward.why if reward else "",
+        "stop_reason": trajectory.stop_reason,
+        "tokens": sum(trajectory.loss_mask),
+        "reply": trajectory.reply,
+    }

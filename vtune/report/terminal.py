@@ -22,8 +22,18 @@ ORDER = (
     "evidence_rate",
     "red_flags",
     "unscored",
+    "iou",
+    "iou@50",
+    "iou@75",
+    "iou@95",
+    "iou@99",
+    "map",
+    "iou_threshold",
     "response_tokens",
     "truncated",
+    "reflection_ratio",
+    "reflection_accuracy",
+    "leaked_placeholders",
     "loss",
     "entropy",
     "kl",
@@ -39,7 +49,8 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
     heads = [Text(_head(run)) for run in runs]
-    return Group(*heads, *(_table(source, runs) for source in sources))
+    replies = [_replies(run) for run in runs if run.get("replies")]
+    return Group(*heads, *(_table(source, runs) for source in sources), *replies)
 
 
 def _head(run: Mapping[str, Any]) -> str:
@@ -61,6 +72,25 @@ def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:
         cells = [cell for of_run in curves for cell in _cells(of_run.get(name))]
         table.add_row(name, *cells)
     return table
+
+
+def _replies(run: Mapping[str, Any]) -> Table:
+    """Replies in full, as the policy wrote them."""
+    shown = run["replies"]
+    title = f"{run['name']}: replies of step {shown[0]['step']}, from the worst to the best of each source"
+    table = Table(title=title, title_justify="left", show_lines=True)
+    for column in ("source", "reward", "reply", "why"):
+        table.add_column(column, overflow="fold", justify="right" if column == "reward" else "left")
+    for one in shown:
+        reward = GAP if one["reward"] is None else number(one["reward"])
+        # What a model writes is text, never markup or terminal codes.
+        written = (Text(_printable(one[key])) for key in ("reply", "why"))
+        table.add_row(one["source"], reward, *written)
+    return table
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def _cells(curve: Mapping[str, Any] | None) -> tuple[str, str, str, str]:

@@ -19,6 +19,7 @@ from vtune.config import Strict
 from vtune.errors import RecipeError, RunFailed
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
+from vtune.metrics.replies import examples, keep_replies
 from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
@@ -261,6 +262,7 @@ async def _train(
                 rows[ALL]["sessions_lost"] = sum(ranks.gather(agent.take_lost()))
                 if log:
                     log.write(step, rows)
+                    keep_replies(out, step, examples(everyone, each=REPLIES))
                 tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
@@ -275,6 +277,9 @@ async def _train(
         "last": rows.get(ALL, {}),
     }
 
+
+REPLIES = 2
+"""Of each source and step: the worst and the best are kept as text (ours)."""
 
 _SHOWN = (
     "reward",
@@ -433,8 +438,9 @@ class _Clock:
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:
-    """What other processes need of a trajectory: its numbers."""
-    return replace(trajectory, images=(), messages=())
+    """What other processes need of a trajectory: its numbers, and what the policy wrote."""
+    written = tuple(message for message in trajectory.messages if message.role == "assistant")
+    return replace(trajectory, images=(), messages=written)
 
 
 def _file_name(step: int, ranks: Ranks) -> str:

@@ -1,6 +1,7 @@
 """What a trajectory earned, or why nobody can say."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +17,5 @@ class Reward:
     format: float | None
     tool: float | None
     why: str
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What the verifier told beside its score, by name, e.g. `iou@50`: for metrics."""
