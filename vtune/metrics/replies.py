@@ -72,14 +72,13 @@ def _rank(trajectory: Trajectory) -> tuple[bool, float, str, int, int]:
 
 
 def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
-    """Write replies of a step to `replies/` of a run folder, one JSON object a line; they replace older ones."""
+    """Write replies of a step to `replies/` of a run folder, one JSON object a line, over those before."""
     folder = run / "replies"
     folder.mkdir(exist_ok=True)
     path = folder / f"step-{step:06d}.jsonl"
     partial = path.with_suffix(".partial")
-    partial.write_text(
-        "".join(json.dumps(_entry(t), allow_nan=False) + "\n" for t in shown), encoding="utf-8"
-    )
+    lines = [json.dumps(_entry(one), allow_nan=False) + "\n" for one in shown]
+    partial.write_text("".join(lines), encoding="utf-8")
     partial.replace(path)
 
 
@@ -98,13 +97,11 @@ def last_replies(run: Path) -> list[dict[str, Any]]:
         return []
     step = int(kept[-1].stem.removeprefix("step-"))
     try:
-        return [
-            {"step": step, **json.loads(line)} for line in kept[-1].read_text(encoding="utf-8").splitlines()
-        ]
+        lines = kept[-1].read_text(encoding="utf-8").splitlines()
+        return [{"step": step, **json.loads(line)} for line in lines]
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(
-            f"kept replies cannot be read: {error}", where=str(kept[-1]), fix="remove the file"
-        ) from None
+        what = f"kept replies cannot be read: {error}"
+        raise DataError(what, where=str(kept[-1]), fix="remove the file") from None
 
 
 def _entry(trajectory: Trajectory) -> dict[str, Any]:
