@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ from tests.models.rows import ragged
 from tests.models.test_batch import batched, logits
 from vtune.errors import DataError
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Policy, load_chat, load_policy, policy_logprobs, save_policy
+from vtune.models.policy import (
+    Policy,
+    load_chat,
+    load_policy,
+    plain_shapes,
+    policy_logprobs,
+    save_policy,
+)
+from vtune.update.whole import hollow
 
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
 
@@ -68,3 +77,10 @@ def test_a_budget_that_contradicts_itself_is_refused(tiny: Path) -> None:
             dtype="float32",
             device=torch.device("cpu"),
         )
+
+
+def test_the_shapes_of_the_weights_are_known_without_looking_at_them(each_policy: Policy) -> None:
+    named = [(name, p.dtype, tuple(p.shape)) for name, p in each_policy.model.named_parameters()]
+    assert len(named) > 10
+    emptied = replace(each_policy, model=hollow(each_policy.model))
+    assert plain_shapes(emptied) == named

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vtune.reward.recipe import EvidenceLevels, RewardRecipe
+from vtune.reward.recipe import EvidenceLevels, IouSchedule, RewardRecipe
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
@@ -29,6 +29,8 @@ LEVELS = EvidenceLevels(
     search_abilities=("visual_search",),
     search_sources=("vstar",),
 )
+
+STAGED = IouSchedule(schedule="staged", thresholds=(0.85, 0.95, 0.99), until=(0.1, 0.25), target=None)
 
 RIGHT = "<think>I see.</think><answer>B</answer>"
 WRONG = "<think>I see.</think><answer>C</answer>"

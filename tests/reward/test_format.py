@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.reward.format import format_reward
+from vtune.reward.format import counted_tags, format_reward
 from vtune.schema.message import Message
 
 ANSWER = "<think>I see.</think>\n<answer>7</answer>"
@@ -60,3 +60,24 @@ def test_not_well_formed(turns: list[str]) -> None:
 )
 def test_no_reply_raises_and_the_score_is_0_or_1(turns: list[list[str]]) -> None:
     assert score(*map("".join, turns)) in (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        pytest.param(ANSWER, 1.0, id="all four"),
+        pytest.param("</answer></think><answer><think>", 1.0, id="in any order"),
+        pytest.param("<think>I see.<answer>7</answer>", 0.75, id="one missing"),
+        pytest.param(ANSWER + "</answer>", 0.75, id="one twice"),
+        pytest.param("<answer>7</answer>", 0.5, id="no thoughts"),
+        pytest.param("7", 0.0, id="none"),
+    ],
+)
+def test_each_tag_that_stands_once_is_a_quarter(reply: str, score: float) -> None:
+    assert counted_tags(reply).score == score
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "7"])).map("".join))
+def test_the_counted_score_is_the_share_of_the_tags(reply: str) -> None:
+    tags = ("<think>", "</think>", "<answer>", "</answer>")
+    assert counted_tags(reply).score == sum(reply.count(tag) == 1 for tag in tags) / 4

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.reward.build import LEVELS, recipe
-from vtune.reward.recipe import EvidenceLevels, RewardRecipe
+from tests.reward.build import LEVELS, STAGED, recipe
+from vtune.reward.recipe import EvidenceLevels, IouSchedule, RewardRecipe
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,32 @@ def test_levels_out_of_order_are_refused(change: dict[str, Any]) -> None:
         EvidenceLevels(**(LEVELS.model_dump() | change))
 
 
-def test_no_field_has_a_default() -> None:
-    for kind in (EvidenceLevels, RewardRecipe):
+def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
+    for kind in (EvidenceLevels, IouSchedule, RewardRecipe):
         assert kind.model_fields
-        assert all(field.is_required() for field in kind.model_fields.values())
+        optional = {name for name, field in kind.model_fields.items() if not field.is_required()}
+        assert optional <= {"iou", "format_rule"}
     assert recipe().judge is None
+    assert (recipe().iou, recipe().format_rule) == (None, "ordered")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"thresholds": (0.95, 0.85, 0.99)}, id="falling"),
+        pytest.param({"thresholds": (0.85, 0.85, 0.99)}, id="twice"),
+        pytest.param({"thresholds": (0.85, 0.95, 1.5)}, id="above 1"),
+        pytest.param({"thresholds": ()}, id="none"),
+        pytest.param({"until": (0.25, 0.1)}, id="stages that end before they begin"),
+        pytest.param({"until": (0.1,)}, id="a stage too many"),
+        pytest.param({"until": (0.1, 1.0)}, id="a stage that never comes"),
+        pytest.param({"target": 0.5}, id="a target that nobody follows"),
+        pytest.param({"schedule": "average"}, id="stages without a course"),
+        pytest.param({"schedule": "fixed", "until": ()}, id="fixed at three"),
+        pytest.param({"schedule": "adaptive", "until": ()}, id="adaptive without a target"),
+        pytest.param({"schedule": "average", "thresholds": (0.5,), "until": ()}, id="average of one"),
+    ],
+)
+def test_a_schedule_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        IouSchedule(**(STAGED.model_dump() | change))

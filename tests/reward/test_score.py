@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.judge.server import serve
 from tests.reward.build import LEVELS, RIGHT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.client import JudgeEndpoint
+from vtune.reward.recipe import IouSchedule
 from vtune.reward.score import (
     Scorer,
     Unscored,
@@ -21,6 +23,7 @@ from vtune.reward.score import (
     unscored_share,
 )
 from vtune.schema.message import Picture
+from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
@@ -81,6 +84,122 @@ def test_gated_the_tool_part_is_paid_with_right_answers_only_but_red_flags_alway
 def test_weights_of_the_sample_replace_those_of_the_recipe() -> None:
     own = sample(TARGET, accuracy_ratio=0.5, format_ratio=0.0, tool_ratio=1.0)
     assert total(own, looks(TARGET), weighting="sample") == pytest.approx(1.5)
+
+
+def test_normalised_weights_are_divided_by_their_sum() -> None:
+    own = sample(TARGET, accuracy_ratio=1.0, format_ratio=0.1, tool_ratio=0.0)
+    sloppy = looks(TARGET, reply="<answer>B</answer>")
+    assert total(own, sloppy, weighting="sample") == pytest.approx(1.0)
+    assert total(own, sloppy, weighting="sample_normalised") == pytest.approx(1.0 / 1.1)
+    assert total(own, looks(TARGET), weighting="sample_normalised") == pytest.approx(1.0)
+    nothing = sample(TARGET, accuracy_ratio=0.0, format_ratio=0.0, tool_ratio=0.0)
+    assert total(nothing, looks(TARGET), weighting="sample_normalised") == 0.0
+
+
+def test_the_format_rule_of_the_recipe_is_the_one_that_counts() -> None:
+    (ordered,) = score(sample(TARGET), looks(reply="<think>I see.<answer>B</answer>"))
+    (counted,) = score(sample(TARGET), looks(reply="<think>I see.<answer>B</answer>"), format_rule="counted")
+    assert ordered.reward is not None
+    assert counted.reward is not None
+    assert (ordered.reward.format, counted.reward.format) == (0.0, 0.75)
+
+
+BOXED = {
+    "verifier": "grounding",
+    "ground_truth": '[{"label": "cup", "bbox_2d": [40, 40, 60, 60]}]',
+    "verifier_parm": {"space": "pixels", "width": 100, "height": 100},
+}
+CLOSE = looks(reply="<think>I see.</think><answer>[40, 40, 60, 58]</answer>")
+FIXED = IouSchedule(schedule="fixed", thresholds=(0.5,), until=(), target=None)
+
+
+def accuracy(what: Sample, *iou: float) -> Reward:
+    async def story() -> Reward | None:
+        async with Scorer(recipe()) as scorer:
+            (scored,) = await scorer.score([what], [CLOSE], iou=iou)
+            return scored.reward
+
+    found = asyncio.run(story())
+    assert found is not None
+    return found
+
+
+def test_a_tighter_threshold_pays_less_and_tells_the_same_facts() -> None:
+    loose, both, tight = (accuracy(sample(**BOXED), *iou) for iou in ((0.85,), (0.85, 0.95), (0.95,)))
+    assert [r.accuracy for r in (loose, both, tight)] == pytest.approx([0.9, 0.45, 0.0])
+    assert loose.parts == tight.parts
+    assert {name: loose.parts[name] for name in ("iou", "iou@75", "iou@95", "unreadable")} == pytest.approx(
+        {"iou": 0.9, "iou@75": 1.0, "iou@95": 0.0, "unreadable": 0.0}
+    )
+
+
+def test_the_threshold_of_a_sample_is_its_own() -> None:
+    own = sample(**BOXED | {"verifier_parm": {"iou": 0.5}})
+    assert accuracy(own, 0.95).accuracy == pytest.approx(0.9)
+
+
+def test_a_box_without_any_threshold_is_unscored() -> None:
+    found = accuracy(sample(**BOXED))
+    assert (found.total, found.accuracy, found.parts) == (None, None, {})
+    assert "no IoU threshold" in found.why
+
+
+def test_replies_in_pixels_as_shown_are_scored_in_pixels_of_the_picture() -> None:
+    parm = {"space": "relative_1000", "reply_space": "shown_pixels", "iou": 0.99}
+    truth = '[{"label": "cup", "bbox_2d": [400, 400, 600, 600]}]'
+    what = sample(verifier="grounding", ground_truth=truth, verifier_parm=parm)
+    reply = looks(reply="<think>I see.</think><answer>[80, 40, 120, 60]</answer>")
+
+    async def story(shown: bool) -> Reward | None:
+        async with Scorer(recipe(), shown=(lambda data: (200, 100)) if shown else None) as scorer:
+            (scored,) = await scorer.score([what], [reply])
+            return scored.reward
+
+    check_samples([what], recipe(tool=0.0))
+    for shown, accuracy in ((True, 1.0), (False, None)):
+        found = asyncio.run(story(shown))
+        assert found is not None
+        assert found.accuracy == accuracy
+
+
+ASKED = {"verifier": "judge", "ground_truth": "a red cup", "tools": (), "evidence": ()}
+
+
+def says(answer: str) -> Trajectory:
+    return looks(reply=f"<think>I see.</think><answer>{answer}</answer>")
+
+
+def test_a_judge_compares_the_answers_that_no_rule_decides() -> None:
+    with serve("TRUE", "FALSE", "maybe") as judge:
+        found = score(
+            sample(**ASKED),
+            *map(says, ("A red cup.", "a mug, red", "a blue cup", "a red pen")),
+            judge=judge.endpoint(),
+        )
+    rewards = [t.reward for t in found]
+    assert sorted(str(r.accuracy) for r in rewards if r is not None) == ["0.0", "1.0", "1.0", "None"]
+    (lost,) = [r for r in rewards if r is not None and r.accuracy is None]
+    assert "instead of TRUE or FALSE" in lost.why
+    assert len(judge.requests) == 3
+
+
+def test_a_judge_that_is_down_leaves_the_answer_unscored_not_wrong() -> None:
+    known, unknown = score(sample(**ASKED), says("A red cup."), says("a mug, red"), judge=NOWHERE)
+    assert known.reward is not None
+    assert unknown.reward is not None
+    assert (known.reward.accuracy, unknown.reward.accuracy, unknown.reward.total) == (1.0, None, None)
+    assert "the judge gave no reply" in unknown.reward.why
+
+
+def test_what_a_verifier_needs_beside_its_sample_is_missed_before_the_run() -> None:
+    with pytest.raises(RecipeError, match=r"(?s)verifier `judge`.*reward\.judge"):
+        check_samples([sample(**ASKED)], recipe())
+    check_samples([sample(**ASKED)], recipe(judge=NOWHERE))
+    boxed = sample(TARGET, **BOXED)
+    with pytest.raises(RecipeError, match=r"(?s)how tight.*reward\.iou"):
+        check_samples([boxed], recipe())
+    check_samples([boxed], recipe(iou=FIXED))
+    check_samples([dataclasses.replace(boxed, verifier_parm={"iou": [0.5, 0.9]})], recipe())
 
 
 def test_a_failed_rollout_is_unscored_with_its_reason() -> None:

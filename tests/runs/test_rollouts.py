@@ -1,5 +1,11 @@
 import asyncio
+from collections.abc import Iterator
 
+import pytest
+import torch
+
+from vtune.errors import RunFailed
+from vtune.rollout.engine import Weights
 from vtune.runs.rollouts import Rollouts
 
 
@@ -82,3 +88,31 @@ def test_what_is_drawn_ahead_is_given_up_with_the_run() -> None:
         return ahead is not None and ahead.cancelled()
 
     assert asyncio.run(run())
+
+
+def test_a_hand_over_that_fails_goes_through_all_weights_because_others_gather_with_it() -> None:
+    gathered: list[str] = []
+
+    def weights() -> Iterator[tuple[str, torch.Tensor]]:
+        for name in ("a", "b", "c"):
+            gathered.append(name)
+            yield name, torch.zeros(1)
+
+    class Dies(Log):
+        async def take(self, weights: Weights, version: int) -> None:  # type: ignore[override]
+            next(weights())
+            raise RunFailed("died")
+
+    waited: list[str] = []
+    rollouts = Rollouts(
+        Log().draw,
+        Dies(),  # type: ignore[arg-type]
+        weights,
+        lambda: waited.append("wait"),
+        staleness=0,
+        steps=1,
+    )
+    with pytest.raises(RunFailed, match="died"):
+        asyncio.run(rollouts.of(0))
+    assert gathered == ["a", "b", "c"]
+    assert len(waited) == 2

@@ -43,7 +43,7 @@ TRAJECTORY = Trajectory(
     loss_mask=(False, True, False),
     logprobs=(None, -0.5, None),
     answer="B",
-    reward=Reward(total=0.5, accuracy=1.0, format=0.0, tool=None, why="judge is down"),
+    reward=Reward(total=0.5, accuracy=1.0, format=0.0, tool=None, why="judge is down", parts={"iou": 0.1}),
     tool_scores=(None,),
 )
 
@@ -119,6 +119,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
     )
     calls = tuple(draw(st.lists(call, max_size=2)))
     score = st.none() | singles
+    facts = st.dictionaries(words, st.floats(allow_nan=False), max_size=2)
     per_call = st.tuples(*[score] * len(calls)) | st.just(())
     turns = st.builds(
         lambda role, text, images: Message(role, text + IMAGE * len(images), images),
@@ -141,7 +142,8 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         answer=draw(st.none() | words),
         stop_reason=draw(st.sampled_from(["answer", "length", "turns", "context", "error"])),
         reward=draw(
-            st.none() | st.builds(Reward, total=score, accuracy=score, format=score, tool=score, why=words)
+            st.none()
+            | st.builds(Reward, total=score, accuracy=score, format=score, tool=score, why=words, parts=facts)
         ),
         tool_scores=draw(per_call),
         advantage=draw(score),

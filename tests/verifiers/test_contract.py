@@ -29,7 +29,7 @@ async def literal_judge(answer: str, sample: Sample) -> bool:
 
 def verdict(name: str, reply: str) -> Verdict:
     if VERIFIERS[name].asks_judge:
-        return asyncio.run(Verifying(judge=literal_judge).verify(reply, sample_of(name)))
+        return asyncio.run(Verifying().verify(reply, sample_of(name), judge=literal_judge))
     return VERIFIERS[name].verify(reply, sample_of(name))
 
 

@@ -74,6 +74,16 @@ class PictureReader:
                 self._seen.move_to_end(key)
             return found
 
+    def shown_size(self, data: bytes) -> tuple[int, int]:
+        """(width, height) in pixels of an encoded picture as the policy sees it.
+
+        Raises:
+            DataError: If the bytes are not a picture.
+        """
+        _, rows, columns = self.read(data).grid
+        side = int(self._processor.patch_size)
+        return columns * side, rows * side
+
     def shown(self, pixels: Pixels) -> Image.Image:
         """The picture as the policy sees it, resized and padded: the patches put together again, exactly.
 

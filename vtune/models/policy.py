@@ -87,6 +87,20 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
     )
 
 
+def plain_shapes(policy: Policy) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
+    """(name, type, shape) of every weight that a checkpoint of the policy has, in the model's order.
+
+    From its configuration alone: whatever splits, wraps or empties its parameters, these stay.
+    """
+    from transformers import AutoModelForImageTextToText
+
+    (dtype,) = {parameter.dtype for parameter in policy.model.parameters()}
+    make: Any = AutoModelForImageTextToText.from_config
+    with torch.device("meta"):
+        plain = make(policy.model.config)
+    return [(name, dtype, tuple(parameter.shape)) for name, parameter in plain.named_parameters()]
+
+
 def policy_logprobs(logits: torch.Tensor, chat: Chat) -> torch.Tensor:
     """Log-probabilities (nats, float32) over what the policy may say, same shape as `logits` (..., V).
 

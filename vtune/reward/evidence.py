@@ -4,7 +4,14 @@ from typing import Protocol
 
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import evidence_prompt, read_level, read_target, target_prompt
+from vtune.judge.prompts import (
+    answer_prompt,
+    evidence_prompt,
+    read_level,
+    read_same,
+    read_target,
+    target_prompt,
+)
 from vtune.reward.flags import no_looks, whole_images
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import area, intersection
@@ -111,11 +118,15 @@ class ModelJudge:
 
 
 class Judges:
-    """The judge for each sample: boxes where it has evidence, else the model, if there is one."""
+    """The judge for each sample's calls: boxes where it has evidence, else the model, if there is one.
+
+    The model also compares answers, for verifier `judge`.
+    """
 
     def __init__(self, levels: EvidenceLevels, client: JudgeClient | None) -> None:
         self.levels = levels
         self._boxes = BoxJudge(levels)
+        self._client = client
         self._model = ModelJudge(client, levels) if client is not None else None
 
     def of(self, sample: Sample) -> EvidenceJudge:
@@ -129,6 +140,20 @@ class Judges:
         if self._model is None:
             raise ServiceError("no evidence boxes, and no judge in the recipe", fix="set `judge`")
         return self._model
+
+    async def same_answer(self, answer: str, sample: Sample) -> bool:
+        """Whether the model finds that an answer means the same as the ground truth.
+
+        Raises:
+            ServiceError: If it cannot tell, or there is no model to ask.
+        """
+        if self._client is None:
+            raise ServiceError("only a judge can tell, and there is none in the recipe", fix="set `judge`")
+        reply = await self._client.ask(answer_prompt(sample, answer), [])
+        same = read_same(reply)
+        if same is None:
+            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of TRUE or FALSE")
+        return same
 
 
 def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:

@@ -36,6 +36,20 @@ def format_reward(messages: Sequence[Message]) -> Verdict:
     return Verdict(1.0, "well formed")
 
 
+def counted_tags(reply: str) -> Verdict:
+    """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that stands in the reply
+    exactly once.
+
+    For replies of one turn: one that calls tools thinks in each turn.
+
+    Source: V-Triune eq. 2. Its published server counts so for maths, with the tags on lines of their own, and
+    gives detection 1 or 0: an answer with at least one box.
+    """
+    counts = {tag: reply.count(tag) for tag in ("<think>", "</think>", "<answer>", "</answer>")}
+    odd = [f"{tag} {count} times" for tag, count in counts.items() if count != 1]
+    return Verdict(1 - 0.25 * len(odd), ", ".join(odd) or "each tag once")
+
+
 def _problem(turn: str, *, last: bool) -> str:
     """What is wrong with a turn, or an empty string."""
     parts = _TAG.split(turn)  # text, tag, text, tag, … text

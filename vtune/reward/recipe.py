@@ -1,6 +1,9 @@
-"""The `reward` section of a recipe. No field has a default: what a run pays for stands in its recipe."""
+"""The `reward` section of a recipe. What a run pays for stands in its recipe.
 
-from typing import Literal, Self
+Only keys that are younger than recipes in run folders have a default: what these meant without them.
+"""
+
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -60,6 +63,40 @@ class EvidenceLevels(Strict):
         return self
 
 
+class IouSchedule(Strict):
+    """How tightly boxes have to fit, in the course of a run, for their overlap to pay (V-Triune eq. 3, ε)."""
+
+    schedule: Literal["fixed", "average", "staged", "adaptive"]
+    """`fixed`: one threshold. `average`: the mean of what several would give, as V-Triune's published
+    server does by default. `staged`: one after the other, by the share of training that is done (§3.2.1).
+    `adaptive`: one up or down after each step, so that the share of successes nears `target` (appendix I)."""
+    thresholds: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(min_length=1)
+    """IoU, rising. Staged, the paper has [0.85, 0.95, 0.99], its loose variant [0.7, 0.8, 0.85] and its
+    strict one [0.9, 0.95, 0.99] (appendix J). Adaptive, 0.5 to 0.95 by 0.05, and 0.99; the first is where
+    it begins."""
+    until: tuple[Annotated[float, Field(gt=0, lt=1)], ...]
+    """Staged: the share of the steps at which each stage but the last ends; the paper has [0.1, 0.25]. Else
+    empty."""
+    target: float | None = Field(gt=0, lt=1)
+    """Adaptive: the share of replies whose boxes exceed the threshold, above which it rises and below
+    which it falls (τ; the paper tried 0.1 to 0.9). Else null."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if list(self.thresholds) != sorted(set(self.thresholds)):
+            raise ValueError("thresholds must rise")
+        if list(self.until) != sorted(set(self.until)):
+            raise ValueError("until must rise")
+        if (self.schedule == "fixed") != (len(self.thresholds) == 1):
+            raise ValueError("`fixed` has one threshold, every other schedule has several")
+        stages = len(self.thresholds) - 1 if self.schedule == "staged" else 0
+        if len(self.until) != stages:
+            raise ValueError(f"`until` needs {stages} entries with this schedule and these thresholds")
+        if (self.schedule == "adaptive") != (self.target is not None):
+            raise ValueError("`target` belongs to the adaptive schedule, which needs one")
+        return self
+
+
 class RewardRecipe(Strict):
     """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5)."""
 
@@ -72,11 +109,19 @@ class RewardRecipe(Strict):
     tool_gated: bool
     """Whether a positive tool part is paid only where the answer is right (accuracy >= 0.5). A negative one,
     from red flags, always counts: a wrong answer is no licence for them."""
-    weighting: Literal["recipe", "sample"]
+    weighting: Literal["recipe", "sample", "sample_normalised"]
     """`recipe`: the three weights above hold for all samples. `sample`: each sample's own accuracy_ratio,
-    format_ratio and tool_ratio do (V-Triune §3.1: not divided by their sum), and those above do nothing."""
+    format_ratio and tool_ratio do (V-Triune §3.2: not divided by their sum), and those above do nothing.
+    `sample_normalised`: the same, divided by their sum, as V-Triune's published server does."""
     max_unscored: float = Field(ge=0, le=1)
     """The run stops when a larger share of a step's trajectories is unscored."""
     evidence: EvidenceLevels
     judge: JudgeEndpoint | None
-    """Judges what calls show where a sample has no evidence boxes; null where all have."""
+    """Judges what calls show where a sample has no evidence boxes, and the answers of verifier `judge`;
+    null where neither is needed."""
+    format_rule: Literal["ordered", "counted"] = "ordered"
+    """`ordered`: every turn has its tags, in order (ours; see `format_reward`). `counted`: a quarter for
+    each of four tags that stands once (V-Triune eq. 2; see `counted_tags`)."""
+    iou: IouSchedule | None = None
+    """For verifiers `detection` and `grounding`; null where no sample has one, or all state `iou`
+    themselves."""

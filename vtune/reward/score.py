@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +12,24 @@ from vtune.errors import DataError, RecipeError, RunFailed, ServiceError, VtuneE
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence import Judges, needs_look, score_call
 from vtune.reward.flags import call_flags
-from vtune.reward.format import format_reward
+from vtune.reward.format import counted_tags, format_reward
 from vtune.reward.recipe import RIGHT, EvidenceLevels, RewardRecipe
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import check_ground_truth
+from vtune.verifiers import check_ground_truth, verifier_of
+from vtune.verifiers.detection import with_iou
+from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
 AT_ONCE = 64
 """Trajectories that are scored at the same time, ours: enough to keep a judge busy, few enough that their
 decoded pictures fit in memory."""
+
+
+ShownSize = Callable[[bytes], tuple[int, int]]
+"""An encoded picture -> (width, height) in which the policy sees it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +51,17 @@ class Unscored:
 class Scorer:
     """Scores trajectories; an async context manager that owns the verifiers' workers and the judge client."""
 
-    def __init__(self, recipe: RewardRecipe, *, judge_cache: Path | None = None) -> None:
+    def __init__(
+        self, recipe: RewardRecipe, *, judge_cache: Path | None = None, shown: ShownSize | None = None
+    ) -> None:
         """Prepare, without starting or connecting anything.
 
         Args:
             recipe: Weights, levels and judge.
             judge_cache: Where the judge's replies are kept between runs, as JSONL; one file a process.
+            shown: Tells how large the policy sees a picture; needed only where replies are in such pixels.
         """
+        self._shown = shown
         self._recipe = recipe
         self._client = JudgeClient(recipe.judge, cache=judge_cache) if recipe.judge is not None else None
         self._verifying = Verifying()
@@ -68,7 +78,9 @@ class Scorer:
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
 
-    async def score(self, samples: Iterable[Sample], trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    async def score(
+        self, samples: Iterable[Sample], trajectories: Sequence[Trajectory], *, iou: Sequence[float] = ()
+    ) -> list[Trajectory]:
         """The trajectories, in order, with `reward`, `tool_scores` and the flags of their calls filled in.
 
         What cannot be scored (a judge, worker or sandbox failed) is None, with the reason in `reward.why`.
@@ -76,11 +88,13 @@ class Scorer:
         Args:
             samples: At least those that the trajectories answer, in any order.
             trajectories: To score; scores that they carry are replaced.
+            iou: Thresholds of this step (`vtune.reward.schedule`) for verifiers of boxes whose sample
+            states none.
 
         Raises:
             DataError: If a trajectory answers none of the samples.
         """
-        by_id = {sample.id: sample for sample in samples}
+        by_id = {sample.id: _at_threshold(sample, iou) for sample in samples}
         if strangers := {t.sample_id for t in trajectories} - set(by_id):
             raise DataError(
                 f"no sample has the id {min(strangers)!r}", fix="score with the data that was rolled out"
@@ -89,11 +103,19 @@ class Scorer:
 
         async def score_in_turn(trajectory: Trajectory) -> Trajectory:
             async with room:
-                return await self._score(by_id[trajectory.sample_id], trajectory)
+                sample = self._with_shown_size(by_id[trajectory.sample_id], trajectory)
+                return await self._score(sample, trajectory)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(score_in_turn(trajectory)) for trajectory in trajectories]
         return [task.result() for task in tasks]
+
+    def _with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
+        """The sample, told how large the policy saw its picture where its reply is in such pixels."""
+        data = trajectory.images[0].data if trajectory.images else None
+        if self._shown is None or data is None or not answers_in_shown_pixels(sample):
+            return sample
+        return with_shown_size(sample, self._shown(data))
 
     async def _score(self, sample: Sample, trajectory: Trajectory) -> Trajectory:
         if trajectory.stop_reason == "error":
@@ -102,7 +124,8 @@ class Scorer:
         weights = weights_of(sample, self._recipe)
         accuracy: Verdict | Unscored
         try:
-            accuracy = await self._verifying.verify(trajectory.reply, sample)
+            judge = self.judges.same_answer
+            accuracy = await self._verifying.verify(trajectory.reply, sample, judge=judge)
         except VtuneError as error:
             accuracy = Unscored(error.what)
         calls: list[Verdict | Unscored]
@@ -116,7 +139,7 @@ class Scorer:
         return replace(
             trajectory,
             reward=combine(
-                accuracy, format_reward(trajectory.messages), tool_part(calls), weights, self._recipe
+                accuracy, form_of(trajectory, self._recipe), tool_part(calls), weights, self._recipe
             ),
             tool_scores=tuple(call.score if isinstance(call, Verdict) else None for call in calls),
         )
@@ -146,9 +169,18 @@ def with_flags(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
 
 def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
     """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says."""
-    if recipe.weighting == "sample":
-        return Weights(sample.accuracy_ratio, sample.format_ratio, sample.tool_ratio)
-    return Weights(recipe.accuracy, recipe.format, recipe.tool)
+    if recipe.weighting == "recipe":
+        return Weights(recipe.accuracy, recipe.format, recipe.tool)
+    ratios = (sample.accuracy_ratio, sample.format_ratio, sample.tool_ratio)
+    whole = sum(ratios) if recipe.weighting == "sample_normalised" else 1.0
+    return Weights(*(ratio / whole for ratio in ratios)) if whole else Weights(0.0, 0.0, 0.0)
+
+
+def form_of(trajectory: Trajectory, recipe: RewardRecipe) -> Verdict:
+    """The format part, by the recipe's rule."""
+    if recipe.format_rule == "counted":
+        return counted_tags(trajectory.reply)
+    return format_reward(trajectory.messages)
 
 
 def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
@@ -188,7 +220,8 @@ def combine(
         None if missing else sum(weight[name] * score for name, score in paid.items() if score is not None)
     )
     why = " | ".join(f"{name}: {parts[name].why}" for name in missing or parts)
-    return Reward(total=total, **scores, why=why)
+    facts = accuracy.parts if isinstance(accuracy, Verdict) else {}
+    return Reward(total=total, **scores, why=why, parts=facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +242,13 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
 
     Raises:
         DataError: If a sample names no verifier, or one that rejects its ground truth.
-        RecipeError: If calls of a sample would need a judge, and the recipe has none.
+        RecipeError: If a sample's calls or answers need a judge, or its boxes a threshold, and the recipe
+        has none.
     """
     paid = looks = 0
     for sample in samples:
         check_ground_truth(sample)
+        _check_verifier(sample, recipe)
         if not sample.tools or not weights_of(sample, recipe).tool:
             continue
         paid += 1
@@ -228,6 +263,28 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
                 "reward.evidence",
             )
     return ToolSamples(paid, looks)
+
+
+def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
+    """See that the recipe has what the sample's verifier needs beside the sample."""
+    verifier = verifier_of(sample)
+    place = f"sample {sample.id!r}, source {sample.source!r}"
+    if verifier.asks_judge and recipe.judge is None:
+        raise RecipeError(
+            "verifier `judge` has answers compared by a model, and the recipe names none",
+            where=place,
+            fix="set reward.judge",
+        )
+    if verifier.reads_iou and recipe.iou is None and sample.verifier_parm.get("iou") is None:
+        raise RecipeError(
+            f"verifier `{sample.verifier}` needs to know how tight a box has to be",
+            where=place,
+            fix="set reward.iou, e.g. {schedule: fixed, thresholds: [0.5], until: [], target: null}",
+        )
+
+
+def _at_threshold(sample: Sample, iou: Sequence[float]) -> Sample:
+    return with_iou(sample, iou) if iou and verifier_of(sample).reads_iou else sample
 
 
 def check_evidence(samples: ToolSamples) -> None:

@@ -81,8 +81,11 @@ class Engine(Protocol):
         """Draw with these weights from now on; called by every process of the training, between rollouts.
 
         Args:
-            weights: The policy's weights.
+            weights: The policy's weights; one pass over them, in every process, or none in any.
             version: Training steps behind them.
+
+        Raises:
+            RunFailed: If nothing is left that could take them.
         """
         ...
 

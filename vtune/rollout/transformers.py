@@ -1,7 +1,6 @@
 """Rollouts with the training model itself, through transformers: no server, no second copy of the weights."""
 
 import asyncio
-import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -48,6 +47,8 @@ class TransformersEngine:
         self._running = [0] * self.cohorts
         self._waiting: list[list[_Asked]] = [[] for _ in range(self.cohorts)]
         self._drawing: asyncio.Task[None] | None = None
+        self._asked: Sequence[_Asked] = ()
+        """What is drawn now, or was drawn last."""
         self._closers: dict[str, frozenset[int]] = {}
         self._version = 0
 
@@ -78,8 +79,12 @@ class TransformersEngine:
         """Nothing to end."""
 
     def _draw_if_all_wait(self) -> None:
-        if self._drawing:
-            return
+        if not self._drawing and (asked := self._ready()):
+            self._drawing = asyncio.get_running_loop().create_task(self._draw(asked))
+            self._drawing.add_done_callback(self._drawn)
+
+    def _ready(self) -> "Sequence[_Asked]":
+        """The turns of a cohort all of whose trajectories wait, in order; none if there is no such cohort."""
         for cohort, waiting in enumerate(self._waiting):
             # A trajectory that was cancelled (Ctrl-C, a failure next door) waits no longer.
             waiting[:] = [item for item in waiting if not item[1].done()]
@@ -87,13 +92,12 @@ class TransformersEngine:
                 # The order in which tools returned must not matter: rows are sorted by who they are.
                 asked = sorted(waiting, key=lambda item: item[0].key)
                 waiting.clear()
-                self._drawing = asyncio.get_running_loop().create_task(self._draw(asked))
-                self._drawing.add_done_callback(functools.partial(self._drawn, asked))
-                return
+                return asked
+        return ()
 
-    def _drawn(self, asked: "Sequence[_Asked]", task: "asyncio.Task[None]") -> None:
+    def _drawn(self, task: "asyncio.Task[None]") -> None:
         self._drawing = None
-        for _, future in asked:
+        for _, future in self._asked:
             if future.done():
                 continue
             error = None if task.cancelled() else task.exception()
@@ -105,13 +109,18 @@ class TransformersEngine:
         self._draw_if_all_wait()
 
     async def _draw(self, asked: "Sequence[_Asked]") -> None:
+        """Draw one cohort after the other, while one is ready."""
         model = self._policy.model
         training = model.training
         model.eval()
         try:
             with self._stopwatch.covered():
-                for start in range(0, len(asked), self._max_batch):
-                    await self._draw_batch(asked[start : start + self._max_batch])
+                # Without a pause in between: the tools of one run beside the draw of the next, not before it.
+                while asked:
+                    self._asked = asked
+                    for start in range(0, len(asked), self._max_batch):
+                        await self._draw_batch(asked[start : start + self._max_batch])
+                    asked = self._ready()
         finally:
             model.train(training)
 

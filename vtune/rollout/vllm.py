@@ -38,7 +38,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from vtune.errors import RunFailed
-from vtune.models.policy import Dtype, Policy
+from vtune.models.policy import Dtype, Policy, plain_shapes
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.servers import Fleet
 from vtune.rollout.stopwatch import Stopwatch
@@ -99,6 +99,7 @@ class VllmEngine:
         self._submissions = Submissions(policy)
         self._pictures: Kept[Image.Image] = Kept(KEPT)
         self._on_gpu = setup.device.type == "cuda"
+        self._source = _Source(policy)
         self._resting = False
         with _environment(_child_environment(setup)):
             self._llm = AsyncLLM.from_engine_args(_arguments(policy, setup))
@@ -142,7 +143,8 @@ class VllmEngine:
             await link.pause()
             # vLLM's side of a transfer blocks; what it tells its engine runs in this loop meanwhile.
             client = _Blocking(link, asyncio.get_running_loop(), label_of(version))
-            await asyncio.to_thread(_send_handles, weights, client)
+            self._source.weights = weights
+            await asyncio.to_thread(_send_handles, self._source, client)
             if self._resting:
                 await _alive(self._llm, self._llm.wake_up(["kv_cache"]))
                 self._resting = False
@@ -327,45 +329,40 @@ class _Blocking:
 
 
 class _Source(WeightSource):
-    """The policy's weights as vLLM's senders read them."""
+    """The policy's weights as vLLM's senders read them: once for each `weights`."""
 
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
-        self._metadata: list[ParamMeta] = []
+    def __init__(self, policy: Policy) -> None:
+        self._metadata = [ParamMeta(*one) for one in plain_shapes(policy)]
+        self.weights: Weights | None = None
+        """Of the next transfer."""
 
     def metadata(self) -> list[ParamMeta]:
-        if not self._metadata:
-            self._metadata = [
-                ParamMeta(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self._weights()
-            ]
         return self._metadata
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return self._weights()
+        assert self.weights is not None
+        return self.weights()
 
 
-def _send_handles(weights: Weights, client: _Blocking) -> None:
+def _send_handles(source: _Source, client: _Blocking) -> None:
     """To a vLLM on the same GPU: only handles to the trainer's memory travel, a buffer at a time."""
     # Each process is the sender to its own vLLM.
     info = IPCTrainerInitInfo(rank=0, packed=True)
-    WeightTransferTrainerFactory.trainer_init(info, client=client, source=_Source(weights)).send_weights()
+    WeightTransferTrainerFactory.trainer_init(info, client=client, source=source).send_weights()
 
 
-def nccl_sender(*, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+def nccl_sender(policy: Policy, *, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
     """Sends weights to servers on other GPUs; every process of the training calls it.
 
     Args:
+        policy: Whose weights they are.
         first: Whether this process sends; the others only help to gather.
     """
-    sources: list[_Source] = []
+    source = _Source(policy)
     senders: dict[tuple[str, ...], Any] = {}
 
     async def send(weights: Weights, fleet: Fleet, label: str) -> None:
-        if not sources:
-            sources.append(_Source(weights))
-        (source,) = sources
-        # Shapes take a pass of their own, once, in every process.
-        source.metadata()
+        source.weights = weights
         if not first:
             for _ in source:
                 pass

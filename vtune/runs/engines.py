@@ -66,7 +66,7 @@ def training_engine(
         if policy.device.type == "cuda":
             from vtune.rollout.vllm import nccl_sender
 
-            return ServersEngine(policy, recipe.servers, nccl_sender(first=first), waiting=waiting)
+            return ServersEngine(policy, recipe.servers, nccl_sender(policy, first=first), waiting=waiting)
         send = files_sender(folder, first=first)
         return ServersEngine(policy, recipe.servers, send, waiting=waiting)
     from vtune.rollout.vllm import Setup, VllmEngine

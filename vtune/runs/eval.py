@@ -54,6 +54,7 @@ def check_eval(suite: EvalSuite, model: str) -> dict[str, Any]:
     Raises:
         VtuneError: With the problems found.
     """
+    _thresholds(suite.reward)
     load_chat(model)
     paths = [Path(name) for name in suite.data]
     check_data(paths)
@@ -116,14 +117,14 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, 
     async with (
         aclosing(engine),
         sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
-        Scorer(suite.reward, judge_cache=out / "judge.jsonl") as scorer,
+        Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
         say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look)
         with Steps("eval", len(jobs)) as progress:
             drawn = await agent.run(jobs, progress.advance)
         records = [sample for sample, _ in samples]
-        scored = await scorer.score(records, drawn)
+        scored = await scorer.score(records, drawn, iou=_thresholds(suite.reward))
         check_unscored(scored, suite.reward.max_unscored)
         rows = await audit(records, scored, scorer.judges)
         check_audited(rows, suite.reward.max_unscored)
@@ -145,6 +146,22 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, 
     }
     write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _thresholds(reward: RewardRecipe) -> tuple[float, ...]:
+    """The IoU thresholds of a suite.
+
+    Raises:
+        RecipeError: If they would change in the course of a run.
+    """
+    if reward.iou is None:
+        return ()
+    if reward.iou.schedule not in ("fixed", "average"):
+        raise RecipeError(
+            f"reward.iou.schedule is {reward.iou.schedule}, and an evaluation has no course",
+            fix="set it to fixed, with one threshold, or to average",
+        )
+    return reward.iou.thresholds
 
 
 def _samples(suite: EvalSuite, limit: int | None) -> list[tuple[Sample, tuple[bytes, ...]]]:

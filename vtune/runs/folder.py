@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from vtune.config import Strict, differing_keys, dump_recipe
 from vtune.errors import DataError, RecipeError
@@ -69,7 +70,7 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
         raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
     before = yaml.safe_load(written.read_text(encoding="utf-8"))
     now = yaml.safe_load(dump_recipe(recipe))
-    changed = [key for key in differing_keys(before, now) if key not in MAY_CHANGE]
+    changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
     if changed:
         raise RecipeError(
             f"the recipe is not the one that {out} began with; it differs in {', '.join(changed)}",
@@ -89,6 +90,14 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
                 fix="put the old file back, or start a new run in another --out",
             )
     write_whole(written, dump_recipe(recipe))
+
+
+def _completed(before: Any, kind: type[Strict]) -> Any:
+    """A stored recipe with the keys that are younger than it, at what they meant before they were there."""
+    try:
+        return yaml.safe_load(dump_recipe(kind.model_validate(before)))
+    except ValidationError:
+        return before
 
 
 def check_folder(out: Path) -> None:

@@ -25,6 +25,7 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.schedule import Tightening
 from vtune.reward.score import Scorer, check_evidence, check_samples, check_unscored
 from vtune.rollout.agent import Agent, Job, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
@@ -180,8 +181,8 @@ async def _train(
         say(f"trainable parameters: {trainer.trainable}")
     found = newest_checkpoint(checkpoints) if resume else None
     done = checkpoint_step(found) if found else 0
-    if found:
-        trainer.load(found / "deepspeed")
+    state = trainer.load(found / "deepspeed") if found else None
+    tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=state)
     keep = recipe.checkpoints.keep
     prompts = sample_store([Path(name) for name in recipe.data])
     waiting = Stopwatch()
@@ -216,12 +217,16 @@ async def _train(
     async with (
         aclosing(engine),
         sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
-        Scorer(recipe.reward, judge_cache=cache) as scorer,
+        Scorer(recipe.reward, judge_cache=cache, shown=policy.pictures.shown_size) as scorer,
         aclosing(rollouts),
     ):
         if ranks.first:
             say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting)
+
+        def keep_now(done: int) -> None:
+            state = tightening.state
+            save(trainer, policy, recipe.model, checkpoints, done, ranks, keep=keep, state=state)
 
         learn = _Learning(trainer, recipe, ranks)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
@@ -240,10 +245,11 @@ async def _train(
                 failures = [one for one in ranks.gather(failure) if one is not None]
                 if failures:
                     if step > stopping.saved:
-                        save(trainer, policy, recipe.model, checkpoints, step, ranks, keep=keep)
+                        keep_now(step)
                     raise failures[0]
                 clock.lap("rollout")
-                scored = await scorer.score([sample for sample, _ in samples], drawn)
+                asked = [sample for sample, _ in samples]
+                scored = await scorer.score(asked, drawn, iou=tightening.at(step))
                 clock.lap("reward")
                 everyone = [
                     t for share in ranks.gather([_without_pictures(t) for t in scored]) for t in share
@@ -259,6 +265,7 @@ async def _train(
                 rows[ALL] |= _update_row(stats) | clock.row(stats)
                 rows[ALL]["seconds_sandbox"] = waiting.take()
                 rows[ALL]["staleness"] = staleness(everyone, step)
+                rows[ALL] |= tightening.after(step, everyone)
                 rows[ALL]["sessions_lost"] = sum(ranks.gather(agent.take_lost()))
                 if log:
                     log.write(step, rows)
@@ -266,10 +273,7 @@ async def _train(
                 tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
-                stopping.after(
-                    step + 1,
-                    partial(save, trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep),
-                )
+                stopping.after(step + 1, partial(keep_now, step + 1))
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,

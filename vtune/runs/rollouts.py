@@ -1,9 +1,12 @@
 """The rollouts of one step after the other, each with the weights that it should be drawn with."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, TypeVar
 
+import torch
+
+from vtune.errors import RunFailed
 from vtune.rollout.engine import Engine, Weights
 
 D = TypeVar("D")
@@ -71,10 +74,33 @@ class Rollouts(Generic[D]):
     async def _hand_over(self, version: int) -> None:
         # Nobody draws meanwhile, in any process: one version draws all of a step.
         self._wait()
+        weights = _OnePass(self._weights)
         try:
-            await self._engine.take(self._weights, version)
+            await self._engine.take(weights, version)
+        except RunFailed:
+            weights.finish()
+            raise
         finally:
             self._wait()
+
+
+class _OnePass:
+    """The one pass over the weights that a hand-over takes."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._left = weights()
+        self._begun = False
+
+    def __call__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        if self._begun:
+            raise RuntimeError("a hand-over takes one pass: the other processes gather in step with it")
+        self._begun = True
+        return self._left
+
+    def finish(self) -> None:
+        """Go through what is left: where weights are split, the other processes wait for this one's part."""
+        for _ in self._left:
+            pass
 
 
 async def _result(drawing: Awaitable[D]) -> D:

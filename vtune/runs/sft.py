@@ -1,6 +1,7 @@
 """Supervised training on traces: the cold start of CodeV §4.3, stage 1."""
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -155,15 +156,23 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
 
 
 def save(
-    trainer: Trainer, policy: Policy, source: str, root: Path, step: int, ranks: Ranks, *, keep: int
+    trainer: Trainer,
+    policy: Policy,
+    source: str,
+    root: Path,
+    step: int,
+    ranks: Ranks,
+    *,
+    keep: int,
+    state: Mapping[str, Any] | None = None,
 ) -> Path:
-    """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them."""
+    """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them, and with it `state`."""
 
     def fill(folder: Path) -> None:
         with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
             if ranks.first:
                 save_policy(whole.model, source, folder)
-        trainer.save(folder / "deepspeed", {"step": step})
+        trainer.save(folder / "deepspeed", {"step": step, **(state or {})})
 
     return write_checkpoint(root, step, fill, first=ranks.first, wait=ranks.wait, keep=keep)
 

@@ -18,4 +18,5 @@ class Reward:
     tool: float | None
     why: str
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What the verifier told beside its score, by name, e.g. `iou@50`: for metrics."""
+    """Facts behind the accuracy, by name (`Verdict.parts`); none in files that were written before they were
+    kept."""

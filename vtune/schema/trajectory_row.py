@@ -66,6 +66,7 @@ TRAJECTORY_COLUMNS = pa.schema(
                     ("format", pa.float32()),
                     ("tool", pa.float32()),
                     ("why", pa.string()),
+                    ("parts", pa.map_(pa.string(), pa.float64())),
                 ]
             ),
         ),
@@ -114,6 +115,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
             "format": reward.format,
             "tool": reward.tool,
             "why": reward.why,
+            "parts": list(reward.parts.items()),
         },
         "tool_scores": list(trajectory.tool_scores),
         "advantage": trajectory.advantage,
@@ -209,6 +211,7 @@ def _reward(fields: Fields) -> Reward:
         format=fields.number_or_null("format"),
         tool=fields.number_or_null("tool"),
         why=fields.text("why", ""),
+        parts=fields.numbers_by_name("parts"),
     )
 
 

@@ -67,7 +67,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
             where=where(sample),
             fix='write JSON: [{"label": "cup", "bbox_2d": [x0, y0, x1, y1]}]',
         )
-    spaces = spaces_of(sample)
+    spaces = spaces_of(sample, shown=False)
     for entry in found:
         if not proper(entry.box):
             raise DataError(

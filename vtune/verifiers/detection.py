@@ -12,7 +12,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers.average_precision import average_precision, by_area
 from vtune.verifiers.boxes import LabelledBox, boxes_in, truth_boxes, without_labels
 from vtune.verifiers.matching import iou_first, label_first
-from vtune.verifiers.spaces import SPACE_OPTIONS, Spaces, spaces_of, with_parm
+from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, with_parm
 from vtune.verifiers.verifier import (
     given_answer,
     no_answer,
@@ -38,7 +38,6 @@ class _Judging:
     """What a sample says about the judging of its boxes."""
 
     truth: list[LabelledBox]
-    spaces: Spaces
     ratios: Mapping[str, float]
     completeness: float
     size_penalty: float
@@ -98,12 +97,13 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
             where=where(sample),
             fix="set reward.iou in the recipe, or `iou` in verifier_parm",
         )
+    spaces = spaces_of(sample)
     given = given_answer(reply, sample)
     found = boxes_in(given) if given is not None else None
     if found is None:
         verdict = no_answer(sample) if given is None else unreadable("the answer is no list of boxes")
         return Verdict(0.0, verdict.why, {**_facts([], judging), **verdict.parts})
-    predicted = [LabelledBox(e.label, judging.spaces.to_truth(e.box)) for e in found]
+    predicted = [LabelledBox(e.label, spaces.to_truth(e.box)) for e in found]
     if not labelled:
         predicted = without_labels(predicted)
     facts = _facts(predicted, judging)
@@ -186,7 +186,6 @@ def _judging(sample: Sample, *, labelled: bool) -> _Judging:
         raise wrong_option(sample, "size_penalty", penalty, "a number above 0, 1 at most,")
     return _Judging(
         truth=truth_boxes(sample, labelled=labelled),
-        spaces=spaces_of(sample),
         ratios=weights,
         completeness=completeness,
         size_penalty=penalty,

@@ -56,7 +56,7 @@ class Spaces:
         )
 
 
-def spaces_of(sample: Sample) -> Spaces:
+def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
     """The spaces that a sample's `verifier_parm` names.
 
     `space` is that of the ground truth, pixels by default; `reply_space` is that in which the policy is asked
@@ -65,6 +65,11 @@ def spaces_of(sample: Sample) -> Spaces:
     V-Triune's own name for `space: relative_1000`. Sizes are needed only where the two spaces differ:
     `width` and `height` of the stored picture, `shown_width` and `shown_height` of what the policy saw (a
     run fills these two in).
+
+    Args:
+        sample: Whose verifier reads boxes or points.
+        shown: Whether the size of what the policy saw must be known by now; where not, no reply can be
+            converted, but all else is checked.
 
     Raises:
         DataError: If an option is of the wrong kind, two contradict each other, or a size is missing.
@@ -75,6 +80,8 @@ def spaces_of(sample: Sample) -> Spaces:
     if reply == space:
         return Spaces(1.0, 1.0, x_end, y_end)
     x_from, y_from = _ends(sample, reply)
+    if reply == "shown_pixels" and not shown:
+        x_from, y_from = x_from or 1.0, y_from or 1.0
     if x_end is None or y_end is None or x_from is None or y_from is None:
         prefix = "shown_" if reply == "shown_pixels" and (x_from is None or y_from is None) else ""
         raise DataError(
@@ -116,6 +123,11 @@ def _side(sample: Sample, key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
         raise wrong_option(sample, key, value, "a number of pixels above 0")
     return float(value)
+
+
+def answers_in_shown_pixels(sample: Sample) -> bool:
+    """Whether the reply's coordinates depend on how large the policy saw the picture."""
+    return sample.verifier_parm.get("reply_space") == "shown_pixels"
 
 
 def with_shown_size(sample: Sample, size: tuple[int, int]) -> Sample:

@@ -35,16 +35,14 @@ class Verifying:
     that worker: the next reply gets a new one.
     """
 
-    def __init__(self, *, workers: int = 2, timeout_s: float = 30.0, judge: AskJudge | None = None) -> None:
+    def __init__(self, *, workers: int = 2, timeout_s: float = 30.0) -> None:
         """Prepare, without starting a process.
 
         Args:
             workers: Processes that verify at the same time.
             timeout_s: How long one reply may take, in seconds, the start of a worker included; ours, well
                 above what math-verify allows itself: only a hang in C code or a starved machine gets there.
-            judge: Asked by verifier `judge`; without one, what no rule decides is unscored.
         """
-        self._judge = judge
         self._workers = [_Worker(timeout_s) for _ in range(workers)]
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         for worker in self._workers:
@@ -57,8 +55,13 @@ class Verifying:
         for worker in self._workers:
             worker.stop()
 
-    async def verify(self, reply: str, sample: Sample) -> Verdict:
+    async def verify(self, reply: str, sample: Sample, *, judge: AskJudge | None = None) -> Verdict:
         """The verdict of the sample's own verifier.
+
+        Args:
+            reply: Everything that the policy wrote.
+            sample: What was asked.
+            judge: Asked by verifier `judge`; without one, what no rule decides is unscored.
 
         Raises:
             DataError: If the sample names no verifier, or its ground truth cannot be read.
@@ -66,11 +69,11 @@ class Verifying:
                 none: the reply is unscored.
         """
         verifier = verifier_of(sample)
-        if verifier.asks_judge and self._judge is not None:
+        if verifier.asks_judge and judge is not None:
             outcome = decide(reply, sample)
             if isinstance(outcome, Verdict):
                 return outcome
-            return judged(outcome, sample, same=await self._judge(outcome, sample))
+            return judged(outcome, sample, same=await judge(outcome, sample))
         if not verifier.in_worker:
             return verifier.verify(reply, sample)
         worker = await self._free.get()

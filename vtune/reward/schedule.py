@@ -1,0 +1,116 @@
+"""How tight a box has to be at each step of a run (V-Triune §3.2.1, appendices I and J)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from vtune.errors import RunFailed
+from vtune.reward.recipe import IouSchedule
+from vtune.schema.trajectory import Trajectory
+
+
+class Tightening:
+    """The IoU thresholds of a run as it goes on, and what a checkpoint has to keep of them.
+
+    Args:
+        iou: The recipe's; None where no sample of the run needs any.
+        steps: Of the whole run.
+        saved: State of the checkpoint that the run goes on from; None where it begins.
+
+    Raises:
+        RunFailed: If the checkpoint does not tell where an adaptive schedule stood.
+    """
+
+    def __init__(self, iou: IouSchedule | None, *, steps: int, saved: Mapping[str, Any] | None) -> None:
+        self._iou = iou
+        self._steps = steps
+        self._reached = first_threshold(iou) if iou is not None else None
+        if iou is None or iou.schedule != "adaptive" or saved is None:
+            return
+        self._reached = saved.get("iou")
+        if self._reached not in iou.thresholds:
+            raise RunFailed(
+                f"the checkpoint has {self._reached} as its IoU threshold, which reward.iou does not have",
+                fix="remove the checkpoint to resume from an older one, or start a new run",
+            )
+
+    @property
+    def state(self) -> dict[str, float | None]:
+        """For `saved`."""
+        return {"iou": self._reached}
+
+    def at(self, step: int) -> tuple[float, ...]:
+        """The thresholds of a step, for `Scorer.score`; none without a schedule."""
+        if self._iou is None:
+            return ()
+        return thresholds_at(self._iou, self._reached, step=step, steps=self._steps)
+
+    def after(self, step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
+        """Take note of a step's scored trajectories, those of all processes.
+
+        Returns:
+            Numbers for the metrics: `iou_threshold` (of several the mean) and, where replies had to give
+            boxes, `iou_success` (see `success_rate`).
+        """
+        if self._iou is None:
+            return {}
+        thresholds = self.at(step)
+        success = success_rate(trajectories, thresholds)
+        self._reached = next_threshold(self._iou, self._reached, success)
+        row = {"iou_threshold": fmean(thresholds)}
+        return row if success is None else row | {"iou_success": success}
+
+
+def first_threshold(iou: IouSchedule) -> float | None:
+    """Where an adaptive schedule begins; None for the others, which are functions of the step alone."""
+    return iou.thresholds[0] if iou.schedule == "adaptive" else None
+
+
+def thresholds_at(iou: IouSchedule, reached: float | None, *, step: int, steps: int) -> tuple[float, ...]:
+    """The thresholds of a step, which counts from 0; several only where the score is their average.
+
+    A stage that lasts until the share u of training holds for the steps below u · `steps`.
+
+    Args:
+        iou: The schedule.
+        reached: Where an adaptive one stands now (`first_threshold`, then `next_threshold`).
+        step: Steps done.
+        steps: Of the whole run.
+    """
+    if iou.schedule == "adaptive":
+        if reached is None:
+            raise ValueError("an adaptive schedule has a place to stand")
+        return (reached,)
+    if iou.schedule == "staged":
+        return (iou.thresholds[sum(step >= share * steps for share in iou.until)],)
+    return iou.thresholds
+
+
+def next_threshold(iou: IouSchedule, reached: float | None, success: float | None) -> float | None:
+    """Where an adaptive schedule stands after a step (appendix I, eq. 6).
+
+    Args:
+        iou: The schedule.
+        reached: Where it stood.
+        success: `success_rate` of the step; None, where no sample had boxes, changes nothing.
+    """
+    if iou.schedule != "adaptive" or reached is None or iou.target is None or success is None:
+        return reached
+    at = iou.thresholds.index(reached) + (success > iou.target) - (success < iou.target)
+    return iou.thresholds[min(max(at, 0), len(iou.thresholds) - 1)]
+
+
+def success_rate(trajectories: Iterable[Trajectory], thresholds: Sequence[float]) -> float | None:
+    """The share of scored replies with boxes whose IoU exceeds the threshold, or the mean of several.
+
+    Where a ground truth has several boxes, the mean IoU over them counts. None where no reply had to give
+    boxes.
+
+    Source: the batch success rate of V-Triune, appendix I.
+    """
+    rewards = [trajectory.reward for trajectory in trajectories]
+    overlaps = [
+        r.parts["iou"] for r in rewards if r is not None and r.accuracy is not None and "iou" in r.parts
+    ]
+    level = fmean(thresholds)
+    return fmean(overlap > level for overlap in overlaps) if overlaps else None
