@@ -238,6 +238,19 @@ def test_gradient_norms_by_group_are_those_of_autograd_before_clipping(tiny: Pat
     assert {"vision_early", "vision_late", "vision_ends", "connector", "language_ends"} < set(told.grad_norms)
 
 
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_frozen_weight_that_moves_is_found_and_one_that_is_trained_is_none(tiny: Path, stage: int) -> None:
+    policy = load(tiny)
+    trainer = trainer_of(policy, zero_stage=stage, freeze=("vision", "connector"))
+    stepped(trainer, items(policy, 2))
+    assert trainer.check_frozen() == ("vision", "connector")
+    moved = policy.model.model.visual.blocks[0].attn.qkv.weight
+    with torch.no_grad():
+        getattr(moved, "ds_tensor", moved).view(-1)[5] += 1e-3
+    with pytest.raises(RunFailed, match="vision should be frozen"):
+        trainer.check_frozen()
+
+
 def test_a_frozen_part_has_no_gradient_norm(tiny: Path) -> None:
     policy = load(tiny)
     told = stepped(trainer_of(policy, freeze=("vision", "connector")), items(policy, 2))

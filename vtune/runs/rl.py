@@ -154,7 +154,8 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
         track: Name of a tracker that is told what `metrics.jsonl` is told, and shown trajectories.
 
     Returns:
-        `model` (folder of the trained weights), `steps`, `seconds`, and the last step's row over all sources.
+        `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were seen to be those
+        of the start), `seconds`, and `last`, the last step's row over all sources.
     """
     check_tracker(track)
     ranks = Ranks.of_this_process()
@@ -274,9 +275,13 @@ async def _train(
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
                 stopping.after(step + 1, partial(keep_now, step + 1))
+    frozen = trainer.check_frozen()
+    if frozen and ranks.first:
+        say(f"frozen, and bit by bit as at the start: {', '.join(frozen)}")
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,
+        "frozen": list(frozen),
         "seconds": time.monotonic() - began,
         "last": rows.get(ALL, {}),
     }

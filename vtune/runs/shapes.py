@@ -1,4 +1,4 @@
-"""`vtune data make shapes`: puzzles to train on, puzzles held out, cold-start traces, and a model for them."""
+"""`vtune data make shapes`: puzzles to train on, puzzles held out, cold-start traces, and a tiny model."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.lora import Unit, WithoutAdapters, add_adapters, units
 from vtune.update.loss import kl_k3, policy_loss
-from vtune.update.parts import depths_of, freeze, layer_group
+from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Part, PolicyLoss, Update
 from vtune.update.schedule import learning_rate_at
@@ -157,6 +157,8 @@ class Trainer:
         )
         if recipe.zero_stage == 3:
             _outside_zero(policy.model.lm_head)
+        # After DeepSpeed has laid the weights out.
+        self._frozen_at = fingerprints(policy.model, recipe.freeze)
 
     def _frozen(self, name: str) -> Callable[..., TokenStats]:
         """The starting weights; split among processes where those of the policy are."""
@@ -323,6 +325,23 @@ class Trainer:
             )
         return skipped
 
+    def check_frozen(self) -> tuple[Part, ...]:
+        """See that the frozen parts still have the weights with which this process started.
+
+        Returns:
+            The frozen parts.
+
+        Raises:
+            RunFailed: If a weight of theirs has changed.
+        """
+        now = fingerprints(self._policy.model, self._recipe.freeze)
+        if moved := [part for part, found in self._frozen_at.items() if found != now[part]]:
+            raise RunFailed(
+                f"{' and '.join(moved)} should be frozen and has changed",
+                fix="keep no checkpoint of this run; report it",
+            )
+        return self._recipe.freeze
+
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every weight once, under its name in the plain model: whole, adapters merged.
 
@@ -376,6 +395,7 @@ class Trainer:
                 f"{folder} holds no DeepSpeed state", fix="remove the folder to resume from an older one"
             )
         _, state = self._engine.load_checkpoint(str(folder), tag="state")
+        self.check_frozen()
         return dict(state)
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from vtune.errors import RunFailed
 from vtune.update.recipe import Part
 
@@ -73,3 +75,20 @@ def freeze(model: Any, parts: Sequence[str]) -> dict[str, int]:
     if not sum(left.values()):
         raise RunFailed("update.freeze leaves nothing to train")
     return left
+
+
+@torch.no_grad()
+def fingerprints(model: Any, parts: Sequence[str]) -> dict[str, int]:
+    """A number for the weights of each of these parts: where a weight has changed, so has its number.
+
+    Of weights that ZeRO-3 has split, each process takes its own share.
+    """
+    found = dict.fromkeys(parts, 0)
+    for name, parameter in model.named_parameters():
+        part = part_of(name)
+        if part in found:
+            weights = getattr(parameter, "ds_tensor", parameter).detach().contiguous()
+            bits = weights.view(torch.int16 if weights.element_size() == 2 else torch.int32)
+            # Sums of bit patterns do not round.
+            found[part] += int(bits.sum(dtype=torch.int64))
+    return found
