@@ -7,9 +7,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.metrics.tightening import WINDOW
 from vtune.report.numbers import GAP, number, sparkline
 
 CURVE_WIDTH = 16
+LONE_CURVE_WIDTH = 40
+"""Of a run that stands alone: a fall of a few steps is to be seen."""
 
 ORDER = (
     "reward",
@@ -50,7 +53,9 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
     heads = [Text(_head(run)) for run in runs]
     replies = [_replies(run) for run in runs if run.get("replies")]
-    return Group(*heads, *(_table(source, runs) for source in sources), *replies)
+    tables = [_table(source, runs) for source in sources]
+    tightened = [_tightenings(run) for run in runs if run.get("tightenings")]
+    return Group(*heads, *tables, *tightened, *replies)
 
 
 def _head(run: Mapping[str, Any]) -> str:
@@ -68,9 +73,25 @@ def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:
             prefix = "\n" if len(runs) > 1 else ""
         table.add_column(f"{prefix}curve", no_wrap=True)
     curves = [run["sources"].get(source, {}) for run in runs]
+    width = CURVE_WIDTH if len(runs) > 1 else LONE_CURVE_WIDTH
     for name in _in_order(dict.fromkeys(name for of_run in curves for name in of_run)):
-        cells = [cell for of_run in curves for cell in _cells(of_run.get(name))]
+        cells = [cell for of_run in curves for cell in _cells(of_run.get(name), width)]
         table.add_row(name, *cells)
+    return table
+
+
+def _tightenings(run: Mapping[str, Any]) -> Table:
+    """The fall of the reward at each tightening, and where it ended."""
+    title = (
+        f"{run['name']}: accuracy part of the reward where the IoU threshold rises (means of {WINDOW} steps)"
+    )
+    table = Table(title=title, title_justify="left")
+    for column in ("step", "threshold", "source", "before", "after", "end of stage"):
+        table.add_column(column, justify="left" if column == "source" else "right", no_wrap=True)
+    for one in run["tightenings"]:
+        for source, values in one["sources"].items():
+            means = (number(values[name]) for name in ("before", "after", "end"))
+            table.add_row(str(one["step"]), f"{number(one['old'])} → {number(one['new'])}", source, *means)
     return table
 
 
@@ -93,11 +114,11 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
-def _cells(curve: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
+def _cells(curve: Mapping[str, Any] | None, width: int) -> tuple[str, str, str, str]:
     if curve is None:
         return GAP, GAP, GAP, ""
     best = "" if curve["best"] is None else number(curve["best"])
-    return number(curve["first"]), number(curve["last"]), best, sparkline(curve["values"], CURVE_WIDTH)
+    return number(curve["first"]), number(curve["last"]), best, sparkline(curve["values"], width)
 
 
 def _in_order(names: Mapping[str, None]) -> list[str]:

@@ -9,6 +9,7 @@ import yaml
 from vtune.errors import DataError
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
+from vtune.metrics.tightening import tightenings
 
 Series = dict[str, list[float]]
 
@@ -27,7 +28,7 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
         `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
-        missing from its curve. And `replies`, where asked for.
+        missing from its curve. `tightenings`: see `vtune.metrics.tightening`. And `replies`, where asked for.
 
     Raises:
         DataError: If a folder is not that of a run, or a file in it is broken.
@@ -53,6 +54,7 @@ def _run(path: Path) -> dict[str, object]:
         "environment": _environment(path / "environment.json"),
         "last_step": max((line.step for line in lines), default=None),
         "sources": {source: _curves(group) for source, group in sources.items()},
+        "tightenings": tightenings(lines),
     }
 
 
