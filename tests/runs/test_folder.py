@@ -60,6 +60,20 @@ def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path)
     assert (run / "recipe.yaml").read_text() == before
 
 
+class LaterPlan(Plan):
+    rule: str = "as before"
+
+
+def test_a_key_that_is_younger_than_a_run_may_be_what_it_meant_and_nothing_else(
+    run: Path, data: Path
+) -> None:
+    values = plan().model_dump()
+    with pytest.raises(RecipeError, match="it differs in rule"):
+        start_run(run, LaterPlan(**values, rule="new"), [data], resume=True)
+    start_run(run, LaterPlan(**values), [data], resume=True)
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["rule"] == "as before"
+
+
 def test_there_must_be_a_run_to_resume(data: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no run to resume"):
         start_run(tmp_path / "none", plan(), [data], resume=True)

@@ -27,11 +27,11 @@ from vtune.reward.score import Scorer
 
 score, calls = Scorer.score, []
 
-async def score_or_die(self, *given):
+async def score_or_die(self, *given, **more):
     calls.append(given)
     if len(calls) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return await score(self, *given)
+    return await score(self, *given, **more)
 
 Scorer.score = score_or_die
 main()

@@ -65,3 +65,40 @@ def test_an_option_that_begins_like_a_letter_is_found_by_its_text() -> None:
 def test_a_ground_truth_that_names_no_single_option_is_an_error(gold: str, choices: tuple[str, ...]) -> None:
     with pytest.raises(DataError):
         check_ground_truth(sample("choice", gold, choices=choices))
+
+
+LOOSE = {"letter_rule": "loose", "answer_in": "reply"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "score", "unreadable"),
+    [
+        pytest.param("B", 1.0, 0.0, id="letter"),
+        pytest.param("The colour is (B).", 1.0, 0.0, id="letter at the end of a sentence"),
+        pytest.param("Option B: blue", 1.0, 0.0, id="letter and text"),
+        pytest.param(
+            "B is what I would say about it", 0.0, 1.0, id="letter more than four words from the end"
+        ),
+        pytest.param("A or B", 0.0, 1.0, id="two letters"),
+        pytest.param("I think it is blue", 1.0, 0.0, id="text of one option"),
+        pytest.param("not red but blue", 0.0, 1.0, id="texts of two"),
+        pytest.param("it is blue " + "and so on " * 9, 0.0, 1.0, id="text of one in a long speech"),
+        pytest.param("the correct answer is **b** I am sure of that", 1.0, 0.0, id="answer is"),
+        pytest.param("<think>A or C?</think> B", 1.0, 0.0, id="thoughts are not read"),
+        pytest.param("<think>B</think>", 0.0, 1.0, id="nothing but thoughts"),
+        pytest.param("dark green", 0.0, 0.0, id="another"),
+        pytest.param("D", 0.0, 1.0, id="no such option"),
+    ],
+)
+def test_the_loose_rule_finds_a_letter_or_a_text_in_prose(
+    reply: str, score: float, unreadable: float
+) -> None:
+    verdict = verify_choice(reply, sample("choice", "B", choices=COLOURS, parm=LOOSE))
+    assert (verdict.score, verdict.parts) == (score, {"unreadable": unreadable})
+
+
+def test_the_loose_rule_needs_to_know_the_options() -> None:
+    with pytest.raises(DataError, match="choices"):
+        check_ground_truth(sample("choice", "B", parm=LOOSE))
+    with pytest.raises(DataError, match="strict, loose"):
+        check_ground_truth(sample("choice", "B", choices=COLOURS, parm={"letter_rule": "lax"}))

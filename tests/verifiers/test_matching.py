@@ -84,3 +84,13 @@ def test_the_order_of_lists_moves_nothing(
     mixed = shuffle(predicted, len(predicted)), shuffle(truth, len(truth))
     assert label_first(*mixed, min_iou=min_iou) == label_first(predicted, truth, min_iou=min_iou)
     assert iou_first(*mixed, min_iou=min_iou) == iou_first(predicted, truth, min_iou=min_iou)
+
+
+@given(worth=tables, i=st.integers(0, 3), j=st.integers(0, 3), more=st.integers(1, 4))
+def test_an_assignment_is_worth_no_less_when_a_pair_gets_better(
+    worth: list[list[float]], i: int, j: int, more: int
+) -> None:
+    i, j = i % len(worth), j % len(worth[0])
+    before = sum(worth[a][b] for a, b in best_assignment(worth))
+    worth[i][j] += more
+    assert sum(worth[a][b] for a, b in best_assignment(worth)) >= before

@@ -47,3 +47,24 @@ def test_a_ground_truth_that_is_no_expression_is_an_error(gold: str) -> None:
 @pytest.mark.parametrize("gold", ["7 \\text{ apples}", "\\sin(x)", "3 cm", "\\{1, 2\\}", "x^2+1"])
 def test_units_functions_and_sets_are_expressions(gold: str) -> None:
     check_ground_truth(sample("math", gold))
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        pytest.param("So it is \\boxed{7}.", 1.0, id="in prose"),
+        pytest.param("\\boxed{7}, as \\boxed{ 7 } shows", 1.0, id="the same twice"),
+        pytest.param("\\boxed{6} or \\boxed{7}", 0.0, id="two that differ"),
+        pytest.param("<think>\\boxed{6}?</think> \\boxed{7}", 1.0, id="thoughts are not read"),
+        pytest.param("7", 0.0, id="not boxed"),
+        pytest.param("<answer>7</answer>", 0.0, id="in other tags"),
+        pytest.param("\\boxed{7", 0.0, id="not closed"),
+    ],
+)
+def test_an_answer_may_be_asked_for_in_a_box(reply: str, score: float) -> None:
+    assert verify_math(reply, sample("math", "\\boxed{7}", parm={"answer_in": "boxed"})).score == score
+
+
+def test_case_does_not_count() -> None:
+    """V-Triune's published server lowers both sides first."""
+    assert verify_math(wrap("2X"), sample("math", "2x")).score == 1.0

@@ -38,3 +38,29 @@ def test_what_it_returns_was_closed_once_and_last(reply: str) -> None:
     if answer is not None:
         assert reply.count("<answer>") == 1
         assert reply.rstrip().endswith("</answer>")
+
+
+@pytest.mark.parametrize(
+    ("reply", "content"),
+    [
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed {a} and \\fbox{a}", "a"),
+        ("\\boxed{\\{1\\}}", "\\{1\\}"),
+        ("\\boxed{a \\boxed{b}}", "a \\boxed{b}"),
+        ("\\boxed{}", ""),
+        ("\\boxed{a} \\boxed{b", "a"),
+        ("boxed{a}", None),
+        ("\\boxed{a} \\boxed{b}", None),
+        ("<think>\\boxed{a}</think>", None),
+    ],
+)
+def test_boxed(reply: str, content: str | None) -> None:
+    assert tags.boxed(reply) == content
+
+
+@given(st.lists(st.sampled_from(["\\boxed{", "{", "}", "a"])).map("".join))
+def test_what_was_boxed_stands_in_the_reply_with_its_braces_closed(reply: str) -> None:
+    content = tags.boxed(reply)
+    if content is not None:
+        assert content in reply
+        assert content.count("{") == content.count("}")

@@ -85,7 +85,7 @@ def check_counting(sample: Sample) -> None:
 
 def whole_number(text: str) -> int | None:
     """The number that a text is as a whole: `7`, `7.`, `1,200`, `seven`, `Twenty-one`; else None."""
-    plain = "-".join(text.casefold().removesuffix(".").split())
+    plain = "-".join(text.casefold().strip().removesuffix(".").split())
     if len(plain) > LONGEST:
         return None
     if _DIGITS.fullmatch(plain):

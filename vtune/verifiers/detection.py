@@ -70,7 +70,8 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
 
     The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts tell,
     whatever the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`, `iou@99`
-    (shares of the ground truth's boxes that were found so well), `map`, `map50`, `map75`, and `boxes`, k.
+    (shares of the ground truth's boxes that were found so well), `completeness` (at IoU 0.5), `map`, `map50`,
+    `map75`, and `boxes`, k.
 
     Raises:
         DataError: As `check_detection` does, or if there is no threshold.
@@ -151,8 +152,13 @@ def _term(name: str, predicted: list[LabelledBox], judging: _Judging, threshold:
             iou_weight=(1 - share) / len(truth),
             match_weight=share * (1 / len(truth) + 1 / len(predicted)) / 2,
         )
-    completeness = (len(matched) / len(truth) + len(matched) / len(predicted)) / 2
-    return fsum(matched) / len(truth) * (1 - share) + completeness * share
+    complete = _completeness(len(matched), len(truth), len(predicted))
+    return fsum(matched) / len(truth) * (1 - share) + complete * share
+
+
+def _completeness(matched: int, truth: int, predicted: int) -> float:
+    """1 - (share missed + share of false alarms) / 2, in [0, 1]."""
+    return (matched / truth + matched / predicted) / 2 if predicted else 0.0
 
 
 def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
@@ -162,6 +168,7 @@ def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
     ranked = by_area(predicted) if judging.ranking == "area" else predicted
     precisions = average_precision(ranked, truth)
     facts = {"iou": fsum(matched) / len(truth), "boxes": float(len(predicted))}
+    facts["completeness"] = _completeness(sum(v >= 0.5 for v in matched), len(truth), len(predicted))
     facts |= {f"iou@{at}": sum(value >= at / 100 for value in matched) / len(truth) for at in REPORTED}
     return facts | {"map": fmean(precisions), "map50": precisions[0], "map75": precisions[5]}
 

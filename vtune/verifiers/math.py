@@ -14,7 +14,6 @@ from vtune.verifiers.verifier import (
     quote,
     unreadable,
     where,
-    wrong_option,
 )
 
 LONGEST = 1000
@@ -42,10 +41,9 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read within the time
     limit of math-verify scores 0.
 
-    Options of `verifier_parm`: `answer_in` (`boxed` reads a `\boxed{}` anywhere in the reply, as V-Triune
-    asks for in eq. 1) and `ignore_case` (V-Triune's published server lowers the case of both sides; the paper
-    does not say so, and the default is false). That server takes any of several boxes for the answer; here
-    boxes that disagree are hedging.
+    `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
+    V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
+    disagree are hedging. That server lowers the case of both sides; math-verify does not mind case anyway.
 
     Call it in the main thread of a process: math-verify arms SIGALRM. `Verifying` does so in workers.
 
@@ -60,7 +58,7 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
         return no_answer(sample)
     if len(given) >= LONGEST:
         return unreadable(f"the answer has {len(given)} characters")
-    parsed = _parse(_cased(given, sample))
+    parsed = _parse(given)
     if not parsed:
         return unreadable(f"{quote(given)} is no expression")
     same = bool(verify(truth, parsed, timeout_seconds=SECONDS))
@@ -72,7 +70,7 @@ def check_math(sample: Sample) -> None:
 
     Raises:
         DataError: If it is empty, prose (which would be read as a product of letters) or unreadable, or
-            if an option of `verifier_parm` is unknown or of the wrong kind.
+            if an option of `verifier_parm` is unknown.
     """
     from math_verify import verify
 
@@ -87,8 +85,8 @@ def check_math(sample: Sample) -> None:
 
 
 def _truth(sample: Sample) -> list[Any]:
-    options(sample, {"answer_in", "ignore_case"})
-    parsed = _parse(_cased(sample.ground_truth, sample))
+    options(sample, {"answer_in"})
+    parsed = _parse(sample.ground_truth)
     if not parsed:
         raise DataError(
             f"math-verify cannot read the ground truth {sample.ground_truth!r}",
@@ -96,14 +94,6 @@ def _truth(sample: Sample) -> list[Any]:
             fix=r"write a number or a LaTeX expression, e.g. \frac{1}{2}",
         )
     return parsed
-
-
-def _cased(text: str, sample: Sample) -> str:
-    """The text, in lower case where the sample ignores case."""
-    ignore = sample.verifier_parm.get("ignore_case") or False
-    if not isinstance(ignore, bool):
-        raise wrong_option(sample, "ignore_case", ignore, "true or false")
-    return text.lower() if ignore else text
 
 
 def _parse(text: str) -> list[Any]:

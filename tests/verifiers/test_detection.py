@@ -1,0 +1,304 @@
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.verifiers.cases import sample, wrap
+from vtune.errors import DataError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.detection import verify_detection, with_iou
+from vtune.verifiers.grounding import verify_grounding
+
+CUP = {"label": "cup", "bbox_2d": [10, 10, 50, 50]}
+PEN = {"label": "pen", "bbox_2d": [60, 10, 70, 90]}
+DISH = {"label": "dish", "bbox_2d": [0, 60, 40, 100]}
+PUBLISHED = {"iou_max_label_first": 1.0, "iou_max_iou_first": 0.0, "iou_completeness": 0.3, "map": 0.0}
+
+
+def task(*truth: dict[str, Any], verifier: str = "detection", **parm: Any) -> Sample:
+    return sample(verifier, json.dumps(truth), parm={"iou": 0.5} | parm)
+
+
+def judged(what: Sample, *boxes: Any) -> Verdict:
+    verify = verify_detection if what.verifier == "detection" else verify_grounding
+    return verify(wrap(json.dumps(boxes)), what)
+
+
+def box(label: str, *corners: float) -> dict[str, Any]:
+    return {"label": label, "bbox_2d": list(corners)}
+
+
+def test_one_box_earns_its_iou_from_the_threshold_on() -> None:
+    """V-Triune eq. 3."""
+    tall = box("cup", 10, 10, 50, 46)  # 0.9 of the truth
+    for threshold, score in ((0.5, 0.9), (0.9, 0.9), (0.91, 0.0)):
+        assert judged(task(CUP, iou=threshold), tall).score == pytest.approx(score)
+
+
+def test_several_boxes_share_the_score() -> None:
+    half = judged(task(CUP, PEN), CUP, box("pen", 0, 0, 5, 5))
+    assert half.score == pytest.approx(0.5)
+    assert {name: half.parts[name] for name in ("iou", "iou@50", "iou@99", "completeness", "boxes")} == {
+        "iou": 0.5,
+        "iou@50": 0.5,
+        "iou@99": 0.5,
+        "completeness": 0.5,
+        "boxes": 2.0,
+    }
+
+
+def test_boxes_too_many_or_too_few_cost() -> None:
+    truth = task(CUP, PEN)
+    assert judged(truth, CUP, PEN, DISH).score == pytest.approx(0.6)
+    assert judged(truth, CUP, PEN, CUP).score == pytest.approx(0.6)
+    assert judged(truth, CUP).score == pytest.approx(0.5 * 0.6)
+    assert judged(truth, *[CUP, PEN] * 3).score == pytest.approx(0.6**4)
+    assert judged(task(CUP, PEN, size_penalty=1.0), CUP, PEN, DISH).score == 1.0
+
+
+def test_the_published_ratios_pay_completeness_too() -> None:
+    """The published server: found · 0.7 + completeness · 0.3, times 0.6 for each box too many or too few."""
+    truth = task(CUP, PEN, det_reward_ratio=PUBLISHED)
+    tall = box("cup", 10, 10, 50, 46)
+    assert judged(truth, tall, PEN).score == pytest.approx((0.9 + 1) / 2 * 0.7 + 0.3)
+    found, completeness = 0.9 / 2, 1 - (1 / 2 + 0) / 2
+    assert judged(truth, tall).score == pytest.approx((found * 0.7 + completeness * 0.3) * 0.6)
+    assert judged(truth, box("cup", 0, 0, 9, 9), box("pen", 0, 0, 9, 9)).score == 0.0
+
+
+def test_several_thresholds_give_the_mean() -> None:
+    tall = box("cup", 10, 10, 50, 46)
+    assert judged(task(CUP, iou=[0.5, 0.85, 0.95]), tall).score == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "score"),
+    [
+        ({"map50": 1.0}, 1.0),
+        ({"map75": 1.0}, 1.0),
+        ({"map": 1.0}, 0.9),
+        ({"map": 1.0, "iou_max_label_first": 3.0 / 4}, None),
+        ({"iou_max_iou_first": 1.0}, 0.9),
+    ],
+)
+def test_the_terms_are_weighted_means(ratio: dict[str, float], score: float | None) -> None:
+    tall = box("cup", 10, 10, 50, 46)
+    expected = (1.0 * 0.9 + 0.75 * 0.9) / 1.75 if score is None else score
+    assert judged(task(CUP, det_reward_ratio=ratio), tall).score == pytest.approx(expected)
+
+
+def test_labels_count_in_detection_and_not_in_grounding() -> None:
+    wrong = box("pen", 10, 10, 50, 50)
+    assert judged(task(CUP), wrong).score == 0.0
+    assert judged(task(CUP), box(" Cup", 10, 10, 50, 50)).score == 1.0
+    assert judged(task(CUP, verifier="grounding"), wrong).score == 1.0
+    assert judged(task(box("", 1, 1, 9, 9), verifier="grounding"), {"bbox_2d": [1, 1, 9, 9]}).score == 1.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param('[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]', id="json"),
+        pytest.param("[{'bbox_2d': [10, 10, 50, 50], 'label': 'cup'}]", id="single quotes"),
+        pytest.param('```json\n[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]\n```', id="in a fence"),
+        pytest.param('{"bbox_2d": [10, 10, 50, 50], "label": "cup"}', id="not in a list"),
+        pytest.param(
+            '[{"bbox_2d": [10.0, 1e1, 50, 50], "label": "CUP", "score": 0.9}]', id="floats, more keys"
+        ),
+    ],
+)
+def test_boxes_can_be_written_so(answer: str) -> None:
+    for verify, verifier in ((verify_detection, "detection"), (verify_grounding, "grounding")):
+        assert verify(wrap(answer), task(CUP, verifier=verifier)).score == 1.0
+
+
+@pytest.mark.parametrize("answer", ["[10, 10, 50, 50]", "[[10, 10, 50, 50]]", "```\n[10,10,50,50]```"])
+def test_bare_boxes_will_do_for_grounding(answer: str) -> None:
+    assert verify_grounding(wrap(answer), task(CUP, verifier="grounding")).score == 1.0
+    assert verify_detection(wrap(answer), task(CUP)).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param('[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}, {"bbox_2d": [60, 10', id="breaks off"),
+        pytest.param('Here: [{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]', id="prose around it"),
+        pytest.param('[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}], [1, 2, 3, 4]', id="two lists"),
+        pytest.param('["cup"]', id="no boxes"),
+        pytest.param("cup", id="a word"),
+        pytest.param("7", id="a number"),
+        pytest.param("[" * 5000, id="deep"),
+        pytest.param("[10, 10, 50]", id="three numbers"),
+    ],
+)
+def test_what_is_no_list_of_boxes_is_unreadable(answer: str) -> None:
+    for verify, verifier in ((verify_detection, "detection"), (verify_grounding, "grounding")):
+        verdict = verify(wrap(answer), task(CUP, verifier=verifier))
+        assert (verdict.score, verdict.parts["unreadable"], verdict.parts["iou"]) == (0.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "corners",
+    [
+        [50, 50, 10, 10],
+        [10, 10, 10, 50],
+        ["a", 1, 2, 3],
+        [1, 2],
+        None,
+        [1e400, 0, 9, 9],
+        [True] * 4,
+        [10**400] * 4,
+    ],
+)
+def test_a_box_that_is_none_is_a_false_alarm(corners: Any) -> None:
+    odd = {"label": "cup", "bbox_2d": corners}
+    assert judged(task(CUP), odd).score == 0.0
+    assert judged(task(CUP), CUP, odd).score == pytest.approx(0.6)
+    assert judged(task(CUP), CUP, odd).parts["boxes"] == 2.0
+
+
+def test_no_box_at_all_is_readable_and_earns_nothing() -> None:
+    verdict = judged(task(CUP))
+    assert (verdict.score, verdict.parts["unreadable"]) == (0.0, 0.0)
+
+
+def test_replies_may_be_in_another_space_than_the_truth() -> None:
+    thousandths = box("cup", 100, 50, 500, 250)
+    size = {"width": 100, "height": 200}
+    assert judged(task(CUP, reply_space="relative_1000", **size), thousandths).score == 1.0
+    shown = {"shown_width": 1000, "shown_height": 1000}
+    assert judged(task(CUP, reply_space="shown_pixels", **size, **shown), thousandths).score == 1.0
+    assert judged(task(thousandths, space="relative_1000", reply_space="pixels", **size), CUP).score == 1.0
+    assert judged(task(CUP), thousandths).score == 0.0
+
+
+def test_the_files_of_v_triune_are_read_as_they_are() -> None:
+    truth = "<answer>\n[{'bbox_2d': [100, 100, 500, 500], 'label': 'a cup'}]\n</answer>"
+    parm = {
+        "det_verifier_normalized": True,
+        "det_reward_ratio": PUBLISHED | {"map50": 0.0, "map75": 0.0},
+        "iou": 0.99,
+    }
+    what = sample("detection", truth, parm=parm)
+    check_ground_truth(what)
+    assert judged(what, box("a cup", 100, 100, 500, 500)).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("truth", "parm"),
+    [
+        pytest.param([], {}, id="no box"),
+        pytest.param([box("", 1, 1, 9, 9)], {}, id="no label"),
+        pytest.param([box("cup", 9, 9, 1, 1)], {}, id="inside out"),
+        pytest.param(
+            [box("cup", 1, 1, 900, 900)], {"width": 100, "height": 100}, id="outside of the picture"
+        ),
+        pytest.param([box("cup", 1, 1, 1900, 900)], {"space": "relative_1000"}, id="pixels for thousandths"),
+        pytest.param([CUP], {"space": "metres"}, id="unknown space"),
+        pytest.param([CUP], {"space": "pixels", "det_verifier_normalized": True}, id="two spaces"),
+        pytest.param([CUP], {"reply_space": "relative_1000"}, id="size missing"),
+        pytest.param([CUP], {"reply_space": "shown_pixels"}, id="size of the picture missing"),
+        pytest.param([CUP], {"width": -1}, id="negative size"),
+        pytest.param([CUP], {"iou": 1.5}, id="threshold above 1"),
+        pytest.param([CUP], {"iou": [0.5, "a"]}, id="threshold that is no number"),
+        pytest.param([CUP], {"size_penalty": 0}, id="penalty that takes all"),
+        pytest.param([CUP], {"det_reward_ratio": {"map99": 1.0}}, id="unknown term"),
+        pytest.param([CUP], {"det_reward_ratio": {"map": 0.0}}, id="no term"),
+        pytest.param([CUP], {"det_reward_ratio": {"map": 2.0}}, id="weight above 1"),
+        pytest.param([CUP], {"det_reward_ratio": 1}, id="one weight for all"),
+        pytest.param([CUP], {"map_ranking": "score"}, id="unknown ranking"),
+        pytest.param([CUP], {"answer_in": "prose"}, id="unknown place"),
+    ],
+)
+def test_what_makes_no_sense_is_our_error(truth: list[Any], parm: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="quiz/1"):
+        check_ground_truth(task(*truth, **parm))
+
+
+def test_the_size_that_a_run_fills_in_may_be_missing_before_it() -> None:
+    what = task(CUP, reply_space="shown_pixels", width=100, height=100)
+    check_ground_truth(what)
+    with pytest.raises(DataError, match="shown_width"):
+        judged(what, CUP)
+
+
+def test_a_run_sets_thresholds_only_where_a_sample_says_nothing() -> None:
+    assert with_iou(sample("detection", "[]"), (0.9,)).verifier_parm["iou"] == [0.9]
+    assert with_iou(task(CUP), (0.9,)).verifier_parm["iou"] == 0.5
+    with pytest.raises(DataError, match=r"reward\.iou"):
+        judged(sample("detection", json.dumps([CUP])), CUP)
+
+
+sides = st.integers(0, 60)
+labels = st.sampled_from(["cup", "pen"])
+boxes = st.builds(
+    lambda label, x, y, w, h: box(label, x, y, x + w + 1, y + h + 1), labels, sides, sides, sides, sides
+)
+lists = st.lists(boxes, min_size=1, max_size=5)
+parms = st.fixed_dictionaries(
+    {
+        "iou": st.sampled_from([0.1, 0.5, [0.3, 0.6]]),
+        "size_penalty": st.sampled_from([0.6, 1.0]),
+        "det_reward_ratio": st.sampled_from(
+            [PUBLISHED, {"map": 1.0, "iou_max_iou_first": 0.5}, {"iou_max_label_first": 1.0, "map50": 0.2}]
+        ),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(predicted=st.lists(boxes, max_size=6), truth=lists, parm=parms, seed=st.integers(0, 99))
+def test_scores_lie_in_0_1_and_the_order_of_boxes_moves_nothing(
+    predicted: list[Any], truth: list[Any], parm: dict[str, Any], seed: int
+) -> None:
+    verdict = judged(task(*truth, **parm), *predicted)
+    assert 0.0 <= verdict.score <= 1.0
+    assert all(0.0 <= value <= 1.0 for name, value in verdict.parts.items() if name != "boxes")
+    shuffle = random.Random(seed).sample
+    mixed = judged(task(*shuffle(truth, len(truth)), **parm), *shuffle(predicted, len(predicted)))
+    assert (mixed.score, mixed.parts) == (verdict.score, verdict.parts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(truth=lists, parm=parms)
+def test_the_truth_itself_earns_full_marks(truth: list[Any], parm: dict[str, Any]) -> None:
+    assert judged(task(*truth, **parm), *truth).score == pytest.approx(1.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cuts=st.lists(st.integers(0, 19), min_size=3, max_size=3),
+    grown=st.integers(0, 2),
+    by=st.integers(0, 19),
+    ratio=st.sampled_from([{}, {"iou_completeness": 0.3}, {"map": 1.0}, {"iou_max_iou_first": 1.0}]),
+    threshold=st.sampled_from([0.0, 0.5, 0.85]),
+)
+def test_a_box_that_fits_better_never_earns_less(
+    cuts: list[int], grown: int, by: int, ratio: dict[str, float], threshold: float
+) -> None:
+    truth = [box("cup", 30 * k, 0, 30 * k + 20, 20) for k in range(3)]
+    what = task(*truth, iou=threshold, det_reward_ratio=ratio)
+
+    def score(missing: list[int]) -> float:
+        return judged(
+            what, *(box("cup", 30 * k, 0, 30 * k + 20 - cut, 20) for k, cut in enumerate(missing))
+        ).score
+
+    better = list(cuts)
+    better[grown] = max(cuts[grown] - by, 0)
+    assert score(better) >= score(cuts) - 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(predicted=lists, truth=lists, low=st.floats(0, 1), high=st.floats(0, 1))
+def test_a_tighter_threshold_never_pays_more(
+    predicted: list[Any], truth: list[Any], low: float, high: float
+) -> None:
+    low, high = sorted((low, high))
+    loose, tight = (judged(task(*truth, iou=level), *predicted).score for level in (low, high))
+    assert tight <= loose + 1e-12

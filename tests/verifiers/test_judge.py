@@ -1,0 +1,52 @@
+import asyncio
+
+import pytest
+
+from tests.verifiers.cases import sample, wrap
+from vtune.errors import DataError, ServiceError
+from vtune.schema.sample import Sample
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.judge import LONGEST
+from vtune.verifiers.verifying import Verifying
+
+QUESTION = sample("judge", "a red cup", parm={"aliases": ["red mug"]})
+
+
+def asked(*replies: str, finds: bool = True) -> tuple[list[float], list[str]]:
+    """Scores, and the answers that the judge was asked about."""
+    seen: list[str] = []
+
+    async def judge(answer: str, what: Sample) -> bool:
+        assert what is QUESTION
+        seen.append(answer)
+        return finds
+
+    async def story() -> list[float]:
+        verifying = Verifying()
+        return [(await verifying.verify(reply, QUESTION, judge=judge)).score for reply in replies]
+
+    return asyncio.run(story()), seen
+
+
+def test_the_judge_is_asked_only_where_no_rule_decides() -> None:
+    replies = [wrap(answer) for answer in ("A red cup.", "Red  mug", "", "x" * LONGEST, "a cup, red")]
+    assert asked(*replies, "no tags") == ([1.0, 1.0, 0.0, 0.0, 1.0, 0.0], ["a cup, red"])
+
+
+def test_what_the_judge_says_counts() -> None:
+    assert asked(wrap("a pen"), finds=False) == ([0.0], ["a pen"])
+
+
+def test_a_judge_that_fails_is_no_zero() -> None:
+    async def down(answer: str, what: Sample) -> bool:
+        raise ServiceError("no reply")
+
+    for judge in (down, None):
+        with pytest.raises(ServiceError):
+            asyncio.run(Verifying().verify(wrap("a pen"), QUESTION, judge=judge))
+
+
+@pytest.mark.parametrize("gold", [" ", ".", "x" * LONGEST])
+def test_a_truth_that_nothing_can_be_compared_with_is_our_error(gold: str) -> None:
+    with pytest.raises(DataError):
+        check_ground_truth(sample("judge", gold))
