@@ -1,7 +1,5 @@
 """`vtune rl`."""
 
-from functools import partial
-
 from .options import (
     AsJson,
     DryRun,
@@ -44,12 +42,13 @@ def rl(
         "recipes.rl",
         RLRecipe,
         with_protection(overrides, sandbox),
-        check=planned_for(partial(plan_rl, gpus=gpus), dry_run, gpu_memory=gpu_memory, shape=shape),
-        run=partial(run_rl, track=track),
+        check=planned_for(plan_rl, dry_run, gpu_memory=gpu_memory, shape=shape),
+        run=run_rl,
         out=out,
         resume=resume,
         gpus=gpus,
         hostfile=hostfile,
+        track=track,
         dry_run=dry_run,
         as_json=as_json,
     )

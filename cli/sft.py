@@ -1,7 +1,5 @@
 """`vtune sft`."""
 
-from functools import partial
-
 from .options import (
     AsJson,
     DryRun,
@@ -41,12 +39,13 @@ def sft(
         "recipes.sft",
         SFTRecipe,
         overrides or (),
-        check=planned_for(partial(plan_sft, gpus=gpus), dry_run, gpu_memory=gpu_memory, shape=shape),
-        run=partial(run_sft, track=track),
+        check=planned_for(plan_sft, dry_run, gpu_memory=gpu_memory, shape=shape),
+        run=run_sft,
         out=out,
         resume=resume,
         gpus=gpus,
         hostfile=hostfile,
+        track=track,
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -21,12 +21,13 @@ def train(
     kind: type[R],
     overrides: Sequence[str],
     *,
-    check: Callable[[R], dict[str, Any]],
+    check: Callable[..., dict[str, Any]],
     run: Callable[..., dict[str, Any]],
     out: Path | None,
     resume: bool,
     gpus: int | None,
     hostfile: Path | None,
+    track: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -37,26 +38,33 @@ def train(
         package: Where shipped recipes of this kind are, e.g. `recipes.rl`.
         kind: What the file is read into.
         overrides: `key.path=value`, applied in order.
-        check: Recipe -> what can be known before the start. Raises on what cannot work.
-        run: (recipe, folder, resume=…) -> result.
+        check: (recipe, gpus=…) -> what can be known before the start. Raises on what cannot work.
+        run: (recipe, folder, resume=…, track=…) -> result.
         out: The run folder; None for `runs/<recipe>`.
         resume: Continue the run in the folder.
         gpus: Processes on each machine; None for this process alone.
         hostfile: The machines; None for this one.
+        track: Name of a tracker.
         dry_run: Check only.
         as_json: Show one JSON document.
     """
     path = find(name, package)
     recipe = load_recipe(path, kind, overrides)
+    folder = out or Path("runs") / path.stem
     if dry_run:
+        from vtune.metrics.trackers import check_tracker
+        from vtune.runs.folder import check_start
+        from vtune.runs.launch import processes_of
+
         with stdout_for_the_result():
-            facts = check(recipe)
+            check_tracker(track)
+            check_start(folder, resume=resume)
+            facts = check(recipe, gpus=processes_of(gpus, hostfile))
         _show_plan(recipe, facts, as_json=as_json)
         return
     from vtune.report.values import render_values
     from vtune.update.ranks import Ranks
 
-    folder = out or Path("runs") / path.stem
     if gpus is not None or hostfile is not None:
         from vtune.runs.launch import launch
 
@@ -64,7 +72,7 @@ def train(
         sys.stdout.write(launch(words, folder, processes=_processes(gpus), hostfile=hostfile))
         return
     with stdout_for_the_result():
-        result = run(recipe, folder, resume=resume)
+        result = run(recipe, folder, resume=resume, track=track)
     if Ranks.of_this_process().first:
         show(result, render_values, as_json=as_json)
 

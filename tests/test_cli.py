@@ -219,19 +219,19 @@ def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
     recipe.write_text("steps: 3\n")
     calls: list[tuple[Plan, Path, bool]] = []
 
-    def run(plan: Plan, out: Path, *, resume: bool) -> dict[str, Any]:
+    def run(plan: Plan, out: Path, *, resume: bool, track: str | None) -> dict[str, Any]:
         calls.append((plan, out, resume))
         os.write(1, b"noise of a library\n")
         return {"steps": plan.steps}
 
     defaults: dict[str, Any] = {"out": None, "resume": False, "dry_run": False, "as_json": True}
-    defaults |= {"gpus": None, "hostfile": None}
+    defaults |= {"gpus": None, "hostfile": None, "track": None}
     train(
         str(recipe),
         "recipes.rl",
         Plan,
         ["steps=4"],
-        check=lambda plan: {"samples": 9},
+        check=lambda plan, gpus: {"samples": 9, **({"gpus": gpus} if gpus else {})},
         run=run,
         **(defaults | options),
     )
@@ -254,6 +254,27 @@ def test_a_dry_run_shows_the_recipe_as_it_would_run_and_starts_nothing(tmp_path:
     assert json.loads(capfd.readouterr().out) == {"recipe": {"steps": 4}, "check": {"samples": 9}}
     assert planned(tmp_path, dry_run=True, as_json=False) == []
     assert capfd.readouterr().out == "# samples: 9\nsteps: 4\n"
+
+
+def test_a_dry_run_counts_the_processes_of_all_machines(tmp_path: Path, capfd: Any) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# two machines\nnode1 slots=8\n\nnode2 slots=8\n")
+    planned(tmp_path, dry_run=True, gpus=8, hostfile=hosts)
+    assert json.loads(capfd.readouterr().out)["check"]["gpus"] == 16
+    hosts.write_text("# none\n")
+    with pytest.raises(RecipeError, match="names no machine"):
+        planned(tmp_path, dry_run=True, gpus=8, hostfile=hosts)
+
+
+def test_a_dry_run_finds_what_the_start_would_refuse(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no tracker 'wandbb'"):
+        planned(tmp_path, dry_run=True, track="wandbb")
+    with pytest.raises(RecipeError, match="holds no run to resume"):
+        planned(tmp_path, dry_run=True, resume=True, out=tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text("steps: 4\n")
+    with pytest.raises(RecipeError, match="holds a run already"):
+        planned(tmp_path, dry_run=True, out=tmp_path / "run")
 
 
 def test_processes_get_the_command_line_without_what_starts_them(

@@ -137,7 +137,7 @@ def steps_of_vtune(model: Path) -> list[float]:
     update = Update(
         learning_rate=RATE, schedule="constant", warmup_steps=0, betas=(0.9, 0.999), weight_decay=0.0,
         grad_clip=1.0, micro_tokens=8192, activation_checkpointing=False, zero_stage=1, dtype="float32",
-        freeze=(), threads=1,
+        freeze=(), threads=1, skip_grad_norm=None, offload=(), lora=None,
     )  # fmt: skip
     objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)
     trainer = Trainer(policy, update, ranks, steps=STEPS, objective=objective, reference=str(model))

@@ -65,7 +65,7 @@ def check(model: str, dtype: str) -> dict[str, object]:
     update = Update(
         learning_rate=1e-4, schedule="constant", warmup_steps=0, betas=(0.9, 0.98), weight_decay=0.0,
         grad_clip=1.0, micro_tokens=16384, activation_checkpointing=False, zero_stage=2, dtype=dtype,
-        freeze=(), threads=1,
+        freeze=(), threads=1, skip_grad_norm=None, offload=(), lora=None,
     )  # fmt: skip
     objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)
     trainer = Trainer(policy, update, ranks, steps=2, objective=objective, reference=model)

@@ -109,7 +109,10 @@ class Broken:
     def numbers(self, step: int, values: Any) -> None:
         raise ConnectionError("no route to host")
 
-    picture = close = numbers
+    picture = numbers
+
+    def close(self, *, failed: bool) -> None:
+        raise ConnectionError("no route to host")
 
 
 def test_a_tracker_that_fails_is_said_once_and_counted(
@@ -156,3 +159,18 @@ def test_the_caption_says_what_was_earned() -> None:
     assert "unscored" in caption(replace(looked(), reward=None))
     assert caption(looked()).startswith(TRAJECTORY.sample_id)
     assert json.dumps(caption(replace(looked(), answer=None))).count("no answer") == 1
+
+
+def test_a_tracker_learns_whether_the_run_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[bool] = []
+
+    class Listening(Broken):
+        def close(self, *, failed: bool) -> None:
+            ended.append(failed)
+
+    monkeypatch.setitem(trackers.BACKENDS, "wandb", (Listening, "json", "wandb"))
+    with Tracker("wandb", tmp_path, {}, first_step=0, warn=print):
+        pass
+    with pytest.raises(ValueError), Tracker("wandb", tmp_path, {}, first_step=0, warn=print):  # noqa: PT011
+        raise ValueError
+    assert ended == [False, True]

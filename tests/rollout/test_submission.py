@@ -99,11 +99,20 @@ def test_labels_of_others_name_no_version() -> None:
     ]  # fmt: skip
 
 
-def test_only_the_pictures_used_last_are_kept() -> None:
-    kept: Kept[str] = Kept(2)
+def test_only_the_pictures_used_last_are_kept_within_the_bytes_for_them() -> None:
     first, second, third = pixels(1), pixels(1), pixels(1)
+    one = first.patches.nbytes + 10
+    kept: Kept[str] = Kept(2 * one, lambda made: 10)
     kept.put(first, "a")
     kept.put(second, "b")
     assert kept.get(first) == "a"
     kept.put(third, "c")
     assert (kept.get(first), kept.get(second), kept.get(third)) == ("a", None, "c")
+
+
+def test_a_picture_too_large_for_the_room_is_still_kept_while_it_is_used() -> None:
+    kept: Kept[str] = Kept(1, len)
+    small, large = pixels(1), pixels(4)
+    kept.put(small, "a")
+    kept.put(large, "b")
+    assert (kept.get(small), kept.get(large)) == (None, "b")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     assert set(found) == {"shared memory", "model", "memory", "disk", "pictures", "pixels, lens"}
     assert all(found[name]["level"] == "ok" for name in found if name != "shared memory")
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed")
+def test_an_engine_that_is_not_installed_is_named(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    path = recipe_file(tmp_path, tiny, lens / "train.parquet", **{"engine: transformers": "engine: vllm"})
+    (check,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "rollout engine")
+    assert (check["level"], check["found"]) == ("fail", "vllm is not installed")
+    assert "vtune[vllm]" in check["fix"]
 
 
 def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:

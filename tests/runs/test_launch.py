@@ -110,6 +110,17 @@ def test_a_run_of_two_processes_survives_all_its_deaths(tiny: Path, lens: Path, 
     assert same_weights(*(one / "checkpoints/newest" for one in (run, whole)))
 
 
+def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    words = sft(tiny, lens / "traces.parquet", tmp_path / "run", *SHORT)
+    started = Launched([*words, "--gpus", "2"], tmp_path / "said")
+    assert eventually(lambda: len(started.ranks()) == 2, START), started.err
+    started.process.send_signal(signal.SIGTERM)
+    assert started.wait(START) == 130, started.err
+    assert started.gone(5)
+
+
 def test_wrong_input_is_told_once_and_as_such(tiny: Path, lens: Path, tmp_path: Path) -> None:
     words = rl(tiny, lens / "train.parquet", tmp_path / "run", *setting(prompts_per_step=3))
     started = Launched([*words, "--gpus", "2"], tmp_path / "said")

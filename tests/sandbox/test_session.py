@@ -303,3 +303,24 @@ def test_a_reply_with_a_box_that_is_none_is_refused(bbox: list[float]) -> None:
     assert _crop({"image": 0, "bbox": [1, 2, 3, 4], "shown": None}, 1, {}).bbox == (1, 2, 3, 4)
     with pytest.raises(ValueError, match="a crop of the box"):
         _crop({"image": 0, "bbox": bbox, "shown": None}, 1, {})
+
+
+def test_files_of_a_lost_process_are_taken_away_while_others_are_served() -> None:
+    async def fill(sandbox: Sandbox) -> None:
+        session = await sandbox.open([], seed=0)
+        place = session.workspace.parent
+        run = await session.run("import os\nfor i in range(50000): os.mkdir(f'd{i}')")
+        assert (run.status, "variables and files are lost" in run.error) == ("killed", True)
+        again = await session.run("print(len(os.listdir('.')))")
+        assert (again.status, again.output) == ("ok", "0")
+        other = await sandbox.open([], seed=1)
+        assert (await other.run("print(1)")).output == "1"
+        await other.close()
+        await session.close()
+        assert not [path for path in place.parent.iterdir() if path == place or path.name.startswith("old-")]
+
+    async def run() -> None:
+        async with Sandbox(Limits(workspace_files=300), warm=1) as sandbox:
+            await fill(sandbox)
+
+    asyncio.run(run())

@@ -98,14 +98,21 @@ def test_inputs_are_reached_whatever_took_their_place(files: Workspace) -> None:
     assert (files.folder.parent / "in" / "image_0.png").stat().st_mode & 0o777 == 0o444
 
 
-def test_clearing_removes_all_and_looking_costs_no_descriptor(files: Workspace) -> None:
+def test_setting_aside_empties_it_for_good_and_looking_costs_no_descriptor(files: Workspace) -> None:
     (files.folder / "a" / "b").mkdir(parents=True)
     (files.folder / "a" / "c.png").touch()
     (files.folder / "d").symlink_to("/etc")
     before = len(list(Path("/proc/self/fd").iterdir()))
-    files.new_pictures(())
+    mode = files.folder.stat().st_mode
+    assert files.new_pictures(())[0] == ["a/c.png"]
     files.over_quota()
-    files.clear()
+    aside = Path(files.set_aside())
     assert list(files.folder.iterdir()) == []
-    assert Path("/etc").exists()
+    assert files.folder.stat().st_mode == mode
+    assert aside.parent == files.folder.parent.parent
+    assert sorted(path.name for path in aside.iterdir()) == ["a", "d"]
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # What comes after is seen in the new place, also under an old name.
+    (files.folder / "a").mkdir()
+    (files.folder / "a" / "c.png").touch()
+    assert files.new_pictures(())[0] == ["a/c.png"]

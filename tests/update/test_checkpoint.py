@@ -52,6 +52,20 @@ def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None
     assert steps(tmp_path) == [1, 2]
 
 
+def test_an_error_that_is_not_about_files_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
+    def exhaust(folder: Path) -> None:
+        raise RuntimeError("CUDA out of memory")
+
+    def fill_up(folder: Path) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+
+    with pytest.raises(RuntimeError, match="CUDA out of memory"):
+        write(tmp_path, 1, exhaust)
+    with pytest.raises(RunFailed, match="could not be written"):
+        write(tmp_path, 1, fill_up)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) is None
     write(tmp_path, 3)

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -33,8 +34,8 @@ class Backend(Protocol):
         """Record a picture of a step, with what belongs to it."""
         ...
 
-    def close(self) -> None:
-        """Send what is left."""
+    def close(self, *, failed: bool) -> None:
+        """Send what is left, and how the run has ended."""
         ...
 
 
@@ -60,8 +61,8 @@ class TensorBoard:
         self._writer.add_image(name, np.asarray(picture), step, dataformats="HWC")
         self._writer.add_text(name, text, step)
 
-    def close(self) -> None:
-        """See `Backend`."""
+    def close(self, *, failed: bool) -> None:
+        """See `Backend`; event files have no word for a failure."""
         self._writer.close()
 
 
@@ -85,9 +86,9 @@ class WandB:
         """See `Backend`."""
         self._run.log({name: self._wandb.Image(picture, caption=text)}, step=step)
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         """See `Backend`."""
-        self._run.finish()
+        self._run.finish(exit_code=int(failed))
 
 
 class Trackio:
@@ -114,8 +115,8 @@ class Trackio:
         """See `Backend`."""
         self._trackio.log({name: self._trackio.Image(picture, caption=text)}, step=step)
 
-    def close(self) -> None:
-        """See `Backend`."""
+    def close(self, *, failed: bool) -> None:
+        """See `Backend`; trackio has no word for a failure."""
         self._trackio.finish()
 
 
@@ -150,9 +151,9 @@ class MLflow:
         self._client.log_image(self._run, picture, artifact_file=f"{place}.png")
         self._client.log_text(self._run, text, f"{place}.txt")
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         """See `Backend`."""
-        self._client.set_terminated(self._run)
+        self._client.set_terminated(self._run, status="FAILED" if failed else "FINISHED")
 
 
 BACKENDS: dict[str, tuple[Callable[[Path, Mapping[str, Any], int], Backend], str, str]] = {
@@ -222,10 +223,10 @@ class Tracker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         backend = self._backend
         if backend is not None:
-            self._safely(backend.close)
+            self._safely(partial(backend.close, failed=kind is not None))
         if self.failures > 1:
             self._warn(f"{self._name} failed {self.failures} times in this run")
 

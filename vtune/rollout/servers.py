@@ -19,8 +19,8 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of
 from vtune.rollout.transfer import Link, send_files
 
-KEPT = 512
-"""Pictures that stay encoded."""
+KEPT = 1 << 30
+"""Bytes of pictures that stay encoded, and of their patches."""
 
 PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
 """Seconds: a long turn on a full server takes its time."""
@@ -93,7 +93,7 @@ class ServersEngine:
         self._send = send
         self._stopwatch = waiting or Stopwatch()
         self._submissions = Submissions(policy)
-        self._pictures: Kept[str] = Kept(KEPT)
+        self._pictures: Kept[str] = Kept(KEPT, len)
         self._http = httpx2.AsyncClient(timeout=PATIENCE, limits=httpx2.Limits(max_connections=None))
         self._version = -1
 

@@ -6,7 +6,7 @@ placeholder a picture, and what it made of the prompt is compared with ours.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -97,10 +97,17 @@ class Submissions:
 
 
 class Kept(Generic[P]):
-    """What was made of the pictures that were used last."""
+    """What was made of the pictures that were used last.
 
-    def __init__(self, room: int) -> None:
+    Args:
+        room: Bytes that may be kept.
+        size: Bytes of what is made of one.
+    """
+
+    def __init__(self, room: int, size: Callable[[P], int]) -> None:
         self._room = room
+        self._size = size
+        self._held = 0
         self._kept: OrderedDict[int, tuple[Pixels, P]] = OrderedDict()
 
     def get(self, pixels: Pixels) -> P | None:
@@ -114,9 +121,14 @@ class Kept(Generic[P]):
     def put(self, pixels: Pixels, made: P) -> P:
         """Keep it; the pixels stay too, or their number might come to mean others."""
         self._kept[id(pixels)] = (pixels, made)
-        while len(self._kept) > self._room:
-            self._kept.popitem(last=False)
+        self._held += self._bytes(pixels, made)
+        while self._held > self._room and len(self._kept) > 1:
+            _, (old, made_of_it) = self._kept.popitem(last=False)
+            self._held -= self._bytes(old, made_of_it)
         return made
+
+    def _bytes(self, pixels: Pixels, made: P) -> int:
+        return pixels.patches.nbytes + self._size(made)
 
 
 def collapsed(token_ids: Sequence[int], pixels: Sequence[Pixels], *, image_id: int) -> list[int]:

@@ -47,8 +47,8 @@ from vtune.rollout.transfer import FILES, Link, send_files
 
 T = TypeVar("T")
 
-KEPT = 512
-"""Pictures that stay put together."""
+KEPT = 1 << 30
+"""Bytes of pictures that stay put together, and of their patches."""
 
 KV_CACHE = 1 << 30
 """Bytes on a CPU, where no share of a device can be asked for."""
@@ -97,7 +97,7 @@ class VllmEngine:
         self._folder = folder
         self._stopwatch = waiting or Stopwatch()
         self._submissions = Submissions(policy)
-        self._pictures: Kept[Image.Image] = Kept(KEPT)
+        self._pictures: Kept[Image.Image] = Kept(KEPT, lambda picture: picture.width * picture.height * 3)
         self._on_gpu = setup.device.type == "cuda"
         self._source = _Source(policy)
         self._resting = False

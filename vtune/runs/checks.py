@@ -16,14 +16,16 @@ import yaml
 from PIL import Image
 
 from vtune.config import load_recipe, shipped
-from vtune.errors import RecipeError
+from vtune.errors import MissingExtra, RecipeError
 from vtune.models.shape import find_shape
-from vtune.runs.plan import machine_of, plan
+from vtune.runs.engines import check_vllm
+from vtune.runs.plan import load_of, machine_of, plan
 from vtune.runs.recipes import find_shipped
 from vtune.runs.rl import RLRecipe
 from vtune.runs.sft import SFTRecipe
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
+from vtune.update.memory import ADAM, MASTER, trained
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -67,7 +69,7 @@ def check_recipe(name: str) -> list[dict[str, Any]]:
     """Every check of a recipe, as mappings with `name`, `level`, `found` and `fix`."""
     recipe = read_recipe(name)
     values = recipe.model_dump(mode="json")
-    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(values)]
+    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(values), *_engine(values)]
     checks += [*_data(recipe), *_suites(values), *_services(values)]
     return [asdict(check) for check in checks]
 
@@ -93,13 +95,27 @@ def _memory(recipe: RLRecipe | SFTRecipe) -> Check:
     return Check("memory", "fail", text, "a --dry-run of the recipe says what to change")
 
 
+def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether what draws the rollouts is there."""
+    if values.get("rollout", {}).get("engine") != "vllm":
+        return
+    try:
+        check_vllm()
+    except MissingExtra as error:
+        yield Check("rollout engine", "fail", error.what, error.fix)
+    else:
+        yield Check("rollout engine", "ok", "vllm is installed")
+
+
 def _room_for_checkpoints(values: Mapping[str, Any]) -> Check:
     """Weights, and the optimiser's state beside them, of as many checkpoints as are kept, and one more."""
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     shape = find_shape(values["model"], None)
     if shape is None:
         return Check("disk", "ok", f"{free:.1f} GB free")
-    each = shape[0].total * (12 + (2 if values["update"]["dtype"] == "bfloat16" else 4)) / 1e9
+    load = load_of(values, shape[0], machine_of(None, None))
+    state = trained(shape[0], load) * (ADAM + MASTER)
+    each = (shape[0].total * load.dtype_bytes + state) / 1e9
     need = each * (values["checkpoints"]["keep"] + 1)
     text = f"{free:.1f} GB free here, checkpoints take up to {need:.1f} GB"
     if free > need:

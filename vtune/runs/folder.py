@@ -53,21 +53,14 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
             round, or the recipe differs (the keys are named).
         DataError: If a data file is not the one that the run began with.
     """
-    check_folder(out)
+    check_start(out, resume=resume)
     written = out / "recipe.yaml"
     prints = {str(path): fingerprint(path) for path in data}
     if not resume:
-        if written.exists():
-            raise RecipeError(
-                f"{out} holds a run already",
-                fix="continue it with --resume, choose another --out, or remove it",
-            )
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
         write_whole(written, dump_recipe(recipe))
         return
-    if not written.exists():
-        raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
     before = yaml.safe_load(written.read_text(encoding="utf-8"))
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
@@ -98,6 +91,22 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
         return yaml.safe_load(dump_recipe(kind.model_validate(before)))
     except ValidationError:
         return before
+
+
+def check_start(out: Path, *, resume: bool) -> None:
+    """See that a run can begin in a folder, or go on in it.
+
+    Raises:
+        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
+    """
+    check_folder(out)
+    there = (out / "recipe.yaml").exists()
+    if there and not resume:
+        raise RecipeError(
+            f"{out} holds a run already", fix="continue it with --resume, choose another --out, or remove it"
+        )
+    if resume and not there:
+        raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
 
 
 def check_folder(out: Path) -> None:

@@ -261,10 +261,30 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONUNBUFFERED": "1"}
 
 
+def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
+    """Processes of a run on all its machines together; None where no launch is asked for.
+
+    Raises:
+        RecipeError: If the hostfile cannot be read, or names no machine.
+    """
+    if gpus is None or hostfile is None:
+        return gpus
+    return gpus * len(_machines(hostfile))
+
+
+def _machines(hostfile: Path) -> list[str]:
+    if not hostfile.is_file():
+        raise RecipeError(f"there is no hostfile {hostfile}", fix="one line a machine: `name slots=8`")
+    lines = hostfile.read_text(encoding="utf-8").splitlines()
+    found = [line.split()[0] for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not found:
+        raise RecipeError(f"{hostfile} names no machine", fix="one line a machine: `name slots=8`")
+    return found
+
+
 def _check_devices(processes: int, hostfile: Path | None) -> None:
     if hostfile is not None:
-        if not hostfile.is_file():
-            raise RecipeError(f"there is no hostfile {hostfile}", fix="one line a machine: `name slots=8`")
+        _machines(hostfile)
         if shutil.which("pdsh") is None:
             raise MissingExtra(
                 "many machines are reached through pdsh, which is not installed here",
@@ -331,13 +351,17 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
         if time.monotonic() > deadline:
             child.kill()
         time.sleep(LOOK)
+    code = child.returncode
+    if saving and code == -signal.SIGTERM:
+        # It was told to end before its first step, when there was nothing to save yet.
+        code = INTERRUPTED
     if deadline == float("inf"):
         note = logs / f".rank-{rank}.ended.part"
-        note.write_text(json.dumps(Ended(rank, child.returncode, time.time())._asdict()))
+        note.write_text(json.dumps(Ended(rank, code, time.time())._asdict()))
         note.replace(logs / f"rank-{rank}.ended")
-    if saving and child.returncode == INTERRUPTED:
+    if saving and code == INTERRUPTED:
         return 0
-    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+    return code if code >= 0 else 128 - code
 
 
 def _order(logs: Path, order: str) -> None:

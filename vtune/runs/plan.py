@@ -25,6 +25,7 @@ from vtune.runs.sft import SFTRecipe, check_traces
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.update import memory, rates
+from vtune.update.forward import CHUNK
 from vtune.update.rates import Device
 
 R = TypeVar("R", bound=Strict)
@@ -254,7 +255,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         zero_stage=update["zero_stage"],
         tokens=tokens,
         patches=tokens * visual // longest * shape.merge**2,
-        scored=_SCORED,
+        scored=max(1, CHUNK // shape.vocab),
         checkpointing=bool(update["activation_checkpointing"]),
         frozen=tuple(update["freeze"]),
         # With adapters the reference is the model without them.
@@ -263,10 +264,6 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         lora_targets=tuple(lora.get("targets") or ()),
         offload=frozenset(update["offload"] or ()),
     )
-
-
-_SCORED = 1024
-"""Tokens whose logits exist at the same time (`vtune.update.forward.CHUNK`)."""
 
 
 def _rl(values: Mapping[str, Any]) -> bool:

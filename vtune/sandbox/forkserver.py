@@ -23,6 +23,8 @@ from vtune.sandbox.waiting import is_readable, readable
 START_SECONDS = 60.0
 """Ours: imports from a cold disk; a warm start takes well under a second."""
 ANSWER_SECONDS = 20.0
+REMOVE_SECONDS = 600.0
+"""Ours: tens of thousands of files on a busy disk."""
 END_SECONDS = 5.0
 SESSION_FDS = 3
 """Descriptors of a session: its pidfd, its channel, its output file."""
@@ -165,7 +167,7 @@ class ForkServer:
         Raises:
             OSError, EOFError: If it cannot.
         """
-        answer, _ = await self._request({"remove": folder}, 0)
+        answer, _ = await self._request({"remove": folder}, 0, seconds=REMOVE_SECONDS)
         if "failed" in answer:
             raise OSError(answer["failed"])
 
@@ -200,7 +202,9 @@ class ForkServer:
                 self.control.shutdown(socket.SHUT_RDWR)
             self.control.close()
 
-    async def _request(self, request: dict[str, Any], fds_expected: int) -> tuple[dict[str, Any], list[int]]:
+    async def _request(
+        self, request: dict[str, Any], fds_expected: int, *, seconds: float = ANSWER_SECONDS
+    ) -> tuple[dict[str, Any], list[int]]:
         """The answer to one request, and the descriptors that came with it. Many may be under way.
 
         Raises:
@@ -214,9 +218,9 @@ class ForkServer:
         self._asked[number] = future
         try:
             # An answer that is there counts, however late a busy event loop comes to read it.
-            await asyncio.wait([future], timeout=ANSWER_SECONDS)
+            await asyncio.wait([future], timeout=seconds)
             if not future.done():
-                raise TimeoutError(f"the fork server did not answer within {ANSWER_SECONDS:g} s")
+                raise TimeoutError(f"the fork server did not answer within {seconds:g} s")
             answer, fds = future.result()
         except BaseException:
             if future.done() and not future.cancelled() and future.exception() is None:

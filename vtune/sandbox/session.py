@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -60,7 +60,7 @@ class Session:
         limits: Limits,
         spawn: Spawn,
         decode: Decoder,
-        remove: Callable[[str], Awaitable[None]],
+        remove: Callable[[str], Coroutine[None, None, None]],
         forget: Callable[["Session"], object],
         under_way: "set[Session]",
     ) -> None:
@@ -79,6 +79,8 @@ class Session:
         self._process: Process | None = None
         self._files: Workspace | None = None
         self._scanner = Scanner()
+        self._removing: list[asyncio.Task[None]] = []
+        """What takes the files of lost processes away."""
         self._turn = asyncio.Lock()
         self._began = 0.0
         """When the current call did, as `time.perf_counter`."""
@@ -174,6 +176,7 @@ class Session:
                 self._forget(self)
                 if self._files is not None:
                     self._files.close()
+                await asyncio.gather(*self._removing)
                 if self._place is not None:
                     await self._remove(self._place.folder)
 
@@ -282,7 +285,7 @@ class Session:
         error = f"{why}; {STATE_LOST}"
         if quota:
             # A new process would be stopped for the old files.
-            files.clear()
+            self._removing.append(asyncio.create_task(self._remove(files.set_aside())))
             error = f"{why}; the session was restarted, all variables and files are lost"
         return replace(execution, error=error)
 

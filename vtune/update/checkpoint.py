@@ -15,6 +15,8 @@ MANIFEST = "manifest.json"
 """Written last, before the folder gets its name: a checkpoint without it was never finished."""
 
 
+WRITER = ("PytorchStreamWriter", "inline_container")
+"""Words of torch's RuntimeErrors that are about a file: it has no class for them."""
 NEWEST = "newest"
 """A link to the newest checkpoint: a path that other commands can be given before the run has ended."""
 
@@ -33,7 +35,8 @@ def write_checkpoint(
         keep: Checkpoints that stay.
 
     Raises:
-        RunFailed: If it cannot be written, e.g. because the disk is full; the older ones are intact.
+        RunFailed: If it cannot be written, e.g. because the disk is full; the older ones are intact, as they
+            are after any other error of `fill`.
     """
     final = root / f"step-{step:06d}"
     temporary = root / f".step-{step:06d}.part"
@@ -52,6 +55,8 @@ def write_checkpoint(
         # torch and safetensors have errors of their own for a disk that is full.
         if first:
             shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
+            raise
         raise RunFailed(
             f"the checkpoint of step {step} could not be written: {error}",
             where=str(final),

@@ -31,6 +31,7 @@ from vtune.sandbox.attacks.placeholders import Kind, fill
 from vtune.sandbox.attacks.suite import Attack
 from vtune.sandbox.attacks.world import Surroundings, World
 from vtune.sandbox.broker import Sandbox
+from vtune.sandbox.guest import folders
 from vtune.sandbox.session import Session
 from vtune.sandbox.types import Execution, Isolation, Layer, Limits
 
@@ -415,14 +416,15 @@ def _riddle() -> tuple[str, str]:
 
 
 def _foreign(root: Path) -> set[str]:
-    """Everything in the sandbox's folder but the sessions' folders."""
+    """Everything in the sandbox's folder but the sessions' folders, and those set aside to be removed."""
     tops = [path for path in root.iterdir() if not _of_a_session(path)] if root.is_dir() else []
     inner = [path for top in tops if top.is_dir() and not top.is_symlink() for path in top.rglob("*")]
     return {path.relative_to(root).as_posix() for path in (*tops, *inner)}
 
 
 def _of_a_session(path: Path) -> bool:
-    return path.name[:1] == "s" and path.name[1:].isdigit()
+    of_one = path.name[:1] == "s" and path.name[1:].isdigit()
+    return of_one or path.name.startswith(folders.ASIDE)
 
 
 def _command_line() -> str:

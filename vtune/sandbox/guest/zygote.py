@@ -117,6 +117,8 @@ class _Server:
         self.idle: deque[_Idle] = deque()
         self.children: dict[int, int] = {}
         """Pidfd -> pid of every child that lives."""
+        self.removers: dict[int, int] = {}
+        """Pidfd -> number of the request, of every child that removes a folder."""
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
 
@@ -148,12 +150,7 @@ class _Server:
             self.control.send(json.dumps({"number": number}).encode())
             return
         if "remove" in request:
-            answer = {"number": number}
-            try:
-                folders.remove(request["remove"])
-            except OSError as error:
-                answer["failed"] = str(error)
-            self.control.send(json.dumps(answer).encode())
+            self._remove(number, request["remove"])
             return
         self.calm = time.monotonic() + CALM_SECONDS
         place = request["place"]
@@ -167,6 +164,25 @@ class _Server:
         # The pidfd stays: the end of the session is read from it.
         for fd in session.fds[1:]:
             os.close(fd)
+
+    def _remove(self, number: int, folder: str) -> None:
+        """Remove a folder: here where that is quick, else in a child, for others wait for this process."""
+        if folders.quick_to_remove(folder):
+            self.control.send(json.dumps(_removed(number, folder)).encode())
+            return
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                confine.die_with_parent(signal.SIGKILL)
+                self.control.send(json.dumps(_removed(number, folder)).encode())
+                status = 0
+            finally:
+                os._exit(status)
+        pidfd = os.pidfd_open(pid)
+        self.children[pidfd] = pid
+        self.removers[pidfd] = number
+        self.poll.register(pidfd, select.POLLIN)
 
     def _fork_ahead(self) -> None:
         try:
@@ -204,6 +220,10 @@ class _Server:
     def _reap(self, pidfd: int) -> None:
         self.poll.unregister(pidfd)
         _, status = os.waitpid(self.children.pop(pidfd), 0)
+        number = self.removers.pop(pidfd, None)
+        if number is not None and status:
+            answer = {"number": number, "failed": "the process that removed it was killed"}
+            self.control.send(json.dumps(answer).encode())
         for session in [idle for idle in self.idle if idle.fds[0] == pidfd]:
             # No code of a model has run in it: its status is our own. Otherwise memory was short, and the
             # next request gets another.
@@ -253,6 +273,15 @@ class _Server:
         runner.prepare()
         wire.send(CHANNEL, {"ready": True})
         return runner
+
+
+def _removed(number: int, folder: str) -> dict[str, Any]:
+    """The answer to a request to remove a folder, which is removed by now."""
+    try:
+        folders.remove(folder)
+    except OSError as error:
+        return {"number": number, "failed": str(error)}
+    return {"number": number}
 
 
 def _rules() -> tuple[landlock.Rule, ...]:
