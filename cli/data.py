@@ -43,6 +43,7 @@ def shapes(
     train: Annotated[int, typer.Option("--train", min=0, help="Training puzzles.")] = 3000,
     heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 240,
     traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
+    grid: Annotated[int, typer.Option("--grid", help="Cells a side: 2 (easy) or 4.")] = 4,
     tiny: Annotated[
         Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
     ] = None,
@@ -55,7 +56,7 @@ def shapes(
 
     from .output import show
 
-    result = make_shapes(out, train=train, heldout=heldout, traces=traces, seed=seed, tiny=tiny)
+    result = make_shapes(out, train=train, heldout=heldout, traces=traces, grid=grid, seed=seed, tiny=tiny)
     show(result, render_values, as_json=as_json)
 
 

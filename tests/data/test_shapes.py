@@ -12,6 +12,7 @@ from PIL import Image
 from vtune.data.shapes import (
     COUNTED_RIGHT,
     EXACT,
+    GRIDS,
     LABEL,
     MOST,
     NEAR,
@@ -35,8 +36,8 @@ from vtune.verifiers.detection import with_iou
 SPLITS: tuple[Split, ...] = ("train", "traces", "heldout")
 
 
-def drawn(count: int, *, seed: int = 0, split: Split = "train") -> list[Puzzle]:
-    return list(islice(puzzles(seed=seed, split=split), count))
+def drawn(count: int, *, seed: int = 0, split: Split = "train", grid: int = 4) -> list[Puzzle]:
+    return list(islice(puzzles(seed=seed, split=split, grid=grid), count))
 
 
 def asked(count: int, *, seed: int = 0, split: Split = "train") -> list[Sample]:
@@ -50,8 +51,9 @@ def score(reply: str, sample: Sample, iou: float) -> float:
     return verifier.verify(reply, sample).score
 
 
-def test_the_boxes_are_where_the_red_pixels_are() -> None:
-    found = drawn(60)
+@pytest.mark.parametrize("grid", GRIDS)
+def test_the_boxes_are_where_the_red_pixels_are(grid: int) -> None:
+    found = drawn(60, grid=grid)
     assert {puzzle.task for puzzle in found} == set(TASKS)
     for puzzle in found:
         red = (puzzle.pixels == RED).all(axis=-1)
@@ -70,6 +72,11 @@ def test_the_ground_truth_earns_full_marks_at_the_tightest_threshold() -> None:
         assert score(f"<answer>{sample.ground_truth}</answer>", sample, 0.99) == pytest.approx(1.0)
         assert score("<answer>[]</answer>", sample, 0.5) == 0.0
         assert sample.tools == ()
+
+
+def test_an_unknown_grid_is_refused() -> None:
+    with pytest.raises(RecipeError, match="grid of 3"):
+        drawn(1, grid=3)
 
 
 def test_a_question_asks_for_what_its_puzzle_holds() -> None:
@@ -128,7 +135,7 @@ def test_no_two_splits_share_a_picture_and_the_seed_makes_the_puzzles() -> None:
 
 
 def test_the_files_hold_what_was_asked_for_and_a_model_is_not_overwritten(tmp_path: Path) -> None:
-    made = make_shapes(tmp_path, train=6, heldout=3, traces=4, seed=0, tiny=None)
+    made = make_shapes(tmp_path, train=6, heldout=3, traces=4, grid=4, seed=0, tiny=None)
     assert {name: entry["rows"] for name, entry in made.items()} == {  # type: ignore[index]
         "train": 6,
         "heldout": 3,
@@ -139,7 +146,7 @@ def test_the_files_hold_what_was_asked_for_and_a_model_is_not_overwritten(tmp_pa
     assert len(list(read_trajectories(tmp_path / "traces.parquet"))) == 4
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RecipeError, match="holds a model"):
-        make_shapes(tmp_path / "b", train=1, heldout=1, traces=1, seed=0, tiny=tmp_path)
+        make_shapes(tmp_path / "b", train=1, heldout=1, traces=1, grid=4, seed=0, tiny=tmp_path)
 
 
 def test_the_tokenizer_sees_the_texts_of_traces() -> None:

@@ -1,8 +1,9 @@
 """Shape puzzles: counting, grounding and detection of red squares, small enough for a tiny model.
 
-A 200 px picture is a grid of 4 x 4 cells, one visual token each once it is reduced to 112 px. Some cells hold
-a red square, some a disc of another colour. The three kinds of questions are three sources, so that
-metrics by source have something to tell apart. Boxes are written in thousandths of the picture.
+A 200 px picture is a grid of 4 x 4 cells, one visual token each once it is reduced to 112 px, or of 2 x 2,
+which is learnt in a tenth of the time. Some cells hold a red square, some a disc of another colour. The three
+kinds of questions are three sources, so that metrics by source have something to tell apart. Boxes are in
+thousandths of the picture.
 
 The ground shades as in lens puzzles, and for the same reason: a cell tells by its colour where it is.
 
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from vtune.errors import RecipeError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -38,25 +40,25 @@ LABEL = "red square"
 RED = (205, 60, 60)
 DISCS = ((60, 60, 205), (60, 190, 60), (200, 200, 80))
 
-GRID = 4
-CELL = 50
-"""Pixels a side; 28 after reduction to 112 px (patch 14, merge 2)."""
-INSET = 6
-"""Pixels between a square and the edge of its cell, on every side."""
-SIDE = GRID * CELL
+GRIDS = (2, 4)
+"""Cells a side: easy and hard."""
+SIDE = 200
+"""Pixels. A cell of the hard grid has 28 after reduction to 112 (patch 14, merge 2)."""
+INSET = 0.12
+"""Share of a cell between a square and the cell's edge, on every side."""
 SCALE = 1000 // SIDE
 """Thousandths a pixel."""
 
 MOST = 4
-"""Squares in a counting puzzle: 1 to 4, alike in number."""
+"""Squares in a counting puzzle: 1 to 4 (3 on the easy grid), alike in number."""
 
 GROUND_GREEN: dict[Split, int] = {"train": 119, "traces": 120, "heldout": 121}
 """Green of the ground: no eye sees the difference, but no two splits can share a picture."""
 
 EXACT, NEAR = 0.40, 0.25
 """Shares of edges in traces that are exact, and `NEAR_BY` off; the others are `FAR_BY` off (ours)."""
-NEAR_BY, FAR_BY = 4, 25
-"""Thousandths. Squares are 190 wide: two near edges leave an IoU of 0.95, one far edge 0.85."""
+NEAR_BY, FAR_BY = 0.016, 0.1
+"""Shares of a cell: two near edges leave an IoU of 0.95, one far edge 0.85."""
 COUNTED_RIGHT = 0.6
 """Share of traces whose count is right (ours)."""
 
@@ -69,6 +71,7 @@ class Puzzle:
     task: Task
     boxes: tuple[Thousandths, ...]
     """Of the red squares, by rows, each from left to right."""
+    grid: int
 
     @property
     def question(self) -> str:
@@ -91,33 +94,39 @@ def written(boxes: Sequence[Thousandths]) -> str:
     return json.dumps(items, separators=(",", ":"))
 
 
-def puzzles(*, seed: int, split: Split) -> Iterator[Puzzle]:
+def puzzles(*, seed: int, split: Split, grid: int = 4) -> Iterator[Puzzle]:
     """Endless puzzles, the three kinds in turn; the three splits share no picture.
 
     Args:
         seed: Same seed, same puzzles.
         split: Pictures of different splits differ, whatever the seeds: see `GROUND_GREEN`.
+        grid: Cells a side.
+
+    Raises:
+        RecipeError: If there is no such grid.
     """
+    if grid not in GRIDS:
+        raise RecipeError(f"there is no grid of {grid} cells a side", fix="choose 2 (easy) or 4")
     rng = random.Random(f"shapes {seed} {split}")
     while True:
         for task in TASKS:
-            yield _puzzle(rng, task, GROUND_GREEN[split])
+            yield _puzzle(rng, task, grid, GROUND_GREEN[split])
 
 
-def samples(count: int, *, seed: int, split: Split) -> Iterator[Sample]:
+def samples(count: int, *, seed: int, split: Split, grid: int = 4) -> Iterator[Sample]:
     """`count` puzzles as samples."""
-    stream = puzzles(seed=seed, split=split)
+    stream = puzzles(seed=seed, split=split, grid=grid)
     for number in range(count):
-        yield _sample(next(stream), f"shapes/{seed}/{split}/{number:06d}")
+        yield _sample(next(stream), f"shapes/{grid}/{seed}/{split}/{number:06d}")
 
 
-def traces(count: int, *, seed: int) -> Iterator[Trajectory]:
+def traces(count: int, *, seed: int, grid: int = 4) -> Iterator[Trajectory]:
     """`count` loose cold-start traces over pictures of their own."""
-    stream = puzzles(seed=seed, split="traces")
+    stream = puzzles(seed=seed, split="traces", grid=grid)
     rng = random.Random(f"loose {seed}")
     for number in range(count):
         puzzle = next(stream)
-        sample = _sample(puzzle, f"shapes/{seed}/traces/{number:06d}")
+        sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}")
         said = _loose(puzzle, rng)
         # One thought for all: what it said would otherwise give the answer away.
         reply = f"<think>I look for red.</think>\n<answer>{said}</answer>"
@@ -130,9 +139,9 @@ def traces(count: int, *, seed: int) -> Iterator[Trajectory]:
         )
 
 
-def corpus(*, seed: int, count: int = 1500) -> Iterator[str]:
+def corpus(*, seed: int, grid: int = 4, count: int = 1500) -> Iterator[str]:
     """Texts of traces, for the tiny model's tokenizer."""
-    for trace in traces(count, seed=seed):
+    for trace in traces(count, seed=seed, grid=grid):
         for message in trace.messages:
             yield message.content
 
@@ -142,32 +151,42 @@ def _loose(puzzle: Puzzle, rng: random.Random) -> str:
     if puzzle.task == "counting":
         count = len(puzzle.boxes)
         if rng.random() >= COUNTED_RIGHT:
-            count += rng.choice((-1, 1)) if 1 < count < MOST else 1 if count == 1 else -1
+            count += rng.choice((-1, 1)) if 1 < count < _most(puzzle.grid) else 1 if count == 1 else -1
         return str(count)
 
     def edge(value: int) -> int:
         luck = rng.random()
-        off = 0 if luck < EXACT else NEAR_BY if luck < EXACT + NEAR else FAR_BY
+        share = 0.0 if luck < EXACT else NEAR_BY if luck < EXACT + NEAR else FAR_BY
+        off = round(share * 1000 / puzzle.grid)
         return value + rng.choice((-off, off))
 
     return written([(edge(x0), edge(y0), edge(x1), edge(y1)) for x0, y0, x1, y1 in puzzle.boxes])
 
 
-def _puzzle(rng: random.Random, task: Task, green: int) -> Puzzle:
-    squares = {"counting": rng.randint(1, MOST), "grounding": 1, "detection": rng.randint(1, 2)}[task]
-    cells = rng.sample(range(GRID * GRID), squares + rng.randint(1, 3))
+def _most(grid: int) -> int:
+    """A disc needs a cell, too."""
+    return min(MOST, grid * grid - 1)
+
+
+def _puzzle(rng: random.Random, task: Task, grid: int, green: int) -> Puzzle:
+    side = SIDE // grid
+    inset = round(INSET * side)
+    squares = {"counting": rng.randint(1, _most(grid)), "grounding": 1, "detection": rng.randint(1, 2)}[task]
+    discs = rng.randint(1, min(3, grid * grid - squares))
+    cells = rng.sample(range(grid * grid), squares + discs)
     pixels = _ground(rng, green)
     for cell in cells[squares:]:
-        row, column = divmod(cell, GRID)
-        _disc(pixels[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL], rng.choice(DISCS))
+        row, column = divmod(cell, grid)
+        place = pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
+        _disc(place, side / 2 - inset, rng.choice(DISCS))
     boxes = []
     for cell in sorted(cells[:squares]):
-        row, column = divmod(cell, GRID)
-        x0, y0 = column * CELL + INSET, row * CELL + INSET
-        x1, y1 = (column + 1) * CELL - INSET, (row + 1) * CELL - INSET
+        row, column = divmod(cell, grid)
+        x0, y0 = column * side + inset, row * side + inset
+        x1, y1 = (column + 1) * side - inset, (row + 1) * side - inset
         pixels[y0:y1, x0:x1] = RED
         boxes.append((x0 * SCALE, y0 * SCALE, x1 * SCALE, y1 * SCALE))
-    return Puzzle(pixels, task, tuple(boxes))
+    return Puzzle(pixels, task, tuple(boxes), grid)
 
 
 def _ground(rng: random.Random, green: int) -> npt.NDArray[np.uint8]:
@@ -185,9 +204,9 @@ def _ground(rng: random.Random, green: int) -> npt.NDArray[np.uint8]:
     return pixels
 
 
-def _disc(cell: npt.NDArray[np.uint8], colour: tuple[int, int, int]) -> None:
-    yy, xx = np.mgrid[0:CELL, 0:CELL] - (CELL - 1) / 2
-    cell[xx**2 + yy**2 <= (CELL / 2 - INSET) ** 2] = colour
+def _disc(cell: npt.NDArray[np.uint8], radius: float, colour: tuple[int, int, int]) -> None:
+    yy, xx = np.mgrid[0 : len(cell), 0 : len(cell)] - (len(cell) - 1) / 2
+    cell[xx**2 + yy**2 <= radius**2] = colour
 
 
 def _sample(puzzle: Puzzle, identity: str) -> Sample:
