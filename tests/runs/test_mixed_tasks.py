@@ -79,14 +79,25 @@ def report(ran: tuple[Path, Ended]) -> dict[str, Any]:
     return dict(found)
 
 
+def mean_reward(run: Path, source: str, steps: range) -> float:
+    """Accuracy part of the reward, each reply alike."""
+    rows = [row for (step, name), row in numbers(run).items() if name == source and step in steps]
+    return sum(row["reward_accuracy"] * row["trajectories"] for row in rows) / sum(
+        row["trajectories"] for row in rows
+    )
+
+
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_reward_of_each_source_rises(report: dict[str, Any], source: str) -> None:
-    """Of boxes while what they need to fit stays, and in the end although they have to be much tighter."""
-    curve = report["sources"][source]["reward_accuracy"]
-    rewards = dict(zip(curve["steps"], curve["values"], strict=True))
-    stage = [value for step, value in rewards.items() if step < STEPS // 2]
-    assert fmean(stage[-5:]) > fmean(stage[:3]) + 0.05
-    assert fmean(list(rewards.values())[-5:]) > fmean(stage[:3]) + 0.05
+def test_the_reward_of_each_source_rises(ran: tuple[Path, Ended], source: str) -> None:
+    """Of boxes too, although they have to be much tighter at the end."""
+    run, _ = ran
+    half = STEPS // 2
+    if source in BOXED:
+        start = mean_reward(run, source, range(5))
+        assert mean_reward(run, source, range(half - 10, half)) > start + 0.1
+        assert mean_reward(run, source, range(STEPS - 10, STEPS)) > start + 0.1
+    else:
+        assert mean_reward(run, source, range(half, STEPS)) > mean_reward(run, source, range(half)) + 0.03
 
 
 def test_the_reward_falls_where_boxes_have_to_be_tighter_and_comes_back(report: dict[str, Any]) -> None:
@@ -107,7 +118,8 @@ def test_what_boxes_are_worth_is_told_at_every_threshold(ran: tuple[Path, Ended]
         shares = [row[f"iou@{at}"] for at in (50, 75, 95, 99)]
         assert shares == sorted(shares, reverse=True)
         assert 0 < shares[-1] <= row["map"] <= 1
-        assert row["iou@99"] > rows[0, source]["iou@99"]
+        first = min(step for step, name in rows if name == source)
+        assert row["iou@99"] > rows[first, source]["iou@99"]
     assert "iou@50" not in rows[0, "shapes_counting"]
     assert rows[0, "all"]["iou_threshold"] == 0.85
 
@@ -130,7 +142,10 @@ def test_frozen_parts_are_bit_by_bit_as_they_were_and_the_others_are_not(
 
 def test_the_worst_and_the_best_reply_of_each_source_can_be_read(report: dict[str, Any]) -> None:
     assert {(one["step"], one["source"]) for one in report["replies"]} == {(STEPS - 1, s) for s in SOURCES}
-    assert all("<answer>" in one["reply"] for one in report["replies"])
+    for source in SOURCES:
+        worst, best = (one for one in report["replies"] if one["source"] == source)
+        assert worst["reward"] <= best["reward"]
+        assert "<answer>" in best["reply"]
 
 
 def test_eight_updates_a_rollout_batch_clip_what_has_moved(
