@@ -82,19 +82,76 @@ def coco(
     show(result, render_values, as_json=as_json)
 
 
+@app.command("import")
+def import_(
+    layout: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, coco, vstar, "
+            "hrbench or hf.",
+        ),
+    ],
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    images: Annotated[
+        Path | None, typer.Option("--images", help="Folder that picture paths start from.")
+    ] = None,
+    verifier: Annotated[
+        str | None, typer.Option("--verifier", help="Judges rows that name no verifier.")
+    ] = None,
+    columns: Annotated[
+        Path | None, typer.Option("--columns", help="With hf: YAML that says which column means what.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first odd row; else it is left out and listed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read files as others publish them, and write samples (of Thyme: traces) with their pictures."""
+    from vtune.data.formats.building import Options
+    from vtune.report.samples import render_import
+    from vtune.runs.importing import import_data
+
+    from .output import show
+
+    options = Options(images=images, verifier=verifier, columns=columns)
+    result = import_data(layout, paths, out, options=options, strict=strict)
+    show(result, render_import, as_json=as_json)
+
+
+@app.command("export")
+def export(
+    layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="verl or vtriune; thyme for traces.")],
+    file: Annotated[Path, typer.Argument(help="Parquet file of samples, or of traces.")],
+    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write samples as verl or V-Triune read them, or traces as Thyme does."""
+    from vtune.report.values import render_values
+    from vtune.runs.exporting import export_data
+
+    from .output import show
+
+    show(export_data(layout, file, out), render_values, as_json=as_json)
+
+
 @app.command("inspect")
 def inspect(
     file: Annotated[Path, typer.Argument(help="Parquet file of samples.")],
     rows: Annotated[int, typer.Option("--rows", min=0, help="Rows to show.")] = 3,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write these rows, with pictures, as one page.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a sample file holds, and its first rows."""
+    """Show what a sample file holds, and its first rows with the boxes on their pictures."""
     from vtune.report.samples import render_inspection
-    from vtune.runs.data import inspect as inspect_file
+    from vtune.runs.inspecting import inspect as inspect_file
 
     from .output import show
 
-    show(inspect_file(file, rows), render_inspection, as_json=as_json)
+    show(inspect_file(file, rows, html=html), render_inspection, as_json=as_json)
 
 
 @app.command("validate")

@@ -7,7 +7,7 @@ import typer
 
 from vtune.errors import RunFailed, ServiceError, VtuneError
 
-from . import data, recipes, sandbox
+from . import data, recipes, sandbox, serve
 from .demo import demo
 from .doctor import doctor
 from .eval import evaluate
@@ -35,6 +35,7 @@ app.command("export")(export)
 app.command("faithfulness")(faithfulness)
 app.command("judge-faithfulness", hidden=True)(faithfulness)
 app.command("report")(report)
+app.add_typer(serve.app, name="serve", help="Services that runs and other programs ask.")
 app.command("doctor")(doctor)
 app.add_typer(sandbox.app, name="sandbox", help="Try code in the sandbox, and attack it.")
 app.add_typer(recipes.app, name="recipes", help="List, show and copy what ships.")
@@ -56,7 +57,7 @@ def main() -> None:
     except SystemExit as status:
         if status.code == INTERRUPTED:
             sys.stderr.write(
-                "interrupted; sft and rl continue with --resume, the demo when it is started again\n"
+                "interrupted; sft, rl and eval continue with --resume, the demo when it is started again\n"
             )
         raise
 

@@ -20,7 +20,7 @@ from vtune.config import Strict
 from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.report.values import render_values
 from vtune.schema.message import Picture
-from vtune.schema.parquet import write_samples
+from vtune.schema.parquet import read_samples, write_samples
 from vtune.schema.sample import Sample
 
 HEAVY = {
@@ -145,7 +145,7 @@ def test_an_interrupt_is_130_and_says_how_to_go_on(
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 130
-    assert "sft and rl continue with --resume" in capsys.readouterr().err
+    assert "sft, rl and eval continue with --resume" in capsys.readouterr().err
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +176,41 @@ def test_validate_is_0_for_good_rows_and_2_for_bad_ones(data: Path, tmp_path: Pa
     document = json.loads(result.stdout)
     assert [(p["file"], p["row"]) for p in document["problems"]] == [(str(bad), 1)]
     assert document["rows"] == 4
+
+
+def test_the_help_of_import_names_every_format() -> None:
+    from vtune.data.formats.table import FORMATS
+
+    text = " ".join(CliRunner().invoke(app, ["data", "import", "--help"]).stdout.split())
+    listed = text.split("FORMAT <str> ")[1].split(". [required]")[0]
+    assert listed.replace(" or ", ", ").split(", ") == list(FORMATS)
+
+
+def test_samples_go_out_as_verl_and_come_back(data: Path, tmp_path: Path) -> None:
+    there, back = tmp_path / "verl.parquet", tmp_path / "back.parquet"
+    words = ["data", "export", "verl", str(data), "--out", str(there), "--json"]
+    assert json.loads(CliRunner().invoke(app, words).stdout)["rows"] == 2
+    result = CliRunner().invoke(app, ["data", "import", "verl", str(there), "--out", str(back), "--json"])
+    document = json.loads(result.stdout)
+    assert (document["kept"], document["problems"]) == (2, [])
+    assert list(read_samples(back)) == list(read_samples(data))
+
+
+def test_a_row_that_is_left_out_is_a_line_and_strict_is_exit_2(tmp_path: Path) -> None:
+    rows = [
+        {"problem": "What is it?", "answer": "a cup"},
+        {"problem": "What is it?"},
+    ]
+    file = tmp_path / "qa.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    words = ["data", "import", "easyr1", str(file), "--out", str(tmp_path / "qa.parquet")]
+    lines = CliRunner().invoke(app, words).stdout.splitlines()
+    assert lines[0].startswith(f"left out: {file}, row 1: the row has none of answer")
+    assert lines[1].endswith("1 samples of 2 rows: qa 1")
+    strict = vtune(*words[:-1], str(tmp_path / "none.parquet"), "--strict")
+    assert strict.returncode == 2
+    assert f"at   {file}, row 1" in strict.stderr
+    assert not (tmp_path / "none.parquet").exists()
 
 
 def test_make_coco_writes_samples(coco_mini: Path, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_every_verb_has_its_page() -> None:
         "faithfulness",
         "report",
         "sandbox",
+        "serve",
         "doctor",
         "recipes",
     ):

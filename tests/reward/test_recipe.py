@@ -19,7 +19,7 @@ def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
     for kind in (EvidenceLevels, IouSchedule, RewardRecipe):
         assert kind.model_fields
         optional = {name for name, field in kind.model_fields.items() if not field.is_required()}
-        assert optional <= {"iou", "format_rule"}
+        assert optional <= {"iou", "format_rule", "service"}
     assert recipe().judge is None
     assert (recipe().iou, recipe().format_rule) == (None, "ordered")
 
@@ -44,3 +44,13 @@ def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
 def test_a_schedule_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         IouSchedule(**(STAGED.model_dump() | change))
+
+
+def test_a_service_is_a_list_of_urls_or_a_section() -> None:
+    short = recipe(service=["http://a:1/", "http://b:2"]).service
+    assert short == recipe(service={"urls": ["http://a:1", "http://b:2"]}).service
+    assert short is not None
+    assert short.urls == ("http://a:1", "http://b:2")
+    for wrong in ([], ["a:1"], ["http://a:1", "http://a:1"], {"urls": ["http://a:1"], "deadline_s": 0}):
+        with pytest.raises(ValidationError):
+            recipe(service=wrong)

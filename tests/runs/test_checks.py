@@ -130,6 +130,29 @@ def test_rollout_servers_are_asked_too() -> None:
         assert [check.level for check in checks._services(values)] == ["ok", "fail"]
 
 
+def test_reward_services_are_asked_whether_they_live_and_have_the_same_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {"model": "big", "temperature": 0.0, "max_tokens": 8}
+    monkeypatch.setenv("MY_TOKEN", "x" * 16)
+
+    def levels(*urls: str, token: str | None = "MY_TOKEN") -> list[tuple[str, str]]:
+        service = {"urls": urls, "token_env": token}
+        checked = checks._services({"reward": {"service": service, "judge": None}})
+        return [(check.level, check.found) for check in checked]
+
+    with endpoint(200, {"judge": own}) as url:
+        assert [level for level, _ in levels(url, "http://127.0.0.1:9")] == ["ok", "fail"]
+        assert levels(url, token="NO_SUCH_TOKEN") == [("fail", "NO_SUCH_TOKEN is not set")]
+        service = {"urls": [url], "token_env": None}
+        assert [check.level for check in checks._rewards(service, own | {"base_url": "x"})] == ["ok"]
+        (other,) = checks._rewards(service, own | {"model": "other"})
+        assert other.level == "fail"
+        assert "has the judge" in other.found
+    with endpoint(401, {}) as url:
+        assert levels(url) == [("fail", f"{url}: status 401")]
+
+
 @pytest.mark.parametrize(("size", "level"), [(64e6, "warn"), (16e9, "ok")])
 def test_little_shared_memory_is_a_warning(size: float, level: str) -> None:
     assert doctor._shared_memory(size)["level"] == level

@@ -122,3 +122,17 @@ def test_a_run_goes_on_only_with_as_many_processes_as_it_began_with(
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="began with 1 process"):
         start_run(run, plan(), [data], resume=True)
+
+
+class Paid(Strict):
+    reward: dict[str, object]
+
+
+def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path: Path) -> None:
+    section = {"urls": ["http://a:1"], "token_env": None, "deadline_s": 120.0}
+    services = [None, section, section | {"urls": ["http://b:2"], "deadline_s": 9.0}, None]
+    start_run(tmp_path / "run", Paid(reward={"tool": 1.0}), [data], resume=False)
+    for service in services:
+        start_run(tmp_path / "run", Paid(reward={"tool": 1.0, "service": service}), [data], resume=True)
+    with pytest.raises(RecipeError, match=r"differs in reward\.tool\n"):
+        start_run(tmp_path / "run", Paid(reward={"tool": 0.5, "service": None}), [data], resume=True)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import ROOT, load
 from tests.runs.commands import environment
-from tests.update.build import OBJECTIVE, items, logprobs_of, update, weights
+from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, RUNS, UPDATES, Run, learnt
 from vtune.errors import RunFailed
 from vtune.models.policy import Policy
@@ -98,7 +98,7 @@ def plainest(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.train
-@pytest.mark.parametrize("objective", [None, OBJECTIVE], ids=["sft", "rl"])
+@pytest.mark.parametrize("objective", [None, OBJECTIVE, BY_SEQUENCE], ids=["sft", "rl", "rl by sequences"])
 def test_the_size_of_micro_batches_changes_no_update(tiny: Path, objective: PolicyLoss | None) -> None:
     found = []
     for size in (1, 300, 4096):

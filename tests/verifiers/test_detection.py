@@ -133,6 +133,7 @@ def test_bare_boxes_will_do_for_grounding(answer: str) -> None:
         pytest.param("cup", id="a word"),
         pytest.param("7", id="a number"),
         pytest.param("[" * 5000, id="deep"),
+        pytest.param("[[1,2,3,4]" + ",[1,2,3,4]" * 2000 + "]", id="endless"),
         pytest.param("[10, 10, 50]", id="three numbers"),
     ],
 )
@@ -205,6 +206,7 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
         pytest.param([CUP], {"reply_space": "shown_pixels"}, id="size of the picture missing"),
         pytest.param([CUP], {"width": -1}, id="negative size"),
         pytest.param([CUP], {"iou": 1.5}, id="threshold above 1"),
+        pytest.param([CUP], {"iou": []}, id="no threshold"),
         pytest.param([CUP], {"iou": [0.5, "a"]}, id="threshold that is no number"),
         pytest.param([CUP], {"size_penalty": 0}, id="penalty that takes all"),
         pytest.param([CUP], {"det_reward_ratio": {"map99": 1.0}}, id="unknown term"),

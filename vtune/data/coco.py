@@ -5,60 +5,23 @@ X are there* is answered by a number; its evidence is the boxes of all X. The ki
 round the categories and counts round the answers, so neither persons nor ones rule the file.
 """
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from io import BytesIO
 from math import ceil, floor
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from PIL import Image, UnidentifiedImageError
-
+from vtune.data.coco_scenes import Question, countable, photograph, read_scenes
 from vtune.data.traces import look_trace
-from vtune.errors import DataError
-from vtune.schema.box import Box, clamp
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Trajectory
 
-MIN_SIDE = 16
-"""Shortest side, in pixels, of a box worth asking about (ours)."""
 CHOICES = 4
 TOOL_RATIO = 0.5
 """Weight of the evidence reward, as in the lens puzzles (ours)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Photo:
-    identity: int
-    file_name: str
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Thing:
-    identity: int
-    category: str
-    box: Box
-
-
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """One photograph and what is annotated on it."""
-
-    photo: _Photo
-    things: tuple[_Thing, ...]
-    uncountable: frozenset[str]
-    """Categories with a crowd or a tiny instance here: nobody can say how many there are."""
-
-
-Question = tuple[_Scene, tuple[_Thing, ...]]
-"""A photograph and the things that a question is about."""
 
 
 def coco_traces(samples: Iterable[Sample]) -> Iterator[Trajectory]:
@@ -81,9 +44,9 @@ def coco_samples(instances: Path, images: Path, *, limit: int | None, seed: int)
         DataError: If the JSON or a photograph is missing, broken or of another size than it says.
     """
     rng = random.Random(seed)
-    scenes, categories = _scenes(instances)
+    scenes, categories = read_scenes(instances)
     regions = [(scene, (thing,)) for scene in scenes for thing in scene.things]
-    counts = [group for scene in scenes for group in _countable(scene)]
+    counts = [group for scene in scenes for group in countable(scene)]
     by_category = _round_robin(regions, [things[0].category for _, things in regions], rng)
     by_answer = _round_robin(counts, [len(things) for _, things in counts], rng)
     for number, (kind, question) in enumerate(_in_turn(by_category, by_answer)):
@@ -150,7 +113,7 @@ def _sample(
         id=identity,
         source=source,
         prompt=(Message("user", f"{IMAGE}\n{text}", (0,)),),
-        images=(Picture(data=_photograph(scene.photo, images)),),
+        images=(Picture(data=photograph(scene.photo, images)),),
         ability=ability,
         ground_truth=ground_truth,
         answer=answer,
@@ -161,81 +124,6 @@ def _sample(
         choices=choices,
         extra={"image_path": scene.photo.file_name},
     )
-
-
-def _scenes(instances: Path) -> tuple[list[_Scene], list[str]]:
-    """The photographs with their things, by id, and all category names."""
-    content = _read(instances)
-    try:
-        categories = {entry["id"]: str(entry["name"]) for entry in content["categories"]}
-        photos = {
-            entry["id"]: _Photo(
-                entry["id"], str(entry["file_name"]), int(entry["width"]), int(entry["height"])
-            )
-            for entry in content["images"]
-        }
-        things: dict[int, list[_Thing]] = defaultdict(list)
-        uncountable: dict[int, set[str]] = defaultdict(set)
-        for entry in content["annotations"]:
-            photo, category = photos[entry["image_id"]], categories[entry["category_id"]]
-            x, y, width, height = entry["bbox"]
-            box = clamp((x, y, x + width, y + height), photo.width, photo.height)
-            if entry.get("iscrowd") or min(box[2] - box[0], box[3] - box[1]) < MIN_SIDE:
-                uncountable[photo.identity].add(category)
-            else:
-                things[photo.identity].append(_Thing(entry["id"], category, box))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"not the layout of COCO instances: {type(error).__name__} {error}",
-            where=str(instances),
-            fix="it needs images, annotations and categories that refer to each other by id",
-        ) from None
-    scenes = [
-        _Scene(photo, tuple(things[identity]), frozenset(uncountable[identity]))
-        for identity, photo in sorted(photos.items())
-    ]
-    return scenes, sorted(categories.values())
-
-
-def _read(instances: Path) -> Any:
-    try:
-        return json.loads(instances.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(
-            f"cannot read {instances}: {error.strerror}", fix="give an instances_*.json of COCO"
-        ) from None
-    except ValueError as error:
-        raise DataError(f"not JSON: {error}", where=str(instances), fix="download the file again") from None
-
-
-def _photograph(photo: _Photo, images: Path) -> bytes:
-    path = images / photo.file_name
-    try:
-        content = path.read_bytes()
-        with Image.open(BytesIO(content)) as picture:
-            size = picture.size
-    except UnidentifiedImageError:
-        raise DataError("not an image", where=str(path), fix="download the file again") from None
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}", fix="give the folder that the JSON is about"
-        ) from None
-    if size != (photo.width, photo.height):
-        raise DataError(
-            f"the picture is {size[0]}x{size[1]} and the JSON says {photo.width}x{photo.height}",
-            where=str(path),
-            fix="use the pictures as COCO publishes them: the boxes are in their pixels",
-        )
-    return content
-
-
-def _countable(scene: _Scene) -> Iterator[Question]:
-    groups: dict[str, list[_Thing]] = defaultdict(list)
-    for thing in scene.things:
-        groups[thing.category].append(thing)
-    for category, things in groups.items():
-        if category not in scene.uncountable:
-            yield scene, tuple(things)
 
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import base64
 import io
 from pathlib import Path
 
-from PIL import Image, ImageChops
+from PIL import Image, ImageChops, UnidentifiedImageError
 
 from vtune.errors import DataError
 from vtune.schema.box import Box, area, clamp
@@ -158,6 +158,8 @@ def _colours(image: Image.Image, picture: Picture) -> Image.Image:
 def _open(picture: Picture) -> Image.Image:
     try:
         return Image.open(io.BytesIO(read_bytes(picture)))
+    except UnidentifiedImageError:  # its text holds an address in memory: no two would be alike
+        raise DataError("a picture cannot be decoded: not a known format", where=_place(picture)) from None
     except UNDECODABLE as error:
         raise DataError(f"a picture cannot be decoded: {error}", where=_place(picture)) from None
 

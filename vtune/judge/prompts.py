@@ -65,9 +65,7 @@ def target_prompt(sample: Sample) -> Prompt:
 
 
 def answer_prompt(sample: Sample, answer: str) -> Prompt:
-    """Does an answer mean the same as the ground truth? The answer is quoted, and cannot pass for anything
-    else.
-    """
+    """Does an answer, quoted so that it cannot pass for anything else, mean the same as the ground truth?"""
     truth, given = (json.dumps(text, ensure_ascii=False) for text in (sample.ground_truth, answer))
     text = f"Question: {sample.question}\n\nReference answer: {truth}\nStudent's answer: {given}"
     return Prompt(ANSWER_SYSTEM, text)

@@ -74,6 +74,31 @@ class Steps:
             print(f"{self._title}: {self._done}/{self._total}  {shown}", file=sys.stderr, flush=True)
 
 
+class Rows:
+    """Progress over rows whose number nobody knows: a line on stderr now and then."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._done = 0
+        self._last = time.monotonic()
+
+    def __enter__(self) -> "Rows":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            say(f"{self._title}: {self._done} rows")
+
+    def advance(self) -> None:
+        """One more row is done."""
+        self._done += 1
+        if time.monotonic() - self._last > EVERY:
+            self._last = time.monotonic()
+            say(f"{self._title}: {self._done} rows")
+
+
 def _table(sources: Mapping[str, Numbers]) -> Table:
     """A row a source, a column a number; a number that a source lacks is a gap."""
     names = list(dict.fromkeys(name for row in sources.values() for name in row))

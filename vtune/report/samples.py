@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vtune.report.numbers import GAP
+from vtune.report.sketch import MARKS, sketch
 
 
 class Problem(TypedDict):
@@ -36,7 +37,7 @@ def render_validation(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_inspection(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.data.inspect` returned."""
+    """Tables of what `vtune.runs.inspecting.inspect` returned."""
     head = (
         f"{result['file']}: {result['rows']} rows, {result['with_tools']} with tools, "
         f"{result['with_evidence']} with evidence"
@@ -50,7 +51,17 @@ def render_inspection(result: Mapping[str, Any]) -> RenderableType:
     columns = Table("column", "type")
     for name, kind in result["columns"].items():
         columns.add_row(name, Text(kind))
-    return Group(_line(head), counts, columns, *map(_example, result["examples"]))
+    problems = [_line(describe_problem(problem)) for problem in result["problems"]]
+    return Group(_line(head), counts, columns, *map(_example, result["examples"]), *problems)
+
+
+def render_import(result: Mapping[str, Any]) -> RenderableType:
+    """One line for each row that was left out by `vtune.runs.importing.import_data`, then the counts."""
+    problems = [_line(f"left out: {describe_problem(problem)}") for problem in result["problems"]]
+    sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
+    verifiers = ", ".join(f"{name} {rows}" for name, rows in result["by_verifier"].items())
+    kept = f"{result['file']}: {result['kept']} {result['makes']} of {result['rows']} rows: {sources}"
+    return Group(*problems, _line(kept), *([_line(f"verifiers: {verifiers}")] if verifiers else []))
 
 
 def _line(text: str) -> Text:
@@ -63,9 +74,9 @@ def _example(example: Mapping[str, Any]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     images = ", ".join(f"{image['width']}x{image['height']}" for image in example["images"])
-    evidence = [
-        f"{item['label']}: image {item['image']}, {[round(side, 1) for side in item['bbox_2d']]}"
-        for item in example["evidence"]
+    boxes = [
+        f"{number} {box['label']} ({box['of']}): {[round(side, 1) for side in box['bbox_2d']]}"
+        for number, box in _numbered(example)
     ]
     rows = {
         "source": example["source"],
@@ -73,9 +84,21 @@ def _example(example: Mapping[str, Any]) -> Table:
         "choices": "; ".join(example["choices"]),
         "ground truth": f"{example['ground_truth']}  (verifier {example['verifier']})",
         "images": images,
-        "evidence": "\n".join(evidence),
+        "boxes": "\n".join(boxes),
         "tools": ", ".join(example["tools"]),
     }
     for name, value in rows.items():
         table.add_row(name, Text(value or GAP))
+    for index, image in enumerate(example["images"]):
+        drawn = [(number, box["bbox_2d"]) for number, box in _numbered(example) if box["image"] == index]
+        if drawn:
+            lines = sketch(image["width"], image["height"], drawn)
+            table.add_row(f"image {index}", Text("\n".join(lines), no_wrap=True))
     return table
+
+
+def _numbered(example: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The boxes with the marks that they have in sketches and list alike."""
+    return [
+        (MARKS[number] if number < len(MARKS) else "+", box) for number, box in enumerate(example["boxes"])
+    ]

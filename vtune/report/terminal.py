@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vtune.metrics.tightening import WINDOW
+from vtune.report.evaluation import render_evaluations
 from vtune.report.numbers import GAP, number, sparkline
 
 CURVE_WIDTH = 16
@@ -52,10 +53,10 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
     heads = [Text(_head(run)) for run in runs]
-    replies = [_replies(run) for run in runs if run.get("replies")]
     tables = [_table(source, runs) for source in sources]
-    tightened = [_tightenings(run) for run in runs if run.get("tightenings")]
-    return Group(*heads, *tables, *tightened, *replies)
+    tables += [_tightenings(run) for run in runs if run.get("tightenings")]
+    tables += [_replies(run) for run in runs if run.get("replies")]
+    return Group(*heads, *tables, render_evaluations(report.get("evaluations", ())))
 
 
 def _head(run: Mapping[str, Any]) -> str:

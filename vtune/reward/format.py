@@ -37,8 +37,7 @@ def format_reward(messages: Sequence[Message]) -> Verdict:
 
 
 def counted_tags(reply: str) -> Verdict:
-    """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that stands in the reply
-    exactly once.
+    """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that stands there exactly once.
 
     For replies of one turn: one that calls tools thinks in each turn.
 

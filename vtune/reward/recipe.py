@@ -3,15 +3,16 @@
 Only keys that are younger than recipes in run folders have a default: what these meant without them.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vtune.config import Strict
 from vtune.judge.client import JudgeEndpoint
 
 RIGHT = 0.5
-"""Accuracy from which on an answer counts as right (ours: verifiers so far give 0 or 1)."""
+"""Accuracy from which on an answer counts as right; ours: only boxes and partly credited readings earn
+anything between 0 and 1."""
 
 
 class EvidenceLevels(Strict):
@@ -97,6 +98,32 @@ class IouSchedule(Strict):
         return self
 
 
+class RewardService(Strict):
+    """Servers that score instead of this process (`vtune serve rewards`); a bare list of URLs will do."""
+
+    urls: tuple[str, ...] = Field(min_length=1)
+    """E.g. http://10.0.0.5:8192; all are asked, and any can stand in for any other."""
+    token_env: str | None = None
+    """Name of the environment variable that holds their token; null where they want none."""
+    deadline_s: float = Field(default=120.0, gt=0)
+    """How long a trajectory may wait for its score, in seconds, other servers and attempts included; then it
+    is unscored. Ours: four times what a worker may take."""
+
+    @field_validator("urls")
+    @classmethod
+    def _are_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{url!r} is no URL: write http://HOST:PORT")
+        if len(set(urls)) < len(urls):
+            raise ValueError("a URL stands there twice")
+        return tuple(url.rstrip("/") for url in urls)
+
+
+def _from_list(value: Any) -> Any:
+    return {"urls": value} if isinstance(value, list | tuple) else value
+
+
 class RewardRecipe(Strict):
     """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5)."""
 
@@ -125,3 +152,5 @@ class RewardRecipe(Strict):
     iou: IouSchedule | None = None
     """For verifiers `detection` and `grounding`; null where no sample has one, or all state `iou`
     themselves."""
+    service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None
+    """Who scores; null: this process. It changes no score, so a recipe may leave it out."""

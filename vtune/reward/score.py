@@ -10,10 +10,12 @@ from typing import Self
 
 from vtune.errors import DataError, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
+from vtune.reward.client import RewardClient
 from vtune.reward.evidence import Judges, needs_look, score_call
 from vtune.reward.flags import call_flags
 from vtune.reward.format import counted_tags, format_reward
 from vtune.reward.recipe import RIGHT, EvidenceLevels, RewardRecipe
+from vtune.reward.wire import settings_of
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -46,10 +48,24 @@ class Unscored:
     """A part that nobody could score, and why."""
 
     why: str
+    again: bool = False
+    """A worker or a judge failed: another attempt may score it. What was given is not at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A trajectory with its scores."""
+
+    trajectory: Trajectory
+    again: bool
+    """Its total is None, and another attempt may score it."""
 
 
 class Scorer:
-    """Scores trajectories; an async context manager that owns the verifiers' workers and the judge client."""
+    """Scores trajectories; an async context manager that owns the verifiers' workers and the judge client.
+
+    Where the recipe names reward services, they score instead, by the same `score_trajectory`.
+    """
 
     def __init__(
         self, recipe: RewardRecipe, *, judge_cache: Path | None = None, shown: ShownSize | None = None
@@ -65,6 +81,7 @@ class Scorer:
         self._recipe = recipe
         self._client = JudgeClient(recipe.judge, cache=judge_cache) if recipe.judge is not None else None
         self._verifying = Verifying()
+        self._remote = RewardClient(recipe.service, settings_of(recipe)) if recipe.service else None
         self._open = AsyncExitStack()
         self.judges = Judges(recipe.evidence, self._client)
         """Who judges calls: for `vtune.reward.audit`, so that metric and reward share one judge."""
@@ -73,6 +90,8 @@ class Scorer:
         await self._open.enter_async_context(self._verifying)
         if self._client is not None:
             await self._open.enter_async_context(self._client)
+        if self._remote is not None:
+            await self._open.enter_async_context(self._remote)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -83,7 +102,8 @@ class Scorer:
     ) -> list[Trajectory]:
         """The trajectories, in order, with `reward`, `tool_scores` and the flags of their calls filled in.
 
-        What cannot be scored (a judge, worker or sandbox failed) is None, with the reason in `reward.why`.
+        What cannot be scored (a judge, worker, sandbox or service failed) is None, with the reason in
+        `reward.why`.
 
         Args:
             samples: At least those that the trajectories answer, in any order.
@@ -118,42 +138,62 @@ class Scorer:
         return with_shown_size(sample, self._shown(data))
 
     async def _score(self, sample: Sample, trajectory: Trajectory) -> Trajectory:
-        if trajectory.stop_reason == "error":
-            nothing = Reward(total=None, accuracy=None, format=None, tool=None, why="the rollout failed")
-            return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))
-        weights = weights_of(sample, self._recipe)
-        accuracy: Verdict | Unscored
-        try:
-            judge = self.judges.same_answer
-            accuracy = await self._verifying.verify(trajectory.reply, sample, judge=judge)
-        except VtuneError as error:
-            accuracy = Unscored(error.what)
-        calls: list[Verdict | Unscored]
-        try:
-            trajectory = await asyncio.to_thread(with_flags, trajectory, self._recipe.evidence)
-            calls = [
-                await self._score_call(sample, trajectory, k, weights) for k in range(len(trajectory.calls))
-            ]
-        except DataError as error:
-            calls = [Unscored(error.what)] * len(trajectory.calls)
-        return replace(
-            trajectory,
-            reward=combine(
-                accuracy, form_of(trajectory, self._recipe), tool_part(calls), weights, self._recipe
-            ),
-            tool_scores=tuple(call.score if isinstance(call, Verdict) else None for call in calls),
-        )
+        if self._remote is not None and trajectory.stop_reason != "error":
+            return await self._remote.score(sample, trajectory)
+        scored = await score_trajectory(sample, trajectory, self._recipe, self._verifying, self.judges)
+        return scored.trajectory
 
-    async def _score_call(
-        self, sample: Sample, trajectory: Trajectory, k: int, weights: Weights
-    ) -> Verdict | Unscored:
-        asks_model = needs_look(sample, self._recipe.evidence) and not sample.evidence
-        if asks_model and weights.tool == 0 and not trajectory.calls[k].flags:
-            return Unscored("not asked: the tool part has no weight")
-        try:
-            return await score_call(sample, trajectory, k, self.judges)
-        except ServiceError as error:
-            return Unscored(error.what)
+
+async def score_trajectory(
+    sample: Sample, trajectory: Trajectory, recipe: RewardRecipe, verifying: Verifying, judges: Judges
+) -> Scored:
+    """Score one trajectory, here or in a reward service.
+
+    Args:
+        sample: What was asked.
+        trajectory: To score; of its turns only the policy's are read.
+        recipe: Weights and levels.
+        verifying: Judges the answer.
+        judges: Judge the calls, and the answers that no rule decides.
+    """
+    if trajectory.stop_reason == "error":
+        nothing = Reward(total=None, accuracy=None, format=None, tool=None, why="the rollout failed")
+        unscored = (None,) * len(trajectory.calls)
+        return Scored(replace(trajectory, reward=nothing, tool_scores=unscored), again=False)
+    weights = weights_of(sample, recipe)
+    accuracy: Verdict | Unscored
+    try:
+        accuracy = await verifying.verify(trajectory.reply, sample, judge=judges.same_answer)
+    except VtuneError as error:
+        accuracy = Unscored(error.what, again=isinstance(error, ServiceError))
+    calls: list[Verdict | Unscored]
+    try:
+        trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence)
+        calls = [
+            await _score_call(sample, trajectory, k, weights, judges) for k in range(len(trajectory.calls))
+        ]
+    except DataError as error:
+        calls = [Unscored(error.what)] * len(trajectory.calls)
+    tool = tool_part(calls)
+    reward = combine(accuracy, form_of(trajectory, recipe), tool, weights, recipe)
+    failed = any(isinstance(part, Unscored) and part.again for part in (accuracy, tool))
+    scores = tuple(call.score if isinstance(call, Verdict) else None for call in calls)
+    return Scored(
+        replace(trajectory, reward=reward, tool_scores=scores), again=reward.total is None and failed
+    )
+
+
+async def _score_call(
+    sample: Sample, trajectory: Trajectory, k: int, weights: Weights, judges: Judges
+) -> Verdict | Unscored:
+    call = trajectory.calls[k]
+    asks_model = needs_look(sample, judges.levels) and not sample.evidence
+    if asks_model and weights.tool == 0 and not call.flags:
+        return Unscored("not asked: the tool part has no weight")
+    try:
+        return await score_call(sample, trajectory, k, judges)
+    except ServiceError as error:
+        return Unscored(error.what, again=call.status != "infra")
 
 
 def with_flags(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
@@ -190,7 +230,7 @@ def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
     scores = []
     for k, call in enumerate(calls):
         if isinstance(call, Unscored):
-            return Unscored(f"call {k}: {call.why}")
+            return Unscored(f"call {k}: {call.why}", call.again)
         scores.append(call.score)
     return Verdict(sum(scores) / len(scores), "; ".join(call.why for call in calls))
 

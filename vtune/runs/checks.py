@@ -18,6 +18,7 @@ from PIL import Image
 from vtune.config import load_recipe, shipped
 from vtune.errors import MissingExtra, RecipeError
 from vtune.models.shape import find_shape
+from vtune.reward.wire import JUDGE
 from vtune.runs.engines import check_vllm
 from vtune.runs.plan import load_of, machine_of, plan
 from vtune.runs.recipes import find_shipped
@@ -176,12 +177,49 @@ def _services(values: Mapping[str, Any]) -> Iterator[Check]:
     judge = values.get("reward", {}).get("judge")
     if judge is not None:
         yield _judge(judge)
+    service = values.get("reward", {}).get("service")
+    if service is not None:
+        yield from _rewards(service, judge)
     for url in values.get("rollout", {}).get("servers", ()):
         _, why = _ask(f"{url.rstrip('/')}/health", None)
         fix = "start it, or mend rollout.servers"
         yield Check(
             "rollout server", "fail" if why else "ok", f"{url}{': ' + why if why else ''}", fix if why else ""
         )
+
+
+def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Iterator[Check]:
+    """Whether each reward service lives, takes the token, and asks the judge that the recipe names."""
+    variable = service["token_env"]
+    token = os.environ.get(variable) if variable else None
+    if variable and token is None:
+        yield Check("reward service", "fail", f"{variable} is not set", f"export {variable}=..., its token")
+        return
+    wanted = None if judge is None else {key: judge[key] for key in JUDGE}
+    for url in service["urls"]:
+        text, why = _ask(f"{url}/health", None)
+        if why:
+            fix = "start it (`vtune serve rewards`), or mend reward.service"
+            yield Check("reward service", "fail", f"{url}: {why}", fix)
+            continue
+        _, why = _ask(f"{url}/metrics", token)
+        own = _own_judge(text)
+        if why:
+            fix = "reward.service.token_env names the variable that holds its token"
+            yield Check("reward service", "fail", f"{url}: {why}", fix)
+        elif wanted is not None and own != wanted:
+            fix = "start it with --recipe of this recipe"
+            yield Check("reward service", "fail", f"{url} has the judge {own or 'none'}, not {wanted}", fix)
+        else:
+            yield Check("reward service", "ok", url)
+
+
+def _own_judge(text: str) -> Any:
+    """The judge that a reward service says it has."""
+    try:
+        return json.loads(text)["judge"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _judge(judge: Mapping[str, Any]) -> Check:

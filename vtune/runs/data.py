@@ -1,9 +1,8 @@
-"""`vtune data`: make samples from public formats, look at a file, check every row of files."""
+"""`vtune data make coco` and `validate`: make samples of photographs, check every row of files."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,14 @@ from vtune.schema.parquet import (
     load_picture,
     read_samples,
     scan_samples,
+    scan_trajectories,
     write_samples,
     write_trajectories,
 )
 from vtune.schema.sample import Sample
-from vtune.verifiers import check_ground_truth
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import RUNNABLE
+from vtune.verifiers.perfect import check_full_marks
 
 _SHOWN_PROBLEMS = 10
 JPEG_END = b"\xff\xd9"
@@ -54,42 +56,22 @@ def make_coco(
     return made
 
 
-def inspect(path: Path, rows: int) -> dict[str, object]:
-    """What a sample file holds: columns, counts, and its first `rows` rows with their pictures' sizes.
-
-    Raises:
-        DataError: At the first row that is no valid sample; `validate` lists all of them.
-    """
-    examples = [_example(sample, path.parent) for sample in islice(read_samples(path), rows)]
-    sources: Counter[str] = Counter()
-    abilities: Counter[str] = Counter()
-    verifiers: Counter[str] = Counter()
-    with_tools = with_evidence = 0
-    for sample in read_samples(path):
-        sources[sample.source] += 1
-        abilities[sample.ability] += 1
-        verifiers[sample.verifier] += 1
-        with_tools += bool(sample.tools)
-        with_evidence += bool(sample.evidence)
-    return {
-        "file": str(path),
-        "rows": sources.total(),
-        "columns": columns(path),
-        "by_source": dict(sources),
-        "by_ability": dict(abilities),
-        "by_verifier": dict(verifiers),
-        "with_tools": with_tools,
-        "with_evidence": with_evidence,
-        "examples": examples,
-    }
+Scan = Callable[[Path], Iterator[Sample | DataError]]
+"""Reads a file: one entry a row, the sample or what is wrong with it."""
 
 
-def validate(paths: Sequence[Path]) -> dict[str, Any]:
+def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, to_run: bool = False) -> dict[str, Any]:
     """Check every row of every file without a model.
 
-    A row is good if it is a valid sample, its id is in no other row of any file, its verifier exists
-    and accepts the ground truth, its pictures are there and can be opened, and its evidence lies inside
-    them. Of a bad row the first problem is listed.
+    A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier
+    exists and gives the ground truth, as a reply, full marks, its pictures are there and can be opened, and
+    its evidence lies inside them. A row of traces is good if it can be learnt from. Of a bad row the first
+    problem is listed.
+
+    Args:
+        paths: Files of samples or of traces.
+        scan: Reads one of samples.
+        to_run: Samples must also offer no tool that rollouts cannot run yet.
 
     Returns:
         `rows`; `by_source`, the good rows; and `problems`, each with `file`, `row` (from 0; None where the
@@ -101,26 +83,38 @@ def validate(paths: Sequence[Path]) -> dict[str, Any]:
     places: dict[str, str] = {}
     for path in paths:
         try:
-            for row, entry in enumerate(scan_samples(path)):
+            traces = scan is scan_samples and not to_run and "messages" in columns(path)
+            for row, entry in enumerate(scan_trajectories(path) if traces else scan(path)):
                 rows += 1
                 try:
-                    sample = _good(entry, path, row, places)
+                    if isinstance(entry, DataError):
+                        raise entry
+                    if isinstance(entry, Trajectory):
+                        _check_trace(entry, path, row)
+                    else:
+                        check_sample(entry, path.parent, f"{path}, row {row}", places)
+                        if to_run:
+                            _check_tools(entry)
                 except DataError as error:
-                    problems.append(_problem(path, row, error))
+                    problems.append(problem_of(path, row, error))
                 else:
-                    by_source[sample.source] += 1
+                    by_source[entry.source] += 1
         except DataError as error:
-            problems.append(_problem(path, None, error))
+            problems.append(problem_of(path, None, error))
     return {"rows": rows, "by_source": dict(by_source), "problems": problems}
 
 
-def check_data(paths: Sequence[Path]) -> None:
-    """Refuse files with bad rows, before a run starts.
+def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
+    """Refuse files with bad rows, or with tools that cannot be run, before a run starts.
+
+    Args:
+        paths: Files of samples.
+        scan: Reads one.
 
     Raises:
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths)["problems"]
+    problems: list[Problem] = validate(paths, scan, to_run=True)["problems"]
     if not problems:
         return
     lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]
@@ -132,16 +126,24 @@ def check_data(paths: Sequence[Path]) -> None:
     )
 
 
-def _good(entry: Sample | DataError, path: Path, row: int, places: dict[str, str]) -> Sample:
-    if isinstance(entry, DataError):
-        raise entry
-    place = f"{path}, row {row}"
-    first = places.setdefault(entry.id, place)
+def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str]) -> None:
+    """See that a sample is good by itself (see `validate`) and that its id is new. Main thread only (`math`).
+
+    Args:
+        sample: The sample.
+        base: The folder that its picture paths are relative to.
+        place: Where it stands.
+        places: Where each id was first seen; learns of this one.
+
+    Raises:
+        DataError: With the first problem.
+    """
+    first = places.setdefault(sample.id, place)
     if first != place:
-        raise DataError(f"id {entry.id!r} is also in {first}", fix="ids are unique in all data: rename one")
-    check_ground_truth(entry)
-    sizes = [_size(picture, path.parent) for picture in entry.images]
-    for item in entry.evidence:
+        raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
+    sizes = [picture_size(picture, base) for picture in sample.images]
+    check_full_marks(sample, sizes[0] if sizes else None)
+    for item in sample.evidence:
         width, height = sizes[item.image]
         x0, y0, x1, y1 = item.bbox
         if not (x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height):
@@ -149,17 +151,35 @@ def _good(entry: Sample | DataError, path: Path, row: int, places: dict[str, str
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
                 fix="write xyxy in pixels of the stored image",
             )
-    return entry
 
 
-def _problem(path: Path, row: int | None, error: DataError) -> Problem:
+def _check_tools(sample: Sample) -> None:
+    others = sorted(set(sample.tools) - set(RUNNABLE))
+    if others:
+        raise DataError(
+            f"no rollout can run the tool(s) {', '.join(others)} yet",
+            where=f"sample {sample.id!r}",
+            fix=f"keep only {', '.join(RUNNABLE)} in `tools`, or leave these samples out",
+        )
+
+
+def _check_trace(trace: Trajectory, path: Path, row: int) -> None:
+    from vtune.rollout.transcript import check_trace  # loads torch, which samples do without
+
+    check_trace(trace, where=f"{path}, row {row}")
+    for picture in trace.images:
+        picture_size(picture, path.parent)
+
+
+def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
+    """An error about a row, as it is listed."""
     # The place within the row, e.g. its column, follows the file and the row in `where`.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     what = f"{error.what} ({detail})" if detail else error.what
     return {"file": str(path), "row": row, "what": what, "fix": error.fix}
 
 
-def _size(picture: Picture, base: Path) -> tuple[int, int]:
+def picture_size(picture: Picture, base: Path) -> tuple[int, int]:
     """Width and height in pixels, from the header of an encoded picture; it must be there to its end.
 
     Decoding every picture would take long before a large run: PNG checksums and the end marker of JPEG
@@ -176,20 +196,3 @@ def _size(picture: Picture, base: Path) -> tuple[int, int]:
     except UNDECODABLE as error:
         name = picture.path or f"{len(content)} bytes"
         raise DataError(f"a picture cannot be opened ({name}): {error}", fix="store PNG or JPEG") from None
-
-
-def _example(sample: Sample, base: Path) -> dict[str, object]:
-    sizes = [_size(picture, base) for picture in sample.images]
-    return {
-        "id": sample.id,
-        "source": sample.source,
-        "question": sample.question,
-        "choices": list(sample.choices),
-        "ground_truth": sample.ground_truth,
-        "verifier": sample.verifier,
-        "tools": list(sample.tools),
-        "images": [{"width": width, "height": height} for width, height in sizes],
-        "evidence": [
-            {"label": item.label, "image": item.image, "bbox_2d": list(item.bbox)} for item in sample.evidence
-        ],
-    }

@@ -28,8 +28,8 @@ READY_SECONDS = 20.0
 ENDINGS = {"JPEG": "jpg"}
 """Where the ending of a file is not its format's name."""
 SESSION_BYTES = 24 << 20
-"""Memory to expect of a session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), as few do at
-the same time."""
+"""Memory to expect of a session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), as few do
+at the same time."""
 MEMORY_SHARE = 0.5
 """Of the free memory that sessions may take; ours."""
 DESCRIPTORS = 4

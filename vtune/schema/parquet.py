@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +32,7 @@ GROUP_ROWS = 512
 GROUP_BYTES = 32 * 2**20
 """… and is closed once its pictures and tokens reach this size (ours)."""
 _READ_ROWS = 16
+"""At most so many rows are read at once, and fewer where they are large (ours)."""
 _TOKEN_BYTES = 9
 """On disk: an int32, a float32 and a mask bit a token."""
 
@@ -85,11 +87,23 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
         DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
+    for trajectory in scan_trajectories(path):
+        if isinstance(trajectory, DataError):
+            raise trajectory
+        yield trajectory
+
+
+def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
+    """One entry a row: the trajectory, or the error that `read_trajectories` would raise there.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+    """
     for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
         try:
             yield trajectory_from_row(row)
         except DataError as error:
-            raise _at(path, number, error) from None
+            yield _at(path, number, error)
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
@@ -99,6 +113,27 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
         DataError: If a trajectory contradicts itself. Then there is no new file.
     """
     return _write(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
+
+
+def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """(row number from 0, row) of any Parquet file, as Arrow gives them.
+
+    Raises:
+        DataError: If the file is missing, is not Parquet, or is damaged.
+    """
+    return _rows(path, ())
+
+
+def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+    """Write rows of any schema, in pieces as all files are written, and return how many there are.
+
+    Raises:
+        DataError: If a value does not fit its column. Then there is no new file.
+    """
+    try:
+        return _write(path, schema, rows)
+    except pa.ArrowException as error:
+        raise DataError(f"a value does not fit its column: {error}", where=str(path)) from None
 
 
 def group_sizes(path: Path) -> list[int]:
@@ -214,7 +249,7 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 )
         number = 0
         try:
-            for batch in file.iter_batches(batch_size=_READ_ROWS):
+            for batch in file.iter_batches(batch_size=_rows_at_once(file)):
                 for row in batch.to_pylist():
                     yield number, row
                     number += 1
@@ -224,6 +259,14 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 where=f"{path}, row {number} or soon after",
                 fix="make or download it again",
             ) from None
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    """So many rows that they do not exceed a row group of ours, pictures of 8000 px included."""
+    metadata = file.metadata
+    size: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+    fit: int = GROUP_BYTES * metadata.num_rows // max(size, 1)
+    return max(1, min(_READ_ROWS, fit))
 
 
 def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
@@ -268,13 +311,18 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         group.append(row)
-        size += sum(len(image["bytes"] or b"") for image in row["images"])
+        size += sum(_weight(image) for image in row.get("images", row.get("image")) or ())
         size += _TOKEN_BYTES * len(row.get("token_ids", ()))
         if len(group) == GROUP_ROWS or size >= GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
         yield group
+
+
+def _weight(image: Any) -> int:
+    """Bytes of a picture: a struct, or base64."""
+    return len(image) if isinstance(image, str) else len(image["bytes"] or b"")
 
 
 def _at(path: Path, number: int, error: DataError) -> DataError:

@@ -8,8 +8,8 @@ from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.message import IMAGE, Message, Picture
 
-TOOLS = ("python",)
-"""Tools that a sample may offer to the model."""
+TOOLS = ("python", "image_zoom_in_tool", "text_search_tool", "image_search_tool")
+"""Tools that a sample may offer to the model, by the names that published data give them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Sample:
     def __post_init__(self) -> None:
         where = f"sample {self.id!r}"
         if not self.id or not self.source:
-            raise DataError("a sample needs an id and a data_source", where=where)
+            raise DataError("a sample needs an id and a data_source", where=where, fix="fill both in")
         if not self.prompt:
             raise DataError("the prompt has no message", where=where, fix="add a user turn")
         marks = sum(message.content.count(IMAGE) for message in self.prompt)
@@ -77,7 +77,7 @@ class Sample:
         for name in ("accuracy_ratio", "format_ratio", "tool_ratio"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:  # also catches NaN
-                raise DataError(f"{name} lies in [0, 1], got {value}", where=where)
+                raise DataError(f"{name} lies in [0, 1], got {value}", where=where, fix="scale the ratios")
         if unknown := set(self.tools) - set(TOOLS):
             raise DataError(
                 f"unknown tool(s) {sorted(unknown)}", where=where, fix=f"known: {', '.join(TOOLS)}"

@@ -139,9 +139,9 @@ def sample_from_row(row: Row, *, place: str, default_verifier: str | None = None
         answer=judge.text("answer", ""),
         verifier=verifier,
         verifier_parm=_verifier_parm(judge.values.get("verifier_parm")),
-        accuracy_ratio=_as_typed(judge.number("accuracy_ratio", 1.0)),
-        format_ratio=_as_typed(judge.number("format_ratio", 0.0)),
-        tool_ratio=_as_typed(judge.number("tool_ratio", 0.0)),
+        accuracy_ratio=as_typed(judge.number("accuracy_ratio", 1.0)),
+        format_ratio=as_typed(judge.number("format_ratio", 0.0)),
+        tool_ratio=as_typed(judge.number("tool_ratio", 0.0)),
         tools=fields.texts("tools"),
         evidence=tuple(
             Evidence(item.text("label", ""), item.integer("image", 0), item.box("bbox_2d"))
@@ -191,7 +191,7 @@ def _foreign_id(source: str, extra: Mapping[str, Any], place: str) -> str:
     return place
 
 
-def _as_typed(value: float) -> float:
+def as_typed(value: float) -> float:
     """0.1 for the float32 next to 0.1: ratios were typed by people, and are shown to people."""
     short = float(str(np.float32(value)))
     return short if float(np.float32(value)) == value else value

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ from vtune.models.policy import Policy, load_policy
 from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.lora import Unit, WithoutAdapters, add_adapters, units
-from vtune.update.loss import kl_k3, policy_loss
+from vtune.update.loss import denominator, kl, kl_k3, token_weights
+from vtune.update.objective import policy_terms
 from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Part, PolicyLoss, Update
@@ -38,7 +40,7 @@ class StepStats:
     """One update, over all processes."""
 
     loss: float
-    """Mean over the counted tokens of all processes."""
+    """Over all processes: the mean over counted tokens, or what `loss.aggregation` says."""
     grad_norm: float
     """Before clipping."""
     skipped: bool
@@ -51,7 +53,7 @@ class StepStats:
     kl: float | None
     """Mean estimate against the starting weights, nats; None without a reference."""
     clip_share: float | None
-    """Share of tokens whose objective the clip decided; None in supervised training."""
+    """Share of tokens whose objective the clip decided; None where there is none."""
     mismatch: float | None
     """Largest |log-probability now - when drawn|; on the first update of a step it is numerical noise."""
     mismatch_mean: float | None
@@ -59,14 +61,10 @@ class StepStats:
     mismatch_kl: float | None
     """Mean estimate of KL(weights that drew || weights now), nats."""
     truncated_share: float | None
-    """Share of tokens whose importance weight was truncated."""
+    """Share of tokens whose importance weight was truncated; None where the loss truncates none."""
     grad_norms: Mapping[str, float]
     """Of each group of layers that is trained (see `vtune.update.parts.layer_group`) and of each part,
     before clipping; empty where the norm of all is no number."""
-
-
-_SUMS = ("loss", "entropy", "kl", "clipped", "truncated", "mismatch", "mismatch_kl")
-"""What an update sums over tokens."""
 
 
 def start(ranks: Ranks) -> None:
@@ -100,7 +98,8 @@ class Trainer:
     """Holds the model, its optimiser and, where a KL is asked for, the frozen starting weights.
 
     Every process gives its own share of an update's items; the loss is the mean over the counted
-    tokens of all of them, so that it does not depend on how many processes there are.
+    tokens (or the sequences, as `loss.aggregation` says) of all of them, so that it depends neither on how
+    many processes there are nor on the size of micro-batches.
 
     Raises:
         RunFailed: If freezing did not do what the recipe asks, or a loss is not a number.
@@ -222,10 +221,14 @@ class Trainer:
         for group in engine.optimizer.param_groups:
             group["lr"] = rate
         engine.train()
-        total = sum(ranks.gather(sum(item.counted for item in items)))
+        counts = [item.counted for item in items]
+        everyone = ranks.gather((sum(counts), sum(count > 0 for count in counts)))
+        total, sequences = (sum(one[k] for one in everyone) for k in (0, 1))
         if total == 0:
             return None
-        sums = dict.fromkeys(_SUMS, 0.0)
+        objective = self._objective
+        share = denominator(objective.aggregation, tokens=total, sequences=sequences) if objective else total
+        sums: dict[str, float] = defaultdict(float)
         mismatch = 0.0
         micros = micro_batches(items, self._recipe.micro_tokens, image_id=self._policy.chat.image_id)
         chunks = ranks.gather([self._module.chunks(sum(i.counted for i in micro)) for micro in micros])
@@ -239,8 +242,8 @@ class Trainer:
                     fix="start a new run from its last checkpoint with a lower update.learning_rate, or set "
                     "update.skip_grad_norm",
                 )
-            # DeepSpeed averages over processes; the token mean is over all of them together.
-            engine.backward(loss * (ranks.world / total), scale_wrt_gas=False)
+            # DeepSpeed averages over processes; the mean is over all of them together.
+            engine.backward(loss * (ranks.world / share), scale_wrt_gas=False)
             mismatch = max(mismatch, worst)
             for name, value in part.items():
                 sums[name] += value
@@ -248,23 +251,23 @@ class Trainer:
         engine.step()
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
-        everyone = ranks.gather((sums, self._optimizer.measured()))
-        mean = {name: sum(one[name] for one, _ in everyone) / total for name in sums}
-        learns = self._objective is not None
+        told = ranks.gather((dict(sums), self._optimizer.measured()))
+        found = [one for one, _ in told]
+        mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
-            loss=mean["loss"],
+            loss=sum(one["loss"] for one in found) / share,
             grad_norm=norm,
             skipped=skipped,
             learning_rate=rate,
             tokens=total,
             entropy=mean["entropy"],
-            kl=mean["kl"] if self._reference is not None else None,
-            clip_share=mean["clipped"] if learns else None,
-            mismatch=max(ranks.gather(mismatch)) if learns else None,
-            mismatch_mean=mean["mismatch"] if learns else None,
-            mismatch_kl=mean["mismatch_kl"] if learns else None,
-            truncated_share=mean["truncated"] if learns else None,
-            grad_norms=_shares(norm, [measured for _, measured in everyone]),
+            kl=mean.get("kl"),
+            clip_share=mean.get("clipped"),
+            mismatch=max(ranks.gather(mismatch)) if objective else None,
+            mismatch_mean=mean.get("mismatch"),
+            mismatch_kl=mean.get("mismatch_kl"),
+            truncated_share=mean.get("truncated"),
+            grad_norms=_shares(norm, [measured for _, measured in told]),
         )
 
     def _forward(self, micro: Sequence[Item], *, chunks: int) -> tuple[torch.Tensor, dict[str, float], float]:
@@ -283,28 +286,23 @@ class Trainer:
             now, old = stats.logprobs.detach(), batch.old_logprobs
             apart = (now - old).abs()
             mismatch = float(apart.max()) if len(apart) else 0.0
-            terms = policy_loss(
-                stats.logprobs,
-                old,
-                batch.advantages,
-                batch.moved,
-                clip_low=self._objective.clip_low,
-                clip_high=self._objective.clip_high,
-                importance_cap=self._objective.importance_cap,
+            terms = policy_terms(
+                self._objective, stats.logprobs, old, batch.advantages, batch.moved, batch.sequence
             )
-            loss = terms.loss.sum()
-            sums |= {
-                "clipped": float(terms.clipped.sum()),
-                "truncated": float(terms.truncated.sum()),
-                "mismatch": float(apart.sum()),
-                "mismatch_kl": float(kl_k3(old, now).sum()),
-            }
+            losses = terms.loss
+            flags = {"clipped": terms.clipped, "truncated": terms.truncated}
+            sums |= {name: float(flag.sum()) for name, flag in flags.items() if flag is not None}
+            sums |= {"mismatch": float(apart.sum()), "mismatch_kl": float(kl_k3(old, now).sum())}
             if self._reference is not None:
                 with torch.no_grad():
                     reference = self._reference(*given).logprobs
-                divergence = kl_k3(stats.logprobs, reference).sum()
-                loss = loss + self._objective.kl_weight * divergence
-                sums["kl"] = float(divergence.detach())
+                divergence = kl(stats.logprobs, reference, self._objective.kl_estimator)
+                losses = losses + self._objective.kl_weight * divergence
+                sums["kl"] = float(divergence.detach().sum())
+            weights = token_weights(
+                batch.sequence, self._objective.aggregation, length=self._objective.length
+            )
+            loss = (weights * losses).sum()
         sums["loss"] = float(loss.detach())
         return loss, sums, mismatch
 

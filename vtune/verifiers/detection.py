@@ -205,6 +205,8 @@ def _thresholds(sample: Sample) -> list[float]:
     value = sample.verifier_parm.get("iou")
     if value is None:
         return []
+    if value == []:
+        raise wrong_option(sample, "iou", value, "one number in [0, 1] at least")
     return [_share(sample, "iou", one) for one in (value if isinstance(value, list) else [value])]
 
 

@@ -55,6 +55,11 @@ class Verifying:
         for worker in self._workers:
             worker.stop()
 
+    def start(self) -> None:
+        """Start all workers, so that the first replies need not wait for theirs."""
+        for worker in self._workers:
+            worker.start()
+
     async def verify(self, reply: str, sample: Sample, *, judge: AskJudge | None = None) -> Verdict:
         """The verdict of the sample's own verifier.
 
@@ -97,7 +102,7 @@ class _Worker:
     def ask(self, reply: str, sample: Sample) -> Verdict:
         """Have the process verify one reply, and wait for it (blocks)."""
         with self._turn:
-            pipe = self._pipe or self._start()
+            pipe = self._pipe or self.start()
             try:
                 pipe.send((reply, sample))
                 if not pipe.poll(self._timeout_s):
@@ -125,7 +130,8 @@ class _Worker:
         if pipe is not None:
             pipe.close()
 
-    def _start(self) -> Connection:
+    def start(self) -> Connection:
+        """Start the process, without waiting until it can be asked."""
         # spawn: a fork would copy the threads' locks and the accelerator state of a trainer.
         context = get_context("spawn")
         ours, theirs = context.Pipe()

@@ -1,0 +1,63 @@
+"""`vtune serve`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def serve() -> None:
+    """Services that runs and other programs ask."""
+
+
+@app.command(
+    "rewards",
+    epilog="POST /score takes our records, POST /judge V-Triune's requests; GET /health, GET /metrics."
+    " SIGINT and SIGTERM end it.",
+)
+def rewards(
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8192,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that verify.")] = 2,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", help="The token itself; other users here may see it.")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", help="Its reward section scores requests without one; its judge is asked."),
+    ] = None,
+    max_mb: Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")] = 64,
+    as_json: AsJson = False,
+) -> None:
+    """Score trajectories for runs with `reward.service`, and for anyone who speaks HTTP."""
+    from vtune.errors import MissingExtra
+
+    try:
+        from vtune.runs.serve import read_token, run_rewards
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
+    from vtune.report.values import render_values
+
+    from .output import show
+
+    if token is not None and token_file is not None:
+        raise typer.BadParameter("give one of --token and --token-file", param_hint="--token")
+    run_rewards(
+        host,
+        port,
+        workers=workers,
+        token=token if token_file is None else read_token(token_file),
+        recipe=recipe,
+        max_bytes=max_mb * 2**20,
+        ready=lambda facts: show(facts, render_values, as_json=as_json),
+    )

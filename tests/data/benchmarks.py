@@ -1,0 +1,76 @@
+"""V* and HR-Bench as they are published, made of plain pictures: a grey ground and a coloured target."""
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+COLOURS = ("red", "green", "blue", "yellow")
+CATEGORIES = ("direct_attributes", "relative_position")
+
+
+def picture(number: int, size: tuple[int, int], box: tuple[int, int, int, int], kind: str = "JPEG") -> bytes:
+    """A picture of its own for each number; the box, x y width height, has the colour of the number."""
+    image = Image.new("RGB", size, (90 + number % 60, 90, 90))
+    x, y, width, height = box
+    ImageDraw.Draw(image).rectangle((x, y, x + width - 1, y + height - 1), fill=COLOURS[number % 4])
+    out = io.BytesIO()
+    image.save(out, kind, **({"compress_level": 1} if kind == "PNG" else {"quality": 85}))
+    return out.getvalue()
+
+
+def make_vstar(
+    folder: Path, count: int, size: tuple[int, int], box: tuple[int, int, int, int], kind: str = "JPEG"
+) -> Path:
+    """`count` questions, by turns of both categories; the first option is right, as published."""
+    for number in range(count):
+        category = CATEGORIES[number % 2]
+        here = folder / category
+        here.mkdir(parents=True, exist_ok=True)
+        stem = f"sa_{number:04d}"
+        (here / f"{stem}.{'jpg' if kind == 'JPEG' else 'png'}").write_bytes(picture(number, size, box, kind))
+        right = COLOURS[number % 4]
+        wrong = [colour for colour in COLOURS if colour != right]
+        note = {
+            "target_object": ["sign"],
+            "bbox": [list(box)],
+            "question": "What is the colour of the sign?",
+            "options": [right, *wrong] if number % 2 == 0 else [right, wrong[0]],
+        }
+        (here / f"{stem}.json").write_text(json.dumps(note))
+    return folder
+
+
+def write_tsv(path: Path, rows: Sequence[dict[str, str]]) -> Path:
+    """As pandas writes it."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def hrbench_rows(pictures: Sequence[bytes]) -> list[dict[str, str]]:
+    """Four rows a picture, with the options rotated; the pictures are by turns of both categories."""
+    rows = []
+    for number, data in enumerate(pictures):
+        right = COLOURS[number % 4]
+        options = [right, *(colour for colour in COLOURS if colour != right)]
+        for cycle in range(4):
+            turned = options[cycle:] + options[:cycle]
+            rows.append(
+                {
+                    "index": str(len(rows)),
+                    "image": base64.b64encode(data).decode(),
+                    "question": "What is the colour of the sign?",
+                    **dict(zip("ABCD", turned, strict=True)),
+                    "answer": "ABCD"[turned.index(right)],
+                    "category": ("single", "cross")[number % 2],
+                    "cycle_category": str(cycle),
+                }
+            )
+    return rows

@@ -1,0 +1,278 @@
+"""What is particular to each published layout."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.data.formats.published import MAKERS, SIZE, Published, coded, jpeg, lines, parquet, user
+from vtune.data.formats.building import Options
+from vtune.data.formats.source import Place
+from vtune.data.formats.table import FORMATS, format_of
+from vtune.data.formats.thyme import thyme_trace
+from vtune.data.formats.vtriune import parse_boxes
+from vtune.errors import DataError, RecipeError
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from vtune.models.policy import Policy
+
+Read = Callable[[str], dict[str, Sample]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """The samples of a format's fixture by id."""
+
+    def of(name: str) -> dict[str, Sample]:
+        published: Published = MAKERS[name](tmp_path)
+        found = [
+            entry for path in published.paths for _, entry in FORMATS[name].read(path, published.options)
+        ]
+        return {entry.id: entry for entry in found if isinstance(entry, Sample)}
+
+    return of
+
+
+def test_vtriune_boxes_keep_their_space_and_weights(read: Read) -> None:
+    sample = read("vtriune")["row-3"]
+    assert json.loads(sample.ground_truth) == [{"label": "cat's tail", "bbox_2d": [12, 40, 510, 600]}]
+    assert sample.verifier_parm == {
+        "space": "relative_1000",
+        "det_verifier_normalized": True,
+        "width": SIZE[0],
+        "height": SIZE[1],
+        "det_reward_ratio": {
+            "iou_max_label_first": 1.0,
+            "iou_max_iou_first": 0.0,
+            "iou_completeness": 0.3,
+            "map": 0.0,
+            "map50": 0.0,
+            "map75": 0.0,
+        },
+    }
+    assert (sample.verifier, sample.format_ratio) == ("grounding", 0.1)
+
+
+def test_vtriune_answers_are_unboxed_and_asked_for_in_a_box(read: Read) -> None:
+    sample = read("vtriune")["row-0"]
+    assert sample.ground_truth == "\\frac{4}{3}"
+    assert sample.verifier_parm == {"answer_in": "boxed"}
+    assert "mm_math/train/train_mixed_6/1" in read("vtriune")  # a row without an id has its place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{'bbox_2d': [1, 2, 3, 4], 'label': \"it's\"}]",
+        '[{"bbox_2d": [1, 2, 3, 4], "label": "it\'s"}]',
+        "<answer>\n{'label': \"it's\", 'bbox_2d': (1, 2, 3, 4)}\n</answer>",
+    ],
+)
+def test_boxes_are_read_in_json_and_in_pythons_form(text: str) -> None:
+    assert parse_boxes(text) == [{"label": "it's", "bbox_2d": [1, 2, 3, 4]}]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[1, 2, 3, 4]", "[{'bbox_2d': [1, 2, 1, 4]}]", "[{'bbox_2d': 'x'}]"]
+)
+def test_what_is_no_box_is_an_error(text: str) -> None:
+    with pytest.raises(DataError):
+        parse_boxes(text)
+
+
+def test_deepeyes_files_differ_in_tools_and_column(read: Read) -> None:
+    rows = read("deepeyes")
+    by_source = {sample.source: sample for sample in rows.values()}
+    assert by_source["vstar"].tools == ("image_zoom_in_tool",)
+    assert by_source["thinklite_eureka"].tools == ()
+    assert by_source["chart"].extra["rationale"] == "The tallest bar."
+    assert by_source["vstar"].prompt[0].role == "system"
+    assert rows["vstar/data_0.1.2_visual_toolbox_v2/1"].choices == ("red", "blue")
+
+
+def test_codev_offers_python_and_keeps_what_it_says_of_the_picture(read: Read) -> None:
+    sample = next(iter(read("codev").values()))
+    assert (sample.tools, sample.ability, sample.tool_ratio) == (("python",), "visual_search", 0.5)
+    assert sample.extra["image_size"] == list(SIZE)
+    assert sample.images[0].data == jpeg(0)
+
+
+def test_mars_judges_as_its_meta_file_says_and_keeps_stored_searches(read: Read) -> None:
+    asked, picked = read("mars").values()
+    assert (asked.source, asked.verifier, asked.verifier_parm) == (
+        "fvqa_train",
+        "judge",
+        {"aliases": ["G. Eiffel"]},
+    )
+    assert asked.tools == ("image_zoom_in_tool", "text_search_tool", "image_search_tool")
+    assert asked.extra["image_search_thumbnail_list"] == ["t/0.jpg", "t/1.jpg"]
+    assert (picked.verifier, picked.choices, picked.ground_truth) == ("choice", ("red", "blue"), "A")
+
+
+def test_mars_json_lines_need_no_meta_file(tmp_path: Path) -> None:
+    published = MAKERS["mars"](tmp_path)
+    options = Options(images=tmp_path / "images")
+    entries = [entry for _, entry in FORMATS["mars"].read(tmp_path / "mcq.jsonl", options)]
+    (sample,) = entries
+    assert isinstance(sample, Sample)
+    assert (sample.id, sample.source, sample.verifier) == ("mcq/0", "mcq", "choice")
+    assert published.paths
+
+
+def test_mmsearch_takes_every_candidate(read: Read) -> None:
+    rows = read("mmsearch")
+    assert rows["fvqa_0"].verifier_parm == {"aliases": ["AFC Ajax"]}
+    assert rows["fvqa_1"].verifier_parm == {}
+    assert rows["fvqa_0"].extra["image_urls"] == ["https://example.org/0.jpg"]
+
+
+def test_coco_boxes_are_thousandths_of_the_picture(read: Read) -> None:
+    rows = read("coco")
+    boxes = json.loads(rows["coco_detection/1"].ground_truth)
+    assert boxes == [
+        {"label": "cat", "bbox_2d": [0, 0, 252, 400]},
+        {"label": "cat", "bbox_2d": [500, 0, 750, 400]},
+        {"label": "dog", "bbox_2d": [750, 500, 1000, 1000]},
+    ]
+    assert rows["coco_detection/1"].verifier_parm == {
+        "space": "relative_1000",
+        "width": 200,
+        "height": 100,
+    }
+    assert "0 to 1000" in rows["coco_detection/1"].question
+    assert rows["coco_grounding/12"].evidence[0].bbox == (150.0, 50.0, 200.0, 100.0)
+
+
+def test_coco_asks_only_for_what_can_be_counted(read: Read) -> None:
+    rows = read("coco")
+    assert "dog" not in rows["coco_detection/2"].question  # a crowd of them
+    assert {key for key in rows if key.startswith("coco_counting")} == {
+        "coco_counting/1/cat",
+        "coco_counting/1/dog",
+        "coco_counting/2/cup",
+    }
+    assert {key for key in rows if key.startswith("coco_grounding")} == {
+        "coco_grounding/12",
+        "coco_grounding/13",
+    }
+
+
+def test_thyme_becomes_turns_calls_and_pictures_in_their_order(tmp_path: Path) -> None:
+    published = MAKERS["thyme"](tmp_path)
+    rows = [entry for path in published.paths for _, entry in FORMATS["thyme"].read(path, Options())]
+    trace = rows[0]
+    assert isinstance(trace, Trajectory)
+    assert [message.role for message in trace.messages] == ["user", "assistant"] * 3
+    assert trace.messages[2].content == "<sandbox_output>\n<image>\n</sandbox_output>"
+    assert trace.messages[3].content.startswith("Once more.")
+    assert [picture.origin for picture in trace.images] == ["input", "call:0"]
+    assert [(call.status, call.images) for call in trace.calls] == [("ok", (1,)), ("error", ())]
+    assert trace.calls[1].error == "ZeroDivisionError: division by zero"
+    assert "print(1/0)" in json.loads(trace.calls[1].arguments)["code"]
+    assert trace.answer == "7"
+
+
+@pytest.mark.parametrize(
+    ("response", "why"),
+    [
+        ("<answer>7</answer><sandbox_output>5</sandbox_output>", "follows no <code>"),
+        ("<code>x</code> so <sandbox_output>5</sandbox_output><answer>7</answer>", "follows no <code>"),
+        ("It is seven.", "no <answer>"),
+        ("<code>x</code><sandbox_output><image></sandbox_output><answer>7</answer>", "1 pictures for 2"),
+    ],
+)
+def test_a_response_that_cannot_be_learnt_from_is_told(response: str, why: str, tmp_path: Path) -> None:
+    row = {"image": [coded(0)], "question": "<image>Which?", "response": response}
+    with pytest.raises(DataError, match=why):
+        thyme_trace(row, Place(tmp_path / "a.parquet", 0, "a"), Options())
+
+
+def test_an_option_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) -> None:
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\nchoices: c\n")
+    file = lines(
+        tmp_path / "own.jsonl",
+        [{"q": "Which?", "a": 1, "c": ["red", "blue"]}, {"q": "Which?", "a": 2, "c": ["red", "blue"]}],
+    )
+    good, bad = [entry for _, entry in FORMATS["hf"].read(file, Options(columns=columns))]
+    assert isinstance(good, Sample)
+    assert (good.ground_truth, good.question) == ("B", "Which?\nA. red\nB. blue")
+    assert isinstance(bad, DataError)
+
+
+def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: qq\nanswer: a\n")
+    file = parquet(tmp_path / "own.parquet", [{"q": "Which?", "a": "red"}])
+    with pytest.raises(DataError, match="no column `qq`") as caught:
+        list(FORMATS["hf"].read(file, Options(columns=columns)))
+    assert "q, a" in caught.value.fix
+    with pytest.raises(RecipeError, match="map of columns"):
+        list(FORMATS["hf"].read(file, Options()))
+
+
+def test_a_saved_data_set_is_read_by_its_split(tmp_path: Path) -> None:
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"q": ["Who?"], "a": ["Bob"]})
+    other = datasets.Dataset.from_dict({"q": ["Where?"], "a": ["here"]})
+    datasets.DatasetDict({"train": rows, "test": other}).save_to_disk(str(tmp_path / "saved"))
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\nsplit: test\nverifier: ocr\n")
+    options = Options(columns=columns)
+    ((_, sample),) = FORMATS["hf"].read(tmp_path / "saved", options)
+    assert isinstance(sample, Sample)
+    assert (sample.id, sample.question, sample.verifier) == ("own/test/0", "Where?", "ocr")
+    columns.write_text("source: own\nquestion: q\nanswer: a\nsplit: dev\n")
+    with pytest.raises(DataError, match="datasets cannot open it"):
+        list(FORMATS["hf"].read(tmp_path / "saved", options))
+
+
+def test_verl_takes_several_answers_where_its_verifier_can(tmp_path: Path) -> None:
+    row = {
+        "data_source": "qa",
+        "prompt": user("Who?"),
+        "reward_model": {"style": "rule", "ground_truth": ["Vermeer", "Johannes Vermeer"]},
+    }
+    file = lines(tmp_path / "qa.jsonl", [row])
+    ((_, sample),) = FORMATS["verl"].read(file, Options())
+    assert isinstance(sample, Sample)
+    assert (sample.verifier, sample.verifier_parm) == ("exact", {"aliases": ["Johannes Vermeer"]})
+    ((_, error),) = FORMATS["verl"].read(file, Options(verifier="math"))
+    assert isinstance(error, DataError)
+    assert "--verifier exact" in error.fix
+
+
+def test_a_damaged_file_is_one_entry_and_the_next_file_goes_on(tmp_path: Path) -> None:
+    MAKERS["verl"](tmp_path)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    entries = list(FORMATS["verl"].read(tmp_path, Options()))
+    assert [place.row for place, _ in entries] == [None, 0, 1, 2, 3]
+    assert isinstance(entries[0][1], DataError)
+
+
+def test_an_unknown_format_is_told_with_the_nearest() -> None:
+    with pytest.raises(RecipeError) as caught:
+        format_of("deepeye")
+    assert caught.value.fix == "did you mean `deepeyes`?"
+    assert format_of("orsta") is FORMATS["vtriune"]
+
+
+def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Policy") -> None:
+    from vtune.rollout.transcript import replay
+
+    published = MAKERS["thyme"](tmp_path)
+    trace = next(entry for _, entry in FORMATS["thyme"].read(published.paths[0], Options()))
+    assert isinstance(trace, Trajectory)
+    book = replay(trace, policy.chat, policy.pictures)
+    taught = [token for token, counts in zip(book.token_ids, book.loss_mask, strict=True) if counts]
+    text = policy.chat.decode(taught)
+    assert "image.crop((1, 2, 30, 40))" in text
+    assert "<answer>7</answer>" in text
+    assert "sandbox_output" not in text
+    assert "division by zero" not in text
+    assert "Which number?" not in text

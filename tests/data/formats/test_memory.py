@@ -1,0 +1,58 @@
+"""Files are streamed: what is in memory at a time does not grow with them."""
+
+import base64
+import tracemalloc
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.data.benchmarks import write_tsv
+from tests.data.formats.published import parquet, user
+from vtune.data.formats.building import Options
+from vtune.data.formats.table import FORMATS
+from vtune.schema.sample import Sample
+
+ROWS = 60
+MEGABYTE = 2**20
+
+
+def bitmap(number: int) -> bytes:
+    """About a megabyte, another one for each number."""
+    out = BytesIO()
+    Image.new("RGB", (600, 600), (number, 0, 0)).save(out, "BMP")
+    return out.getvalue()
+
+
+def tsv(folder: Path) -> Path:
+    fixed = {"question": "Which?", "A": "red", "B": "blue", "answer": "A", "category": "single"}
+    rows = [
+        {"index": str(n), "image": base64.b64encode(bitmap(n)).decode(), **fixed, "cycle_category": "0"}
+        for n in range(ROWS)
+    ]
+    return write_tsv(folder / "hr_bench_4k.tsv", rows)
+
+
+def verl(folder: Path) -> Path:
+    rows = [
+        {
+            "data_source": "qa",
+            "prompt": user("<image>Which?"),
+            "images": [{"bytes": bitmap(n), "path": None}],
+            "reward_model": {"style": "rule", "ground_truth": "A"},
+        }
+        for n in range(ROWS)
+    ]
+    return parquet(folder / "rows.parquet", rows)
+
+
+@pytest.mark.parametrize(("name", "make", "limit"), [("hrbench", tsv, 12), ("verl", verl, 45)])
+def test_rows_pass_through_a_bounded_memory(name: str, make: object, limit: int, tmp_path: Path) -> None:
+    file = make(tmp_path)  # type: ignore[operator]
+    tracemalloc.start()
+    count = sum(isinstance(entry, Sample) for _, entry in FORMATS[name].read(file, Options()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == ROWS
+    assert peak < limit * MEGABYTE, f"{peak / MEGABYTE:.0f} MB"

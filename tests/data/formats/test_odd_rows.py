@@ -1,0 +1,138 @@
+"""Whatever stands in a row: it becomes a record, or an error that names the remedy, and nothing else."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data.formats.published import THYME_RESPONSE, coded, jpeg, user
+from vtune.data.formats.building import Options
+from vtune.data.formats.codev import codev_sample
+from vtune.data.formats.deepeyes import deepeyes_sample
+from vtune.data.formats.questions import question_sample
+from vtune.data.formats.search import mars_sample, mmsearch_sample
+from vtune.data.formats.source import Place
+from vtune.data.formats.thyme import thyme_trace
+from vtune.data.formats.verl import verl_sample
+from vtune.data.formats.vtriune import vtriune_sample
+from vtune.errors import DataError
+from vtune.schema.fields import Row
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_to_row
+
+PLACE = Place(Path("a.parquet"), 3, "a")
+OPTIONS = Options()
+PACKED = {"reward_model": {}, "extra_info": {}, "tools": [], "evidence": [], "choices": []}
+
+VERL = {
+    "data_source": "qa",
+    "prompt": user("<image>Which?\nA. red\nB. blue"),
+    "images": [{"bytes": jpeg(0), "path": None}],
+    "ability": "qa",
+    "env_name": "",
+    "reward_model": {"style": "rule", "ground_truth": "B", "candidate_answers": '["b"]'},
+    "extra_info": {"index": 3, "answer": "B", "id": "x"},
+}
+BOXES = "<answer>[{'bbox_2d': [1, 2, 3, 4], 'label': 'cup'}]</answer>"
+VTRIUNE = VERL | {
+    "reward_model": {
+        "answer": "",
+        "ground_truth": BOXES,
+        "accuracy_ratio": 1.0,
+        "format_ratio": 0.1,
+        "verifier": "detection",
+        "verifier_parm": {"det_verifier_normalized": True, "det_reward_ratio": {"map": 1.0}},
+    }
+}
+QUESTION = {"problem": "Which?", "images": [jpeg(0)], "answer": "red", "options": ["red", "blue"], "id": 1}
+THYME = {"image": [coded(0), coded(1)], "question": "<image>Which?", "response": THYME_RESPONSE}
+MARS = {"prompt": user("<image>Who?"), "image": [jpeg(0)], "reward_model": {"ground_truth": ["a", "b"]}}
+
+CASES: dict[str, tuple[Row, Callable[[Row], Any]]] = {
+    "verl": (VERL, lambda row: verl_sample(row, PLACE, OPTIONS)),
+    "deepeyes": (VERL, lambda row: deepeyes_sample(row, PLACE, OPTIONS)),
+    "codev": (VERL, lambda row: codev_sample(row, PLACE, OPTIONS)),
+    "mmsearch": (VERL, lambda row: mmsearch_sample(row, PLACE, OPTIONS)),
+    "vtriune": (VTRIUNE, lambda row: vtriune_sample(row, PLACE, OPTIONS)),
+    "questions": (QUESTION, lambda row: question_sample(row, PLACE, OPTIONS, source="a")),
+    "thyme": (THYME, lambda row: thyme_trace(row, PLACE, OPTIONS)),
+    "mars": (MARS, lambda row: mars_sample(row, PLACE, OPTIONS, source="a", rule=None)),
+}
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5)
+    | st.sampled_from(["<image>", "[", "[1]", "{}", "A", "\\boxed{", json.dumps(PACKED), "../a.jpg", "\0"])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "bytes", "path", "type", "text", "vtune", "id", "label"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=5,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value inside a row."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, item in inner for found in places(item, (*path, key)))]
+
+
+def changed(row: Row, path: tuple[Any, ...], value: Any) -> Row:
+    row = copy.deepcopy(row)
+    node: Any = row
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    return row
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_row_as_it_is_becomes_a_record(name: str) -> None:
+    row, convert = CASES[name]
+    assert convert(row)
+
+
+@pytest.mark.parametrize("name", ["verl", "vtriune"])
+@pytest.mark.parametrize(
+    "packed", ["", "{", "[]", json.dumps(PACKED), json.dumps(PACKED | {"reward_model": 1})]
+)
+def test_a_packed_member_that_no_export_wrote_is_told(name: str, packed: str) -> None:
+    row, convert = CASES[name]
+    with pytest.raises(DataError, match="not what an export writes"):
+        convert(changed(row, ("extra_info", "vtune"), packed))
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_an_odd_row_is_an_error_with_a_remedy_and_no_crash(name: str, data: st.DataObject) -> None:
+    row, convert = CASES[name]
+    odd = row
+    for _ in range(data.draw(st.integers(1, 2))):
+        path = data.draw(st.sampled_from(places(odd)[1:]))
+        odd = changed(odd, path, data.draw(values))
+    try:
+        record = convert(odd)
+    except DataError as told:
+        fix = told.fix
+    else:
+        fix = "none is needed"
+        if isinstance(record, Sample):
+            sample_to_row(record)
+    assert fix

@@ -1,0 +1,128 @@
+import base64
+import datetime
+import string
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.formats.published import jpeg
+from vtune.data.formats.judging import guess_verifier
+from vtune.data.formats.values import conversation, listed_options, pictures, plain, text_of
+from vtune.errors import DataError
+from vtune.schema.message import Picture
+
+CODED = base64.b64encode(jpeg(0)).decode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(jpeg(0), id="bytes"),
+        pytest.param({"bytes": jpeg(0), "path": None}, id="struct with bytes"),
+        pytest.param({"bytes": None, "path": "a.jpg"}, id="struct with a path"),
+        pytest.param("a.jpg", id="path"),
+        pytest.param(CODED, id="base64"),
+        pytest.param(f"{CODED[:76]}\n{CODED[76:]}", id="base64 in lines"),
+        pytest.param(f"data:image/jpeg;base64,{CODED}", id="data URI"),
+        pytest.param([jpeg(0)], id="list"),
+    ],
+)
+def test_a_picture_is_read_from_every_form(value: object, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg(0))
+    (picture,) = pictures("images", value, tmp_path)
+    assert picture.data == jpeg(0)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("gone.jpg", "no picture at"),
+        (b"no picture", "cannot be opened"),
+        ({"bytes": None, "path": None}, "neither bytes nor a path"),
+        (7, "a picture: bytes, a path or base64"),
+    ],
+)
+def test_what_is_no_picture_is_told(value: object, why: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        pictures("images", value, tmp_path)
+    assert why in str(caught.value)
+    assert "`images`" in caught.value.where
+    assert caught.value.fix
+
+
+def test_turns_are_read_from_text_json_and_parts() -> None:
+    turns = [{"role": "user", "content": "<image>\nWhy?"}]
+    assert conversation("<image>\nWhy?", 1) == turns
+    assert conversation("Why?", 1) == turns
+    assert conversation('[{"role": "user", "content": "<image>\\nWhy?"}]', 1) == turns
+    parts = [{"type": "image", "image": "a.jpg"}, {"type": "text", "text": "\nWhy?"}]
+    assert conversation([{"role": "user", "content": parts}], 1) == turns
+    assert conversation("[1, 2] is what?", 0) == [{"role": "user", "content": "[1, 2] is what?"}]
+
+
+def test_a_mark_goes_before_the_user_and_not_into_the_system_turn() -> None:
+    turns = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Why?"}]
+    assert [turn["content"] for turn in conversation(turns, 2)] == ["Be short.", "<image>\n<image>\nWhy?"]
+
+
+words = st.text(string.ascii_lowercase, min_size=1)
+
+
+@given(st.lists(words, min_size=2, max_size=26), st.sampled_from(["({}) {}", "{}. {}", "{}) {}", "{}: {}"]))
+def test_listed_options_are_found_in_each_style(options: list[str], style: str) -> None:
+    letters = zip(string.ascii_uppercase, options, strict=False)
+    text = "Which one?\n" + "\n".join(style.format(*pair) for pair in letters)
+    assert listed_options(text) == tuple(options)
+
+
+@pytest.mark.parametrize("text", ["A. one\nC. three", "A. alone", "Which? A. one B. two", ""])
+def test_what_is_no_list_of_options_gives_none(text: str) -> None:
+    assert listed_options(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("truth", "choices", "model", "verifier"),
+    [
+        ("B", (), False, "choice"),
+        ("(B)", (), True, "choice"),
+        ("blue", ("red", "Blue"), True, "choice"),
+        ("B. blue", ("red", "blue"), False, "choice"),
+        ("3.5", (), True, "math"),
+        ("\\frac{1}{2}", (), False, "math"),
+        ("2 \\sqrt { 221 }", (), False, "math"),
+        ("1999 or so", (), False, "exact"),
+        ("The glove is blue.", (), True, "judge"),
+        ("red", ("red", "red"), False, "exact"),
+    ],
+)
+def test_the_verifier_suits_the_ground_truth(
+    truth: str, choices: tuple[str, ...], model: bool, verifier: str
+) -> None:
+    assert guess_verifier(truth, choices, model=model) == verifier
+
+
+def test_numbers_are_written_as_a_person_would() -> None:
+    assert [text_of("answer", value) for value in (4, 4.0, 4.5, "4")] == ["4", "4", "4.5", "4"]
+    for value in (None, True, float("nan"), ["4"]):
+        with pytest.raises(DataError):
+            text_of("answer", value)
+
+
+def test_extra_values_become_what_json_can_carry() -> None:
+    value = {
+        "when": datetime.date(2024, 2, 1),
+        "cost": Decimal("1.5"),
+        "nan": float("nan"),
+        "own": {"bytes": b"picture"},
+        "other": b"x",
+    }
+    assert plain(value, [Picture(data=b"picture")]) == {
+        "when": "2024-02-01",
+        "cost": "1.5",
+        "nan": None,
+        "own": {"bytes": {"image": 0}},
+        "other": {"base64": "eA=="},
+    }

@@ -1,0 +1,86 @@
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from tests.data.benchmarks import hrbench_rows, picture, write_tsv
+from vtune.data.hrbench import read_hrbench
+from vtune.errors import DataError
+from vtune.verifiers import check_ground_truth
+
+PICTURES = [picture(number, (60, 40), (5, 5, 9, 9)) for number in range(2)]
+
+
+def test_every_row_is_a_sample_with_its_rotation(tmp_path: Path) -> None:
+    samples = list(read_hrbench(write_tsv(tmp_path / "hr_bench_4k.tsv", hrbench_rows(PICTURES))))
+    assert [sample.id for sample in samples] == [f"hr_bench_4k/{number}" for number in range(8)]
+    assert {sample.source for sample in samples} == {"hr_bench_4k"}
+    assert [sample.images[0].data for sample in samples] == [PICTURES[0]] * 4 + [PICTURES[1]] * 4
+    assert [sample.ground_truth for sample in samples[:4]] == ["A", "D", "C", "B"]
+    assert {sample.answer for sample in samples[:4]} == {"red"}
+    assert samples[4].extra == {"index": "4", "category": "cross", "cycle_category": "0"}
+    assert samples[0].evidence == ()
+    for sample in samples:
+        check_ground_truth(sample)
+
+
+def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
+    rows = hrbench_rows(PICTURES)
+    for number in (1, 2, 3):
+        rows[number]["image"] = "0"
+    rows[0]["question"] = 'Two\nlines and a\t"tab"?'  # so that records are not lines
+    samples = list(read_hrbench(write_tsv(tmp_path / "hr.tsv", rows)))
+    assert [sample.images[0].data for sample in samples] == [PICTURES[0]] * 4 + [PICTURES[1]] * 4
+    assert samples[0].question.startswith('Two\nlines and a\t"tab"?\nA. red')
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        pytest.param({"answer": "E"}, "not the letter of an option", id="letter without option"),
+        pytest.param({"answer": "AB"}, "not the letter of an option", id="two letters"),
+        pytest.param({"B": ""}, "without a gap", id="gap in the options"),
+        pytest.param({"category": "OCR"}, "unknown category 'OCR'", id="category"),
+        pytest.param({"index": "0"}, "comes twice", id="index"),
+        pytest.param({"image": "!" * 80}, "not base64", id="no base64"),
+        pytest.param({"image": "99"}, "not before this one", id="a row that is not there"),
+    ],
+)
+def test_a_row_that_is_not_as_published_is_named(tmp_path: Path, changes: dict[str, str], what: str) -> None:
+    rows = hrbench_rows(PICTURES)
+    rows[5] |= changes
+    with pytest.raises(DataError) as error:
+        list(read_hrbench(write_tsv(tmp_path / "hr.tsv", rows)))
+    assert what in error.value.what
+    assert error.value.where == f"{tmp_path / 'hr.tsv'}, row 5"
+    assert error.value.fix
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    rows = [
+        {name: value for name, value in row.items() if name != "answer"} for row in hrbench_rows(PICTURES)
+    ]
+    with pytest.raises(DataError, match="no column `answer`"):
+        list(read_hrbench(write_tsv(tmp_path / "hr.tsv", rows)))
+    with pytest.raises(DataError, match="cannot read"):
+        list(read_hrbench(tmp_path / "none.tsv"))
+    (tmp_path / "short.tsv").write_bytes((tmp_path / "hr.tsv").read_bytes()[:-40] + b"\tmore\tand more\n")
+    (tmp_path / "binary.tsv").write_bytes(b"index\timage\n\xff\xfe\tx\n")
+    for name in ("short.tsv", "binary.tsv"):
+        with pytest.raises(DataError):
+            list(read_hrbench(tmp_path / name))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    large = [picture(number, (700, 500), (5, 5, 9, 9), "BMP") for number in range(6)]
+    peaks = []
+    for count in (2, 6):
+        file = write_tsv(tmp_path / "hr.tsv", hrbench_rows(large[:count]))
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in read_hrbench(file)) == 4 * count
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0]
+    assert peaks[1] < 10 * len(large[0])

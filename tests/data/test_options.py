@@ -1,0 +1,82 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.data.options import bare, listing, multiple_choice, presented
+from vtune.errors import DataError
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+
+TEMPLATE = (
+    "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above."
+)
+COLOURS = ("red", "green", "blue", "yellow")
+
+
+def sample(question: str = "Which?", choices: tuple[str, ...] = COLOURS, number: int = 0) -> Sample:
+    return Sample(
+        id=f"quiz/{number}",
+        source="quiz",
+        prompt=multiple_choice(question, choices),
+        images=(Picture(data=b"x"),),
+        ground_truth="A",
+        verifier="choice",
+        choices=choices,
+    )
+
+
+def test_a_template_holds_question_and_options_once() -> None:
+    found = presented(sample("Is {options} a word?"), template=TEMPLATE, shuffle=None, parm={"reading": "x"})
+    assert found.prompt[0].content == (
+        "<image>\nQuestion: Is {options} a word?\nOptions:\nA. red\nB. green\nC. blue\nD. yellow\n"
+        "Please select the correct answer from the options above."
+    )
+    assert found.verifier_parm == {"reading": "x"}
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        "\nAnswer with the option's letter from the given choices directly.",
+        " Answer the option letter directly.",
+        "\nPlease select the correct answer from the options above. \n",
+    ],
+)
+def test_an_instruction_in_the_file_is_not_doubled(suffix: str) -> None:
+    assert bare(f"Which?{suffix}") == "Which?"
+    found = presented(sample(f"Which?{suffix}"), template=TEMPLATE, shuffle=None)
+    assert found.prompt == presented(sample(), template=TEMPLATE, shuffle=None).prompt
+    assert bare("Which sign says: answer the option letter directly, please?").endswith("please?")
+
+
+@given(st.lists(st.text("abc", min_size=1), min_size=2, max_size=6, unique=True), st.integers(0, 99))
+def test_the_right_option_stays_right_wherever_it_goes(choices: list[str], seed: int) -> None:
+    before = sample(choices=tuple(choices))
+    found = presented(before, template=TEMPLATE, shuffle=seed)
+    assert sorted(found.choices) == sorted(choices)
+    assert found.choices["ABCDEF".index(found.ground_truth)] == choices[0]
+    assert listing(found.choices) in found.prompt[0].content
+    assert found == presented(before, template=TEMPLATE, shuffle=seed)
+
+
+def orders(seed: int) -> list[Sample]:
+    return [presented(sample(number=number), template=TEMPLATE, shuffle=seed) for number in range(400)]
+
+
+def test_every_letter_is_right_about_as_often() -> None:
+    letters = Counter(found.ground_truth for found in orders(0))
+    assert set(letters) == set("ABCD")
+    assert min(letters.values()) > 70
+    assert orders(0) == orders(0) != orders(1)
+
+
+def test_what_cannot_be_put_is_refused() -> None:
+    with pytest.raises(DataError, match="does not end with its options"):
+        presented(replace(sample(), choices=("x", "y")), template=TEMPLATE, shuffle=None)
+    with pytest.raises(DataError, match="is none of red"):
+        presented(replace(sample(), ground_truth="E"), template=TEMPLATE, shuffle=None)
+    free = replace(sample(), choices=())
+    assert presented(free, template=TEMPLATE, shuffle=3) == free

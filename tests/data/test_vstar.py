@@ -1,0 +1,112 @@
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data.benchmarks import make_vstar, picture, write_tsv
+from vtune.data.vstar import read_vstar
+from vtune.errors import DataError
+from vtune.verifiers import check_ground_truth
+
+SIZE = (120, 90)
+BOX = (30, 20, 16, 12)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_vstar(tmp_path / "vstar_bench", 4, SIZE, BOX)
+
+
+def note(folder: Path, **changes: Any) -> None:
+    """Change the annotation of the first question."""
+    file = folder / "direct_attributes/sa_0000.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_a_folder_gives_its_questions_with_boxes_in_corners(folder: Path) -> None:
+    # Not among the 191 questions of the benchmark.
+    (folder / "OCR").mkdir()
+    (folder / "OCR/sa_9.json").write_text("{}")
+    samples = list(read_vstar(folder))
+    assert [sample.id for sample in samples] == [
+        "vstar/direct_attributes/sa_0000",
+        "vstar/direct_attributes/sa_0002",
+        "vstar/relative_position/sa_0001",
+        "vstar/relative_position/sa_0003",
+    ]
+    first = samples[0]
+    assert first.evidence[0].bbox == (30, 20, 46, 32)
+    assert first.evidence[0].label == "sign"
+    assert first.choices == ("red", "green", "blue", "yellow")
+    assert first.images[0].data == (folder / "direct_attributes/sa_0000.jpg").read_bytes()
+    assert first.prompt[0].content == (
+        "<image>\nWhat is the colour of the sign?\nA. red\nB. green\nC. blue\nD. yellow"
+    )
+    assert (first.source, first.ability, first.verifier) == ("vstar", "visual_search", "choice")
+    assert {sample.ground_truth for sample in samples} == {"A"}
+    assert [sample.extra["category"] for sample in samples] == ["direct_attributes"] * 2 + [
+        "relative_position"
+    ] * 2
+    assert len(samples[2].choices) == 2
+    for sample in samples:
+        check_ground_truth(sample)
+
+
+def test_a_box_that_leaves_the_picture_by_a_pixel_is_cut(folder: Path) -> None:
+    note(folder, bbox=[[110, 80, 11, 11]])
+    assert next(read_vstar(folder)).evidence[0].bbox == (110, 80, 120, 90)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        pytest.param({"bbox": [[130, 20, 16, 12]]}, "inside of 120x90", id="box outside"),
+        pytest.param({"bbox": [[30, 20, 0, 12]]}, "inside of 120x90", id="empty box"),
+        pytest.param({"bbox": [[30, 20, 16]]}, "inside of 120x90", id="three numbers"),
+        pytest.param({"bbox": [[30, 20, 16, "12"]]}, "inside of 120x90", id="a text"),
+        pytest.param({"bbox": [30, 20, 16, 12]}, "`bbox` is not a list", id="a bare box"),
+        pytest.param({"bbox": []}, "0 box(es) for 1 target(s)", id="no box"),
+        pytest.param({"target_object": ["sign", "cup"]}, "1 box(es) for 2", id="a box too few"),
+        pytest.param({"options": ["red"]}, "fewer than two options", id="one option"),
+        pytest.param({"question": None}, "no question", id="no question"),
+    ],
+)
+def test_an_annotation_that_is_not_as_published_is_named(
+    folder: Path, changes: dict[str, Any], what: str
+) -> None:
+    note(folder, **changes)
+    with pytest.raises(DataError) as error:
+        list(read_vstar(folder))
+    assert what in error.value.what
+    assert "sa_0000.json" in error.value.where
+    assert error.value.fix
+
+
+def test_a_folder_with_something_missing_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "relative_position/sa_0001.json").unlink()
+    with pytest.raises(DataError, match="sa_0001 is not a pair"):
+        list(read_vstar(folder))
+    with pytest.raises(DataError, match="there is no folder"):
+        list(read_vstar(tmp_path))
+
+
+def test_a_table_keeps_its_letters_and_has_no_boxes(tmp_path: Path) -> None:
+    row = {
+        "index": "7",
+        "image": base64.b64encode(picture(0, SIZE, BOX)).decode(),
+        "question": "Is it red?\nAnswer with the option's letter from the given choices directly.",
+        "A": "no",
+        "B": "yes",
+        "C": "",
+        "answer": "B",
+        "category": "relative_position",
+    }
+    (sample,) = read_vstar(write_tsv(tmp_path / "VStarBench.tsv", [row]))
+    assert (sample.id, sample.ground_truth, sample.answer) == ("vstar/7", "B", "yes")
+    assert sample.choices == ("no", "yes")
+    assert sample.evidence == ()
+    assert sample.question == "Is it red?\nA. no\nB. yes"
+    with pytest.raises(DataError, match="unknown category 'OCR'"):
+        list(read_vstar(write_tsv(tmp_path / "other.tsv", [row | {"category": "OCR"}])))

@@ -1,0 +1,267 @@
+"""The client against servers of a few lines; `test_service.py` has real ones."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.reward.build import TARGET, looks, recipe, sample
+from vtune.errors import RecipeError
+from vtune.reward import servers as module
+from vtune.reward.client import ATTEMPTS, ITEMS, RewardClient
+from vtune.reward.recipe import RewardService
+from vtune.reward.wire import settings_of
+from vtune.schema.message import Message
+from vtune.schema.trajectory import Trajectory
+
+Items = list[dict[str, Any]]
+Server = Callable[[Items], Awaitable[httpx2.Response]]
+
+
+def result(item: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """A score that tells which reply it is for."""
+    reply = item["trajectory"]["messages"][-1]["content"]
+    calls = item["trajectory"]["calls"]
+    reward = {"total": 1.0, "accuracy": 1.0, "format": 0.0, "tool": 0.0, "why": f"read {reply}"}
+    scores = {"reward": reward, "tool_scores": [0.5] * len(calls), "flags": [["seen"]] * len(calls)}
+    return {"status": 200, "error": None} | scores | changes
+
+
+def answer(items: Items) -> httpx2.Response:
+    return httpx2.Response(200, json={"results": [result(item) for item in items]})
+
+
+async def good(items: Items) -> httpx2.Response:
+    return answer(items)
+
+
+async def failing(_: Items) -> httpx2.Response:
+    return httpx2.Response(503, text="busy")
+
+
+async def dead(_: Items) -> httpx2.Response:
+    raise httpx2.ConnectError("connection refused")
+
+
+async def silent(_: Items) -> httpx2.Response:
+    await asyncio.sleep(60)
+    raise AssertionError("nobody waits that long")
+
+
+class Net:
+    """Servers by host name, and what they were asked."""
+
+    def __init__(self, **servers: Server) -> None:
+        self.servers = servers
+        self.asked: Counter[str] = Counter()
+        self.sizes: list[int] = []
+
+    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        assert body["reward"] == json.loads(json.dumps(settings_of(recipe())))
+        self.asked[request.url.host] += 1
+        self.sizes.append(len(body["items"]))
+        return await self.servers[request.url.host](body["items"])
+
+
+def turn(reply: str) -> Trajectory:
+    return Trajectory(sample_id="quiz/1", source="quiz", messages=(Message("assistant", reply),))
+
+
+def run(net: Net, replies: int = 1, *, deadline_s: float = 30.0, rounds: int = 1) -> list[Trajectory]:
+    """Have as many replies scored at once, in some rounds one after another."""
+    service = RewardService(urls=tuple(f"http://{name}" for name in net.servers), deadline_s=deadline_s)
+
+    async def story() -> list[Trajectory]:
+        async with RewardClient(service, settings_of(recipe())) as client:
+            assert client._servers._http is not None
+            await client._servers._http.aclose()
+            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
+            found: list[Trajectory] = []
+            for _ in range(rounds):
+                waiting = [client.score(sample(), turn(str(number))) for number in range(replies)]
+                found += await asyncio.gather(*waiting)
+            return found
+
+    return asyncio.run(story())
+
+
+def whys(scored: list[Trajectory]) -> list[str]:
+    return [trajectory.reward.why for trajectory in scored if trajectory.reward is not None]
+
+
+def test_every_trajectory_gets_its_own_scores_in_order() -> None:
+    net = Net(a=good, b=good)
+    assert whys(run(net, 300)) == [f"read {number}" for number in range(300)]
+    assert sum(net.sizes) == 300
+    assert max(net.sizes) == ITEMS
+    assert set(net.asked) == {"a", "b"}
+
+
+def test_scores_and_flags_of_calls_come_back() -> None:
+    net = Net(a=good)
+    service = RewardService(urls=("http://a",))
+
+    async def story() -> Trajectory:
+        async with RewardClient(service, settings_of(recipe())) as client:
+            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
+            return await client.score(sample(TARGET), looks(TARGET, TARGET))
+
+    scored = asyncio.run(story())
+    assert scored.tool_scores == (0.5, 0.5)
+    assert [call.flags for call in scored.calls] == [("seen",), ("seen",)]
+    assert scored.images == looks(TARGET, TARGET).images
+
+
+@pytest.mark.parametrize("other", [failing, dead], ids=["503", "refused"])
+def test_a_failing_server_costs_nothing_but_time_and_is_soon_left_alone(other: Server) -> None:
+    net = Net(a=other, b=good)
+    scored = run(net, 20, rounds=30)
+    assert whys(scored) == [f"read {number}" for number in range(20)] * 30
+    assert net.asked["a"] < 20 < net.asked["b"]
+
+
+def test_a_server_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vtune.reward.breaker.FIRST_PAUSE", 0.05)
+    ends = time.monotonic() + 0.3
+
+    async def late(items: Items) -> httpx2.Response:
+        return answer(items) if time.monotonic() > ends else await dead(items)
+
+    net = Net(a=late)
+    assert whys(run(net, 3)) == ["read 0", "read 1", "read 2"]
+
+
+def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason() -> None:
+    began = time.monotonic()
+    (scored,) = run(Net(a=dead, b=failing), deadline_s=0.5)
+    assert 0.4 < time.monotonic() - began < 5
+    assert scored.reward is not None
+    assert scored.reward.total is scored.reward.accuracy is scored.reward.format is scored.reward.tool is None
+    assert "http://a: ConnectError connection refused" in scored.reward.why
+    assert "http://b: HTTP 503: busy" in scored.reward.why
+
+
+def test_an_outage_costs_one_deadline_and_not_one_for_each() -> None:
+    net = Net(a=dead)
+    began = time.monotonic()
+    scored = run(net, 50, deadline_s=0.5, rounds=5)
+    assert time.monotonic() - began < 2
+    assert all(one.reward is not None and one.reward.total is None for one in scored)
+
+
+def test_a_silent_server_is_overtaken_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    net = Net(a=silent, b=good)
+    began = time.monotonic()
+    scored = run(net, 8, rounds=20)
+    assert whys(scored) == [str(f"read {number}") for number in range(8)] * 20
+    assert time.monotonic() - began < 10
+    assert net.asked["a"] < 20
+
+
+def test_a_silent_server_alone_ends_in_the_deadline() -> None:
+    (scored,) = run(Net(a=silent), deadline_s=0.3)
+    assert "TimeoutError" in whys([scored])[0]
+
+
+@pytest.mark.parametrize("status", [401, 404, 422])
+def test_a_refusal_is_unscored_at_once_with_its_reason(status: int) -> None:
+    async def refusing(_: Items) -> httpx2.Response:
+        return httpx2.Response(status, json={"error": {"what": "wrong or no token"}})
+
+    net = Net(a=refusing)
+    (scored,) = run(net)
+    assert whys([scored]) == [f"the reward service refuses: HTTP {status}: wrong or no token"]
+    assert net.asked["a"] == 1
+
+
+def test_a_request_too_large_is_split_until_it_fits() -> None:
+    async def small(items: Items) -> httpx2.Response:
+        big = any(item["trajectory"]["messages"][-1]["content"] == "7" for item in items)
+        return answer(items) if len(items) <= 2 and not big else httpx2.Response(413, text="too large")
+
+    scored = run(Net(a=small), 20)
+    expected = [f"read {number}" for number in range(20)]
+    expected[7] = "the reward service takes no request that large: HTTP 413: too large"
+    assert whys(scored) == expected
+
+
+def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
+    seen: Counter[str] = Counter()
+
+    async def crashing(items: Items) -> httpx2.Response:
+        results = []
+        for item in items:
+            reply = item["trajectory"]["messages"][-1]["content"]
+            seen[reply] += 1
+            nothing = {"total": None, "accuracy": None, "format": 1.0, "tool": 0.0, "why": "worker died"}
+            broken = result(item, status=500, reward=nothing, error={"what": "worker died"})
+            heals = reply == "1" and seen[reply] == 2
+            results.append(broken if reply in "01" and not heals else result(item))
+        return httpx2.Response(200, json={"results": results})
+
+    scored = run(Net(a=crashing), 3)
+    assert whys(scored) == ["worker died", "read 1", "read 2"]
+    assert scored[0].reward is not None
+    assert (scored[0].reward.total, scored[0].reward.format) == (None, 1.0)
+    assert seen == {"0": ATTEMPTS, "1": 2, "2": 1}
+
+
+def test_an_item_that_was_refused_is_unscored_with_its_reason() -> None:
+    async def strict(items: Items) -> httpx2.Response:
+        error = {"what": "unknown verifier"}
+        return httpx2.Response(
+            200, json={"results": [{"status": 422, "reward": None, "error": error} for _ in items]}
+        )
+
+    assert whys(run(Net(a=strict))) == ["unknown verifier"]
+
+
+@pytest.mark.parametrize(
+    "said", ["null", "{}", '{"results": []}', '{"results": [1]}', "hello", '{"results": [{}]}']
+)
+def test_an_answer_without_results_is_a_failed_server(said: str) -> None:
+    async def odd(_: Items) -> httpx2.Response:
+        return httpx2.Response(200, text=said)
+
+    assert whys(run(Net(a=odd, b=good))) == ["read 0"]
+
+
+def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = RewardService(urls=("http://a",), token_env="MY_TOKEN")
+
+    async def story() -> str:
+        async with RewardClient(service, {}) as client:
+            assert client._servers._http is not None
+            return client._servers._http.headers["Authorization"]
+
+    monkeypatch.delenv("MY_TOKEN", raising=False)
+    with pytest.raises(RecipeError, match="MY_TOKEN"):
+        asyncio.run(story())
+    monkeypatch.setenv("MY_TOKEN", "open sesame")
+    assert asyncio.run(story()) == "Bearer open sesame"
+
+
+def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
+    async def slow(items: Items) -> httpx2.Response:
+        await asyncio.sleep(0.1)
+        return answer(items)
+
+    async def story() -> list[Any]:
+        service = RewardService(urls=("http://a",))
+        async with RewardClient(service, settings_of(recipe())) as client:
+            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(Net(a=slow)))
+            tasks = [asyncio.create_task(client.score(sample(), turn(str(n)))) for n in range(4)]
+            await asyncio.sleep(0.02)
+            tasks[1].cancel()
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+    found = asyncio.run(story())
+    assert isinstance(found.pop(1), asyncio.CancelledError)
+    assert whys(found) == ["read 0", "read 2", "read 3"]

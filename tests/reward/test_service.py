@@ -1,0 +1,354 @@
+"""The reward service by HTTP: in this process where that is enough, else as users start it."""
+
+import asyncio
+import dataclasses
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+from tests.judge.server import serve
+from tests.reward.build import TARGET, WRONG, looks, recipe, sample
+from tests.reward.serving import Served, alive, children, serving
+from tests.verifiers.cases import CASES, sample_of, wrap
+from vtune.errors import RecipeError, RunFailed
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.service import ITEMS, Service, app_of
+from vtune.reward.wire import item_of, settings_of
+from vtune.runs.serve import check_token, read_reward, read_token
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.verifiers import VERIFIERS
+
+TOKEN = "0123456789abcdef"
+WHOLE = (0, 0, 100, 100)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving("--workers", "1") as one:
+        yield one
+
+
+def asked(
+    *requests: tuple[str, str, Any],
+    given: RewardRecipe | None = None,
+    token: str | None = None,
+    max_bytes: int = 10**6,
+    headers: dict[str, str] | None = None,
+) -> list[httpx2.Response]:
+    """Answers of a service in this process to (method, path, body), one after another."""
+
+    async def story() -> list[httpx2.Response]:
+        service = Service(given, workers=1)
+        transport = httpx2.ASGITransport(app_of(service, token=token, max_bytes=max_bytes))
+        async with (
+            service.running(),
+            httpx2.AsyncClient(transport=transport, base_url="http://here", headers=headers) as http,
+        ):
+            return [
+                await http.request(
+                    method, path, **({"content": body} if isinstance(body, bytes | str) else {"json": body})
+                )
+                if body is not None
+                else await http.request(method, path)
+                for method, path, body in requests
+            ]
+
+    return asyncio.run(story())
+
+
+def score(
+    pairs: list[tuple[Sample, Trajectory]], how: RewardRecipe, *, iou: Sequence[float] = ()
+) -> list[Trajectory]:
+    async def story() -> list[Trajectory]:
+        async with Scorer(how) as scorer:
+            return await scorer.score([one for one, _ in pairs], [done for _, done in pairs], iou=iou)
+
+    return asyncio.run(story())
+
+
+def told(question: Sample, reply: str, **changes: Any) -> tuple[Sample, Trajectory]:
+    messages = (Message("user", "?"), Message("assistant", reply))
+    done = Trajectory(sample_id=question.id, source=question.source, messages=messages, **changes)
+    return question, done
+
+
+def everything() -> list[tuple[Sample, Trajectory]]:
+    """Replies to every verifier, and trajectories with calls of every kind, each sample with an id."""
+    pairs = []
+    for name, case in CASES.items():
+        broken = sample_of(name, gold=case.broken_gold)
+        replies = [
+            wrap(case.gold),
+            wrap(case.wrong),
+            "no idea",
+            f"{wrap(case.gold)} or so",
+            "é\u2028<answer>",
+        ]
+        pairs += [told(sample_of(name), reply) for reply in replies]
+        pairs += [told(broken, wrap(case.gold)), told(sample_of(name), wrap(case.gold), stop_reason="error")]
+    unreadable = looks(TARGET)
+    unreadable = dataclasses.replace(unreadable, images=(Picture(b"?"), *unreadable.images[1:]))
+    done = [looks(TARGET), looks(TARGET, WHOLE), looks(reply=WRONG), looks((0, 0, 30, 30)), looks("error")]
+    done += [looks(TARGET, "infra"), looks(TARGET, TARGET), unreadable]
+    pairs += [(sample(TARGET), one) for one in done]
+    pairs += [(sample(TARGET, tool_ratio=0.5), looks(TARGET)), (sample(ability="math"), looks(TARGET))]
+    pairs.append(told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("7")))
+    return [
+        (dataclasses.replace(one, id=f"{n}"), dataclasses.replace(done, sample_id=f"{n}"))
+        for n, (one, done) in enumerate(pairs)
+    ]
+
+
+def test_a_service_gives_the_same_scores_as_this_process_for_every_verifier(served: Served) -> None:
+    pairs = everything()
+    assert {one.verifier for one, _ in pairs} >= set(VERIFIERS)
+    totals = set()
+    for weighting in ("recipe", "sample"):
+        here = score(pairs, recipe(weighting=weighting, tool_gated=True))
+        there = score(pairs, recipe(weighting=weighting, tool_gated=True, service=[served.url]))
+        assert there == here
+        totals |= {done.reward.total for done in here if done.reward is not None}
+    assert len(totals) > 5
+    assert None in totals
+
+
+def test_the_thresholds_of_a_step_go_along(served: Served) -> None:
+    case = CASES["detection"]
+    parm = {key: value for key, value in case.parm.items() if key != "iou"}
+    near = case.gold.replace("10, 10, 50, 50", "10, 10, 50, 45")
+    pairs = [told(dataclasses.replace(sample_of("detection"), verifier_parm=parm), wrap(near))]
+    for iou, least, most in (((0.5,), 0.9, 1.0), ((0.99,), 0.4, 0.6)):
+        here = score(pairs, recipe(), iou=iou)
+        assert score(pairs, recipe(service=[served.url]), iou=iou) == here
+        assert here[0].reward is not None
+        assert least < (here[0].reward.accuracy or 0.0) < most
+
+
+def test_a_service_asks_the_judge_of_its_recipe(tmp_path: Path) -> None:
+    with serve("0.5") as judge:
+        own = recipe(judge=judge.endpoint())
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump({"reward": own.model_dump(mode="json"), "steps": 3}))
+        item = item_of(sample(), looks(TARGET))
+        wants = {"reward": settings_of(own), **item}
+        other = settings_of(own) | {"judge": {"model": "other", "temperature": 0.0, "max_tokens": 8}}
+        answers = asked(
+            ("POST", "/score", wants),
+            ("POST", "/score", item),
+            ("POST", "/score", {"reward": settings_of(recipe()), **item}),
+            ("POST", "/score", {"reward": other, **item}),
+            given=read_reward(str(path)),
+        )
+    assert [one.status_code for one in answers] == [200, 200, 500, 422]
+    assert answers[0].json()["tool_scores"] == [0.5]
+    assert answers[1].json() == answers[0].json()
+    assert "no judge in the recipe" in answers[2].json()["error"]["what"]
+    assert "the request wants" in answers[3].json()["error"]["what"]
+    assert len(judge.requests) == 1
+
+
+def test_a_ground_truth_that_cannot_be_read_is_422_with_the_reason_and_never_a_zero() -> None:
+    for name, case in CASES.items():
+        if VERIFIERS[name].in_worker:
+            continue
+        item = item_of(*told(sample_of(name, gold=case.broken_gold), wrap(case.gold)))
+        (answer,) = asked(("POST", "/score", item), given=recipe())
+        assert answer.status_code == 422, name
+        said = answer.json()
+        assert said["error"]["what"].startswith("accuracy: ")
+        assert (said["reward"]["accuracy"], said["reward"]["total"]) == (None, None)
+        assert said["reward"]["format"] == 1.0
+
+
+def test_in_a_batch_each_has_its_own_status_in_order() -> None:
+    good = item_of(*told(sample_of("exact"), wrap(CASES["exact"].gold)))
+    bad = item_of(*told(sample_of("exact", gold=" . "), wrap("x")))
+    wrong = item_of(*told(sample_of("exact"), wrap("South")))
+    (answer,) = asked(("POST", "/score", {"items": [bad, good, {"sample": 3}, wrong]}), given=recipe())
+    results = answer.json()["results"]
+    assert answer.status_code == 200
+    assert [one["status"] for one in results] == [422, 200, 422, 200]
+    assert [one["reward"] and one["reward"]["accuracy"] for one in results] == [None, 1.0, None, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("{", "not JSON"),
+        (b'"\xff"', "not JSON"),
+        ("[]", "no JSON object"),
+        ({"items": 3}, "`items` is a list"),
+        ({"items": [{}] * (ITEMS + 1)}, "`items` is a list"),
+        ({"items": [], "itmes": []}, "unknown key `itmes`"),
+        ({"reward": 3, "items": []}, "`reward` is no JSON object"),
+        ({"reward": {"accuracy": 1.0}, "items": []}, "`reward.format`"),
+        ({"sample": {"data_source": "x"}, "reply": "B"}, "prompt|reward_model"),
+    ],
+)
+def test_a_wrong_request_is_422_with_the_reason(body: Any, message: str) -> None:
+
+    (answer,) = asked(("POST", "/score", body), given=recipe())
+    assert answer.status_code == 422
+    assert re.search(message, json.dumps(answer.json()["error"]))
+
+
+def test_without_any_reward_section_a_request_is_refused() -> None:
+    (answer,) = asked(("POST", "/score", {"items": []}))
+    assert answer.status_code == 422
+    assert "--recipe" in answer.json()["error"]["fix"]
+
+
+def test_a_bug_is_500_for_its_own_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtune.reward import service
+
+    sound = service.score_trajectory
+
+    async def broken(question: Sample, *rest: Any) -> Any:
+        if question.id == "bad":
+            raise ZeroDivisionError("oh")
+        return await sound(question, *rest)
+
+    monkeypatch.setattr(service, "score_trajectory", broken)
+    good = item_of(*told(sample_of("exact"), wrap(CASES["exact"].gold)))
+    bad = item_of(*told(dataclasses.replace(sample_of("exact"), id="bad"), wrap("x")))
+    both, metrics = asked(
+        ("POST", "/score", {"items": [bad, good]}), ("GET", "/metrics", None), given=recipe()
+    )
+    first, second = both.json()["results"]
+    assert (first["status"], first["reward"], second["status"]) == (500, None, 200)
+    assert "ZeroDivisionError: oh" in first["error"]["what"]
+    assert 'vtune_reward_errors_total{status="500",verifier="unknown"} 1.0' in metrics.text
+
+
+def test_metrics_tell_count_errors_and_seconds_by_verifier() -> None:
+    good = item_of(*told(sample_of("exact"), wrap("x")))
+    bad = item_of(*told(sample_of("choice", gold="E"), wrap("x")))
+    strange = item_of(*told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("x")))
+    *_, metrics = asked(
+        ("POST", "/score", {"items": [good, good, bad, strange]}), ("GET", "/metrics", None), given=recipe()
+    )
+    assert metrics.headers["content-type"].startswith("text/plain")
+    lines = metrics.text.splitlines()
+    assert 'vtune_reward_trajectories_total{verifier="exact"} 2.0' in lines
+    assert 'vtune_reward_errors_total{status="422",verifier="choice"} 1.0' in lines
+    assert 'vtune_reward_errors_total{status="422",verifier="unknown"} 1.0' in lines
+    assert 'vtune_reward_seconds_count{verifier="exact"} 2.0' in lines
+
+
+def test_with_a_token_only_its_bearer_is_answered_but_anyone_may_ask_for_its_health() -> None:
+    paths = [("GET", "/health", None), ("GET", "/metrics", None), ("POST", "/score", {"items": []})]
+    for headers, wanted in (
+        ({}, [200, 401, 401]),
+        ({"Authorization": f"Bearer {TOKEN}x"}, [200, 401, 401]),
+        ({"Authorization": f"Bearer {TOKEN}"}, [200, 200, 200]),
+    ):
+        answers = asked(*paths, given=recipe(), token=TOKEN, headers=headers)
+        assert [one.status_code for one in answers] == wanted
+    assert answers[0].json()["verifiers"] == sorted(VERIFIERS)
+
+
+def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served) -> None:
+    (large,) = asked(("POST", "/score", "x" * 2001), max_bytes=2000)
+    assert large.status_code == 413
+    (fits,) = asked(("POST", "/score", "x" * 2000), max_bytes=2000)
+    assert fits.status_code == 422
+    host, port = served.url.removeprefix("http://").split(":")
+    for header, status in (("Content-Length: 99999999999", b"413"), ("Transfer-Encoding: chunked", b"411")):
+        with socket.create_connection((host, int(port)), timeout=20) as line:
+            line.sendall(f"POST /score HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n".encode())
+            assert line.recv(1000).split()[1] == status
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "example.org"])
+def test_others_are_let_in_with_a_token_only(host: str) -> None:
+    with pytest.raises(RecipeError, match="--token-file"):
+        check_token(host, None)
+    check_token(host, TOKEN)
+
+
+def test_this_machine_needs_no_token_and_a_weak_one_is_refused() -> None:
+    for host in ("127.0.0.1", "localhost", "::1"):
+        check_token(host, None)
+        for weak in ("", "short", "x" * 15, "ü" * 20, "x" * 20 + "\n"):
+            with pytest.raises(RecipeError, match="at least 16"):
+                check_token(host, weak)
+
+
+def test_a_token_is_read_without_its_line_break(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(file) == TOKEN
+    with pytest.raises(RecipeError, match="no token can be read"):
+        read_token(tmp_path / "none")
+
+
+def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) -> None:
+    port = served.url.rsplit(":", 1)[-1]
+    for words, said in (
+        (["--host", "0.0.0.0"], "anybody who reaches 0.0.0.0"),
+        (["--port", port], "cannot be listened at"),
+    ):
+        command = [sys.executable, "-m", "vtune.cli.main", "serve", "rewards", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert said in ended.stderr
+        assert "  fix  " in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_a_worker_that_dies_costs_one_request_and_never_a_zero(served: Served) -> None:
+    question, done = told(sample_of("math"), wrap(CASES["math"].gold))
+    item = {"reward": settings_of(recipe()), **item_of(question, done)}
+    with httpx2.Client(base_url=served.url, timeout=60) as http:
+        assert http.post("/score", json=item).json()["reward"]["accuracy"] == 1.0
+        (worker,) = served.workers()
+        os.kill(worker, signal.SIGKILL)
+        lost = http.post("/score", json=item)
+        assert lost.status_code == 500
+        assert "worker of verifier `math` died" in lost.json()["error"]["what"]
+        assert lost.json()["reward"]["accuracy"] is None
+        assert http.post("/score", json=item).json()["reward"]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_it_ends_at_once_and_leaves_nothing_behind(number: signal.Signals) -> None:
+    with serving("--workers", "2") as one:
+        below = children(one.process.pid)
+        assert len(below) >= 2
+        one.process.send_signal(number)
+        code = one.process.wait(timeout=30)
+        assert code == (-9 if number == signal.SIGKILL else 0)
+        assert one.process.stderr is not None
+        assert number == signal.SIGKILL or one.process.stderr.read() == ""
+        ends = time.monotonic() + 20
+        while any(alive(pid) for pid in below) and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert not any(alive(pid) for pid in below)
+        with socket.create_server(("127.0.0.1", int(one.url.rsplit(":", 1)[-1]))):
+            pass
+
+
+def test_a_run_whose_services_are_down_is_unscored_and_stops() -> None:
+    service = {"urls": ["http://127.0.0.1:9"], "deadline_s": 0.5}
+    pairs = [told(sample_of("exact"), wrap("x"))]
+    scored = score(pairs, recipe(service=service))
+    assert scored[0].reward is not None
+    assert scored[0].reward.total is scored[0].reward.accuracy is None
+
+    with pytest.raises(RunFailed, match=r"100\.0% .*unscored(.|\n)*no reward service answered"):
+        check_unscored(scored, 0.05)

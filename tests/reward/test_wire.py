@@ -1,0 +1,126 @@
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.reward.build import TARGET, looks, recipe, sample
+from tests.reward.test_score import NOWHERE
+from tests.schema.records import trajectories
+from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.reward.wire import item_of, read_item, recipe_of, scores_of, settings_of, with_scores
+from vtune.schema.message import Picture
+from vtune.schema.reward import Reward
+from vtune.schema.trajectory import Trajectory
+
+
+def sent(what: Any) -> Any:
+    """As it arrives."""
+    return json.loads(json.dumps(what, allow_nan=False))
+
+
+@given(trajectories())
+def test_everything_that_scoring_reads_arrives(trajectory: Trajectory) -> None:
+    question = sample(TARGET, id=trajectory.sample_id)
+    asked, done = read_item(sent(item_of(question, trajectory)))
+    for name in ("id", "source", "ability", "question", "ground_truth", "verifier", "verifier_parm"):
+        assert getattr(asked, name) == getattr(question, name), name
+    for name in ("evidence", "choices", "accuracy_ratio", "format_ratio", "tool_ratio"):
+        assert getattr(asked, name) == getattr(question, name), name
+    assert done.reply == trajectory.reply
+    assert done.stop_reason == trajectory.stop_reason
+    if trajectory.calls:
+        assert [(p.data, p.origin) for p in done.images] == [(p.data, p.origin) for p in trajectory.images]
+    for here, there in zip(trajectory.calls, done.calls, strict=True):
+        for name in ("tool", "status", "error", "images", "crops"):
+            assert getattr(there, name) == getattr(here, name), name
+
+
+def test_pictures_travel_only_with_calls_and_those_of_a_sample_never() -> None:
+    assert item_of(sample(), looks())["trajectory"]["images"] == []
+    item = item_of(sample(), looks(TARGET))
+    assert all(len(picture["bytes"]) > 100 for picture in item["trajectory"]["images"])
+    assert [picture["bytes"] for picture in item["sample"]["images"]] == [""]
+
+
+def test_a_picture_on_disk_travels_as_bytes_and_a_lost_one_as_none(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"pixels")
+    images = (Picture(path=str(tmp_path / "a.png")), Picture(path=str(tmp_path / "lost.png")))
+    _, done = read_item(sent(item_of(sample(), looks("error", images=images))))
+    assert [picture.data for picture in done.images] == [b"pixels", b""]
+
+
+def test_a_path_in_a_request_is_never_opened(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    item = sent(item_of(sample(), looks("error")))
+    item["sample"]["images"] = [{"path": str(secret)}]
+    asked, _ = read_item(item)
+    assert [(picture.data, picture.path) for picture in asked.images] == [(b"", None)]
+    item["trajectory"]["images"] = [{"path": str(secret)}]
+    with pytest.raises(DataError, match="without its bytes"):
+        read_item(item)
+
+
+def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
+    row = sent(item_of(sample(), looks()))["sample"]
+    _, done = read_item({"sample": row, "reply": "<answer>B</answer>"})
+    assert (done.reply, done.calls) == ("<answer>B</answer>", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sample": None}, "needs a `sample`"),
+        ({"reply": "B"}, "either a `reply` or a `trajectory`"),
+        ({"trajectory": None}, "either a `reply` or a `trajectory`"),
+        ({"repyl": "B"}, "unknown key `repyl`"),
+        ({"trajectory": {"sample_id": "other"}}, "answers 'other'"),
+        ({"trajectory": {"images": [{"bytes": "?"}]}}, "not base64"),
+        ({"trajectory": {"images": 3}}, "no list"),
+        ({"trajectory": {"stop_reason": "tired"}}, "unknown value 'tired'"),
+    ],
+)
+def test_a_wrong_item_is_refused_with_its_reason(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_item(sent(item_of(sample(), looks()) | change))
+
+
+def test_settings_bring_back_the_recipe_without_what_moves_no_score() -> None:
+    whole = recipe(judge=NOWHERE, service=["http://a:1"], tool_gated=True)
+    found = recipe_of(sent(settings_of(whole)), NOWHERE)
+    assert found == whole.model_copy(update={"service": None, "max_unscored": 1.0})
+    assert "127.0.0.1" not in json.dumps(settings_of(whole))
+
+
+def test_a_service_asks_its_own_judge_and_no_other() -> None:
+    assert recipe_of(settings_of(recipe()), NOWHERE).judge is None
+    elsewhere = NOWHERE.model_copy(update={"base_url": "http://10.0.0.1/v1", "api_key_env": "HOME"})
+    assert recipe_of(recipe(judge=elsewhere).model_dump(mode="json"), NOWHERE).judge == NOWHERE
+    for judge in (None, NOWHERE.model_copy(update={"model": "other"})):
+        with pytest.raises(RecipeError, match="judge is"):
+            recipe_of(settings_of(recipe(judge=NOWHERE)), judge)
+
+
+@pytest.mark.parametrize("change", [{"tool": 2}, {"tool": None}, {"surprise": 1}])
+def test_settings_are_read_as_strictly_as_a_recipe(change: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=f"reward.{next(iter(change))}"):
+        recipe_of(settings_of(recipe()) | change, None)
+
+
+def test_scores_come_back_to_the_bit() -> None:
+    reward = Reward(total=0.1 + 0.2, accuracy=1 / 3, format=None, tool=-0.5, why="“so”")
+    scored = dataclasses.replace(looks(TARGET, TARGET), reward=reward, tool_scores=(0.25, None))
+    flagged = tuple(dataclasses.replace(call, flags=("whole_image",)) for call in scored.calls)
+    scored = dataclasses.replace(scored, calls=flagged)
+    assert with_scores(looks(TARGET, TARGET), sent(scores_of(scored))) == scored
+
+
+@pytest.mark.parametrize("broken", [{}, {"reward": None}, {"reward": {"total": 1.0}}, {"tool_scores": [1.0]}])
+def test_answers_that_are_no_scores_are_the_services_fault(broken: dict[str, Any]) -> None:
+    reward = Reward(total=1.0, accuracy=1.0, format=1.0, tool=0.0, why="")
+    scores = scores_of(dataclasses.replace(looks(), reward=reward))
+    with pytest.raises(ServiceError):
+        with_scores(looks(), (scores | broken) if broken else {})

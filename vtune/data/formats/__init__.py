@@ -1,0 +1,1 @@
+"""Published layouts of data sets, one file a layout; `table` names them."""

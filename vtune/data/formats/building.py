@@ -1,0 +1,168 @@
+"""From the parts of a foreign row to a sample, with the checks and the messages of our own reader."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.judging import guess_verifier
+from vtune.data.formats.source import Place, Raw
+from vtune.data.formats.values import listed_options, plain, text_of
+from vtune.errors import DataError
+from vtune.schema.fields import Row, mistyped, picture_to_row
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_from_row
+from vtune.schema.trajectory import Trajectory
+
+Found = tuple[Place, Sample | Trajectory | DataError]
+"""What became of a row; an error names the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the caller of an import says beside the path."""
+
+    images: Path | None = None
+    """Folder that picture paths start from; None: that of the file."""
+    verifier: str | None = None
+    """Judges the rows that name none; None: the one that suits the ground truth."""
+    columns: Path | None = None
+    """Column map, for `hf` alone."""
+
+    def base(self, file: Path) -> Path:
+        """The folder that picture paths of a file start from."""
+        return file.parent if self.images is None else self.images
+
+
+def each(rows: Iterable[Raw], convert: Callable[[Row, Place], Sample | Trajectory]) -> Iterator[Found]:
+    """Every row converted; one that cannot be is an error in its place, and the next goes on."""
+    for place, row in rows:
+        if isinstance(row, DataError):
+            yield place, row
+            continue
+        try:
+            yield place, convert(row, place)
+        except DataError as error:
+            yield place, error
+
+
+def build_sample(
+    place: Place,
+    *,
+    source: str,
+    turns: Sequence[Row],
+    images: Sequence[Picture],
+    ground_truth: str,
+    verifier: str,
+    identity: str | None = None,
+    ability: str = "",
+    answer: str = "",
+    verifier_parm: Mapping[str, Any] | None = None,
+    ratios: tuple[float, float, float] = (1.0, 0.0, 0.0),
+    tools: Sequence[str] = (),
+    evidence: Sequence[Row] = (),
+    choices: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> Sample:
+    """A sample, checked like a row of our own layout.
+
+    Args:
+        place: Its row is the id where `identity` is None.
+        source: `data_source`.
+        turns: Rows of `prompt`.
+        images: Pictures with their bytes.
+        ground_truth: In the form that the verifier reads.
+        verifier: Its name.
+        identity: The id that the file gives.
+        ability: Task family.
+        answer: The reference as a person would say it.
+        verifier_parm: Options of the verifier.
+        ratios: Weights of accuracy, format and tool.
+        tools: What the model may call.
+        evidence: Rows of `evidence`.
+        choices: Options of a multiple choice.
+        extra: What else the row holds.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    more = plain(extra or {}, images)
+    row = {
+        "data_source": source,
+        "images": [picture_to_row(picture) for picture in images],
+        "prompt": list(turns),
+        "ability": ability,
+        "reward_model": {
+            "answer": answer,
+            "ground_truth": ground_truth,
+            "verifier": verifier,
+            "verifier_parm": plain(verifier_parm or {}),
+            "accuracy_ratio": ratios[0],
+            "format_ratio": ratios[1],
+            "tool_ratio": ratios[2],
+        },
+        "extra_info": more | {"id": identity or own_id(source, place)},
+        "tools": list(tools),
+        "evidence": list(evidence),
+        "choices": list(choices),
+    }
+    return sample_from_row(row, place=place.id)
+
+
+def own_id(source: str, place: Place) -> str:
+    """The id of a row that has none: its place, told apart by the source."""
+    return place.id if place.name == source else f"{source}/{place.id}"
+
+
+def judged(
+    question: str,
+    truth: Any,
+    options: Options,
+    *,
+    column: str,
+    choices: tuple[str, ...] | None = None,
+    model: bool = False,
+) -> dict[str, Any]:
+    """Ground truth, verifier, its options and the choices, for a row that names no verifier.
+
+    Args:
+        question: The user's turn; options that it lists become the choices.
+        truth: What the file gives: a text or number, or a list whose first entry is the reference and
+            whose others are right as well.
+        options: `verifier` of it decides, where given.
+        column: Where the truth stands, for errors.
+        choices: The options, where the file gives them apart from the question.
+        model: Whether the file leaves judging to a model.
+
+    Returns:
+        Keyword arguments of `build_sample`.
+
+    Raises:
+        DataError: If there is no truth, or it has several forms and the verifier takes one.
+    """
+    truths = truth if isinstance(truth, list) else [truth]
+    if not truths:
+        raise mistyped(column, None, "the reference answer")
+    texts = list(dict.fromkeys(text_of(column, item).strip() for item in truths))
+    listed = listed_options(question) if choices is None else choices
+    verifier = options.verifier or guess_verifier(texts[0], listed, model=model)
+    if len(texts) > 1 and options.verifier is None and verifier not in ("judge", "exact"):
+        verifier = "judge" if model else "exact"  # the others know a single reference
+    if len(texts) > 1 and verifier not in ("judge", "exact"):
+        raise DataError(
+            f"{len(texts)} reference answers, and verifier `{verifier}` takes one",
+            where=f"column `{column}`",
+            fix="import with --verifier exact or --verifier judge",
+        )
+    return {
+        "ground_truth": texts[0],
+        "verifier": verifier,
+        "verifier_parm": {"aliases": texts[1:]} if len(texts) > 1 else {},
+        "choices": listed if verifier == "choice" else (),
+    }
+
+
+def others(row: Mapping[str, Any], *used: str) -> dict[str, Any]:
+    """The columns that nothing was made of, without the empty ones: they go to `extra_info`."""
+    return {key: value for key, value in row.items() if key not in used and value is not None}

@@ -1,0 +1,44 @@
+"""CodeV's data for reinforcement training: the layout of DeepEyes with `env_name` "code"."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.verl import verl_sample
+from vtune.schema.fields import Row, wrong
+from vtune.schema.sample import Sample
+
+ABILITIES = {"vstar": "visual_search", "high_res": "visual_search", "chart": "chart"}
+"""Task families of the sources whose tool calls CodeV's code judges by their pictures."""
+TOOL_RATIO = 0.5
+"""CodeV's code: 1.0 accuracy + 0.3 format + 0.5 process; the paper has no format part."""
+
+
+def read_codev(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of CodeV's files, one entry a row."""
+    return each(read_rows(path), lambda row, place: codev_sample(row, place, options))
+
+
+def codev_sample(row: Row, place: Place, options: Options) -> Sample:
+    """The sample of a row; a model judges what is no letter and no expression, as CodeV's code does.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    environment = row.get("env_name") or ""
+    if environment not in ("", "code"):
+        raise wrong(
+            "env_name",
+            f"unknown environment {environment!r}",
+            "rows of DeepEyes are read by the format `deepeyes`",
+        )
+    return verl_sample(
+        row,
+        place,
+        options,
+        tools=("python",),
+        ability=ABILITIES.get(str(row.get("data_source"))),
+        model=True,
+        ratios=(1.0, 0.0, TOOL_RATIO),
+    )

@@ -1,0 +1,45 @@
+"""DeepEyes-Datasets-47k: verl's layout with `env_name`; three files, one of which has a column more.
+
+`data_0.1.2_visual_toolbox_v2` (source vstar) and `data_v0.8_visual_toolbox_v2` (source chart, column
+`rationale`) are zoomed into and judged by a model; `data_thinklite_reasoning_acc` has no tool and is
+judged by rules.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.verl import verl_sample
+from vtune.schema.fields import Row, wrong
+from vtune.schema.sample import Sample
+
+ABILITIES = {"vstar": "visual_search", "chart": "chart"}
+"""Where the column says less: source -> task family."""
+
+
+def read_deepeyes(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of the three files, one entry a row."""
+    return each(read_rows(path), lambda row, place: deepeyes_sample(row, place, options))
+
+
+def deepeyes_sample(row: Row, place: Place, options: Options) -> Sample:
+    """The sample of a row; `env_name` says which tools it offers.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    environment = row.get("env_name") or ""
+    if environment and not str(environment).startswith("visual_toolbox"):
+        raise wrong(
+            "env_name", f"unknown environment {environment!r}", "rows of CodeV are read by the format `codev`"
+        )
+    source = row.get("data_source")
+    return verl_sample(
+        row,
+        place,
+        options,
+        tools=("image_zoom_in_tool",) if environment else (),
+        ability=ABILITIES.get(str(source)),
+        model=True if environment else None,
+    )

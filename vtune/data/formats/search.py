@@ -1,0 +1,161 @@
+"""Questions that need a web search: SenseNova-MARS (JSON lines and its meta file), MMSearch-R1 / FVQA.
+
+Results of image searches stand in columns and are kept in `extra_info`: a replayed search reads them there.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.source import Place, files, read_json, read_rows
+from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
+from vtune.errors import DataError
+from vtune.schema.fields import Row, mistyped, wrong
+from vtune.schema.sample import Sample
+
+MARS_TOOLS = ("image_zoom_in_tool", "text_search_tool", "image_search_tool")
+MMSEARCH_TOOLS = ("text_search_tool", "image_search_tool")
+_BY_RULE = "em_score_mcq"
+"""Its reward for multiple choice; all others ask a model."""
+
+
+def read_mars(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of SenseNova-MARS, one entry a row.
+
+    Args:
+        path: JSON lines, a folder of them, or the meta file {name: {root, annotation, reward_fn, …}}; its
+            paths start from `--images` where given, else from its own folder.
+        options: What the caller says.
+
+    Raises:
+        DataError: If there is no file, or the meta file is none.
+    """
+    for file, name in files(path, (".jsonl",)):
+        if file.suffix == ".json":
+            yield from _meta(file, options)
+        else:
+            source = name.split("/")[-1]
+            yield from _mars_file(file, source, options, None)
+
+
+def read_mmsearch(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of MMSearch-R1's files (FVQA), one entry a row."""
+    return each(read_rows(path), lambda row, place: mmsearch_sample(row, place, options))
+
+
+def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: bool | None) -> Sample:
+    """The sample of a row of JSON lines.
+
+    Args:
+        row: As it is on disk.
+        place: Where it stands.
+        options: What the caller says.
+        source: `data_source`: the data set's name in the meta file.
+        rule: Whether its reward is that for multiple choice; None where no meta file says so.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    shown = pictures("image", first(row, "image", "images"), options.base(place.file))
+    turns = conversation(needed(row, "prompt"), len(shown))
+    judge = struct_of(row, "reward_model")
+    question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
+    found = judged(
+        question, needed(judge, "ground_truth"), options, column="reward_model.ground_truth", model=True
+    )
+    if options.verifier is None and rule is not None:
+        found["verifier"] = "choice" if rule else "judge"
+        found["choices"] = found["choices"] if rule else ()
+    return build_sample(
+        place,
+        source=source,
+        turns=turns,
+        images=shown,
+        ability="search",
+        answer=found["ground_truth"],
+        tools=MARS_TOOLS,
+        extra=others(row, "prompt", "image", "images", "reward_model")
+        | {"reward_model": others(judge, "ground_truth")},
+        **found,
+    )
+
+
+def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
+    """The sample of a row; `candidate_answers`, a JSON list, are right as well.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    source = text_of("data_source", needed(row, "data_source"))
+    shown = pictures("images", first(row, "images", "image"), options.base(place.file))
+    turns = conversation(needed(row, "prompt"), len(shown))
+    judge = struct_of(row, "reward_model")
+    truths = [needed(judge, "ground_truth"), *_candidates(judge.get("candidate_answers"))]
+    # Its own reward compares with every candidate, so a lone reference is compared too.
+    said = options.verifier or "exact"
+    info = struct_of(row, "extra_info")
+    identity = first(info, "id") or first(row, "data_id")
+    return build_sample(
+        place,
+        source=source,
+        turns=turns,
+        images=shown,
+        ability=str(row.get("ability") or "search"),
+        identity=None if identity is None else text_of("id", identity),
+        answer=text_of("reward_model.ground_truth", truths[0]),
+        tools=MMSEARCH_TOOLS,
+        extra=others(info, "id")
+        | others(row, "data_source", "images", "image", "prompt", "ability", "reward_model", "extra_info")
+        | {"reward_model": others(judge, "ground_truth", "candidate_answers")},
+        **judged(
+            "",
+            truths,
+            Options(images=options.images, verifier=said),
+            column="reward_model.ground_truth",
+            choices=(),
+        ),
+    )
+
+
+def _meta(file: Path, options: Options) -> Iterator[Found]:
+    content = read_json(file)
+    entries = content.items() if isinstance(content, dict) else ()
+    if not entries or not all(isinstance(e, dict) and "annotation" in e for _, e in entries):
+        raise DataError(
+            "not a meta file of SenseNova-MARS",
+            where=str(file),
+            fix="give its JSON lines, or {name: {root, annotation, …}}",
+        )
+    base = options.base(file)
+    for name, entry in entries:
+        annotation = base / str(entry["annotation"])
+        inner = Options(images=base / str(entry.get("root") or ""), verifier=options.verifier)
+        rule = _BY_RULE in entry["reward_fn"] if entry.get("reward_fn") else None
+        if not annotation.is_file():
+            error = DataError(
+                f"no annotation file at {annotation}", fix="give the folder that it starts from by --images"
+            )
+            yield Place(file, None, name), error
+            continue
+        yield from _mars_file(annotation, name, inner, rule)
+
+
+def _mars_file(file: Path, source: str, options: Options, rule: bool | None) -> Iterator[Found]:
+    return each(
+        read_rows(file), lambda row, place: mars_sample(row, place, options, source=source, rule=rule)
+    )
+
+
+def _candidates(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise wrong(
+                "reward_model.candidate_answers", f"not a JSON list: {error}", "mend or drop the row"
+            ) from None
+    if value is not None and not isinstance(value, list):
+        raise mistyped("reward_model.candidate_answers", value, "a list of texts")
+    return [item for item in value or [] if item not in (None, "")]

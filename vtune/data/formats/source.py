@@ -1,0 +1,114 @@
+"""Rows of the files in which data sets are published: Parquet, JSON lines, JSON."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.schema.fields import Row
+from vtune.schema.parquet import scan_rows
+
+ENDINGS = (".parquet", ".jsonl", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row stands."""
+
+    file: Path
+    row: int | None
+    """From 0 (in JSON lines: the line); None for the file as a whole."""
+    name: str
+    """The file within what was asked for, without its ending, e.g. `train/0001`."""
+
+    @property
+    def id(self) -> str:
+        """An id that stays the same as long as the file does."""
+        return f"{self.name}/{self.row}"
+
+
+Raw = tuple[Place, Row | DataError]
+"""A row as it is on disk, or why it cannot be read."""
+
+
+def files(path: Path, endings: tuple[str, ...] = ENDINGS) -> list[tuple[Path, str]]:
+    """The data files that a path means, each with its name for `Place`; of a folder, all below it.
+
+    Raises:
+        DataError: If there is none.
+    """
+    if path.is_file():
+        return [(path, path.stem)]
+    found = sorted(file for file in path.rglob("*") if file.suffix in endings and file.is_file())
+    if not found:
+        what = f"no {', '.join(endings)} file in {path}" if path.is_dir() else f"no file or folder at {path}"
+        raise DataError(what, fix="give a file of the data set, or the folder that holds them")
+    return [(file, file.relative_to(path).with_suffix("").as_posix()) for file in found]
+
+
+def read_rows(path: Path) -> Iterator[Raw]:
+    """Every row of a file or folder, one at a time. Only a JSON array is read as a whole.
+
+    A damaged file is one entry without a row, and the next file goes on.
+
+    Raises:
+        DataError: If there is no file.
+    """
+    for file, name in files(path):
+        try:
+            for number, row in _rows(file):
+                yield Place(file, number, name), row
+        except DataError as error:
+            yield Place(file, None, name), error
+
+
+def read_json(file: Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        DataError: If it cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}", where=str(file), fix="download the file again") from None
+
+
+def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
+    if file.suffix == ".parquet":
+        yield from scan_rows(file)
+    elif file.suffix == ".jsonl":
+        yield from _lines(file)
+    elif file.suffix == ".json":
+        content = read_json(file)
+        if not isinstance(content, list):
+            raise DataError("not a JSON array of rows", where=str(file), fix="write [{…}, …], or JSON lines")
+        for number, row in enumerate(content):
+            yield number, _mapping(row)
+    else:
+        raise DataError(
+            f"{file} is none of {', '.join(ENDINGS)}", fix="give files as the data set publishes them"
+        )
+
+
+def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
+    try:
+        with file.open("rb") as stream:
+            for number, line in enumerate(stream):
+                if line.strip():
+                    try:
+                        yield number, _mapping(json.loads(line))
+                    except ValueError as error:
+                        yield number, DataError(f"the line is not JSON: {error}", fix="mend or drop the line")
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
+
+
+def _mapping(row: object) -> Row | DataError:
+    if isinstance(row, dict):
+        return row
+    return DataError(f"a row is {type(row).__name__}, not an object", fix='write {"column": value, …}')

@@ -1,0 +1,139 @@
+"""Thyme-SFT: cold-start traces whose whole conversation stands in one text, read and written.
+
+A response holds `<code>` blocks and, behind each, what the sandbox answered, in `<sandbox_output>`. Here
+these become turns: what the policy writes, and what it is shown, which is never trained on.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.values import first, marked, needed, pictures, text_of
+from vtune.errors import DataError
+from vtune.schema.fields import Row, wrong
+from vtune.schema.message import IMAGE, Message
+from vtune.schema.trajectory import Call, Status, Trajectory
+
+THYME_COLUMNS = pa.schema(
+    [
+        ("image", pa.list_(pa.string())),
+        ("question", pa.string()),
+        ("response", pa.string()),
+        ("id", pa.string()),
+        ("data_source", pa.string()),
+    ]
+)
+"""As published, with an id and a source of ours, so that traces come back as they were."""
+_OUTPUT = re.compile(r"\s*<sandbox_output>(.*?)</sandbox_output>\s*", re.DOTALL)
+_CODE = re.compile(r"<code>(.*?)</code>\Z", re.DOTALL)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_FAILED = re.compile(
+    r"Traceback|^\W*(?:Sandbox for \S+:|(?:\w*Error|Exception|Execution error)\b)", re.MULTILINE
+)
+"""How its sandbox tells of code that failed."""
+
+
+def read_thyme(path: Path, options: Options) -> Iterator[Found]:
+    """Traces of Thyme's files, Parquet or the JSON lines that its converter makes, one entry a row."""
+    return each(read_rows(path), lambda row, place: thyme_trace(row, place, options))
+
+
+def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
+    """The trace of a row.
+
+    Raises:
+        DataError: If marks and pictures differ in number, code and outputs do not alternate, or the
+            response ends without an answer.
+    """
+    images = pictures("image", needed(row, "image", "images"), options.base(place.file))
+    question = text_of("question", needed(row, "question"))
+    response = text_of("response", needed(row, "response")).strip()
+    pieces = _OUTPUT.split(response)
+    asked = marked(question, len(images) - sum(piece.count(IMAGE) for piece in pieces[1::2]))
+    shown = asked.count(IMAGE)
+    messages = [Message("user", asked, tuple(range(shown)))]
+    kept = list(images[:shown])
+    calls: list[Call] = []
+    for written, output in zip(pieces[::2], [*pieces[1::2], None], strict=True):
+        messages.append(Message("assistant", written))
+        if output is None:
+            break
+        code = _CODE.search(written)
+        if code is None:
+            raise wrong("response", "a sandbox output follows no <code>…</code>", "drop the row")
+        text = output.strip()
+        numbers = tuple(range(shown, shown + text.count(IMAGE)))
+        returned = images[shown : shown + len(numbers)]
+        kept += [replace(picture, origin=f"call:{len(calls)}") for picture in returned]
+        shown += len(numbers)
+        messages.append(Message("user", f"<sandbox_output>\n{text}\n</sandbox_output>", numbers))
+        calls.append(_call(code[1], text, numbers))
+    if shown != len(images):
+        raise wrong(
+            "image",
+            f"{len(images)} pictures for {shown} {IMAGE} mark(s) in question and outputs",
+            "drop the row, or mend its marks",
+        )
+    answers = _ANSWER.findall(messages[-1].content)
+    if not answers:
+        raise wrong("response", "the last turn has no <answer>", "drop the row: a trace ends with its answer")
+    source = first(row, "data_source")
+    identity = first(row, "id")
+    return Trajectory(
+        sample_id=f"thyme/{place.id}" if identity is None else text_of("id", identity),
+        source="thyme" if source is None else text_of("data_source", source),
+        messages=tuple(messages),
+        images=tuple(kept),
+        calls=tuple(calls),
+        answer=answers[0].strip() if len(answers) == 1 else None,
+    )
+
+
+def thyme_row(trace: Trajectory, index: int) -> Row:
+    """A trace as Thyme's converter reads it. Token ids, crops and rewards have no place there.
+
+    Args:
+        trace: Its pictures hold their bytes.
+        index: Number of the row.
+
+    Raises:
+        DataError: If it does not begin with one user turn, or a picture has no bytes.
+    """
+    opening, *rest = trace.messages
+    if opening.role != "user" or not rest or rest[0].role != "assistant":
+        raise DataError(
+            "Thyme's layout has one user turn before the response",
+            where=f"trace of {trace.sample_id!r}",
+            fix="export traces without a system turn",
+        )
+    if any(picture.data is None for picture in trace.images):
+        raise DataError("a picture of the trace has no bytes", where=f"trace of {trace.sample_id!r}")
+    return {
+        "image": [base64.b64encode(picture.data or b"").decode() for picture in trace.images],
+        "question": opening.content,
+        "response": "".join(
+            message.content if message.role == "assistant" else f"\n{message.content}\n" for message in rest
+        ),
+        "id": trace.sample_id,
+        "data_source": trace.source,
+    }
+
+
+def _call(code: str, output: str, images: tuple[int, ...]) -> Call:
+    words = output.replace(IMAGE, "").strip()
+    status: Status = "error" if _FAILED.search(words) else "ok"
+    return Call(
+        tool="python",
+        arguments=json.dumps({"code": code}),
+        status=status,
+        error=words if status == "error" else "",
+        output=words if status == "ok" else "",
+        images=images,
+    )

@@ -1,0 +1,241 @@
+"""Values as data sets publish them, read with patience: pictures, texts, conversations, options."""
+
+import base64
+import binascii
+import datetime
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from PIL import Image
+
+from vtune.schema.decode import UNDECODABLE
+from vtune.schema.fields import Row, mistyped, wrong
+from vtune.schema.message import IMAGE, Picture
+
+_OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+"""`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
+_PATH = 4096
+"""Longest path that is looked for on disk; base64 of a picture is longer."""
+
+
+def first(row: Mapping[str, Any], *names: str) -> Any:
+    """The value of the first column that is there and not null; None where none is."""
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def needed(row: Mapping[str, Any], *names: str) -> Any:
+    """The same, where one must be there.
+
+    Raises:
+        DataError: Naming the columns that were looked for and those that are there.
+    """
+    value = first(row, *names)
+    if value is None:
+        held = ", ".join(key for key in row if row[key] is not None)
+        raise wrong(names[0], f"the row has none of {', '.join(names)}", f"it has {held}")
+    return value
+
+
+def struct_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A struct of a row, an empty one where it is null.
+
+    Raises:
+        DataError: If it is something else.
+    """
+    value = row.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise mistyped(name, value, "a struct")
+    return value
+
+
+def text_of(column: str, value: Any) -> str:
+    """A text; a number becomes the text that a person would write.
+
+    Raises:
+        DataError: If it is neither.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise mistyped(column, value, "a text or a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise mistyped(column, None, "a text or a number")
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
+    """Encoded pictures, each seen to open, from whatever a column holds.
+
+    Args:
+        column: Its name, for errors.
+        value: One of these or a list of them: bytes, {bytes, path}, a path, base64, a data URI.
+        base: The folder that paths start from.
+
+    Returns:
+        Pictures with their bytes, and with their path where the row gave one.
+
+    Raises:
+        DataError: If one is missing or does not open.
+    """
+    items = [] if value is None else value if isinstance(value, list) else [value]
+    return tuple(_picture(column, item, base) for item in items)
+
+
+def picture_size(picture: Picture) -> tuple[int, int]:
+    """Width and height in pixels of a picture that holds its bytes."""
+    with Image.open(BytesIO(picture.data or b"")) as image:
+        return image.size
+
+
+def seen_to_open(column: str, picture: Picture) -> None:
+    """See that a picture that holds its bytes can be opened.
+
+    Raises:
+        DataError: If it cannot.
+    """
+    try:
+        picture_size(picture)
+    except UNDECODABLE as error:
+        name = picture.path or f"{len(picture.data or b'')} bytes"
+        raise wrong(column, f"a picture cannot be opened ({name}): {error}", "drop the row") from None
+
+
+def marked(text: str, count: int) -> str:
+    """A question with one `<image>` for each picture; where it has none at all, they go first."""
+    return text if IMAGE in text or not count else f"{IMAGE}\n" * count + text
+
+
+def conversation(value: Any, count: int) -> list[Row]:
+    """Turns as rows of `prompt`.
+
+    Args:
+        value: A list of {role, content}, a JSON text of one, or the user's turn as plain text; content
+            may be text or parts ({type: text, text} and {type: image}).
+        count: Pictures of the sample; where no turn has a mark, they go before the first user turn.
+
+    Raises:
+        DataError: If it is none of these.
+    """
+    if isinstance(value, str):
+        value = _parsed_turns(value)
+    if not isinstance(value, list) or not value:
+        raise mistyped("prompt", value, "a list of turns {role, content}")
+    turns = [_turn(item) for item in value]
+    if not any(IMAGE in turn["content"] for turn in turns):
+        user = next((turn for turn in turns if turn["role"] == "user"), turns[-1])
+        user["content"] = marked(user["content"], count)
+    return turns
+
+
+def listed_options(text: str) -> tuple[str, ...]:
+    """The options that a question lists, one a line, lettered from A without a gap; else none."""
+    found = [(match[1] or match[2], match[3]) for match in _OPTION.finditer(text)]
+    letters = "".join(letter for letter, _ in found)
+    in_order = len(found) > 1 and letters == ascii_uppercase[: len(letters)]
+    return tuple(option for _, option in found) if in_order else ()
+
+
+def plain(value: Any, shown: Sequence[Picture] = ()) -> Any:
+    """A value that JSON can carry: dates and decimals as text, NaN as null, bytes as base64.
+
+    Bytes that are one of the sample's own pictures become {"image": number}: they are not stored twice.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, shown) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, shown) for item in value]
+    if isinstance(value, bytes):
+        same = next((index for index, picture in enumerate(shown) if picture.data == value), None)
+        return {"base64": base64.b64encode(value).decode()} if same is None else {"image": same}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | Decimal):
+        return str(value)
+    return value
+
+
+def _picture(column: str, item: Any, base: Path) -> Picture:
+    path = None
+    if isinstance(item, Mapping):
+        path = item.get("path") or None
+        data = item.get("bytes")
+        if not data and path is None:
+            raise wrong(column, "a picture has neither bytes nor a path", "drop the row, or give one of them")
+        if data and not isinstance(data, bytes):
+            raise mistyped(f"{column}.bytes", data, "an encoded image")
+        if path is not None and not isinstance(path, str):
+            raise mistyped(f"{column}.path", path, "a path")
+        content = data if isinstance(data, bytes) and data else _loaded(column, str(path), base)
+    elif isinstance(item, bytes):
+        content = item
+    elif isinstance(item, str):
+        decoded = _decoded(item, base)
+        content = decoded if decoded is not None else _loaded(column, item, base)
+        path = item if decoded is None else None
+    else:
+        raise mistyped(column, item, "a picture: bytes, a path or base64")
+    picture = Picture(content, None if path is None else str(path))
+    seen_to_open(column, picture)
+    return picture
+
+
+def _decoded(text: str, base: Path) -> bytes | None:
+    """The bytes of a data URI or of base64; None for what is a path."""
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    elif len(text) < _PATH and (Path(text).suffix or (base / text).is_file()):
+        return None
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _loaded(column: str, name: str, base: Path) -> bytes:
+    path = base / name
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise wrong(
+            column,
+            f"no picture at {str(path)[:200]}: {reason}",
+            "give the folder of the pictures by --images",
+        ) from None
+
+
+def _parsed_turns(text: str) -> Any:
+    if text.lstrip().startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError:
+            pass  # a question may begin with a bracket
+    return [{"role": "user", "content": text}]
+
+
+def _turn(item: Any) -> Row:
+    if not isinstance(item, Mapping):
+        raise mistyped("prompt", item, "a turn {role, content}")
+    content = item.get("content")
+    if isinstance(content, list):
+        content = "".join(_part(part) for part in content)
+    if not isinstance(content, str):
+        raise mistyped("prompt.content", content, "a text")
+    return {"role": item.get("role"), "content": content}
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
+        return IMAGE
+    if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    raise mistyped("prompt.content", part, "a text or a part {type, text}")

@@ -1,0 +1,132 @@
+"""verl's rows, read and written: the layout that most trainers share (verl, DeepEyes, CodeV, EasyR1)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from vtune.data.formats import own
+from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
+from vtune.schema.fields import Row, picture_to_row
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_from_row
+
+VERL_COLUMNS = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("ability", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        (
+            "extra_info",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("index", pa.int64()),
+                    ("split", pa.string()),
+                    ("question", pa.string()),
+                    ("answer", pa.string()),
+                    (own.KEY, pa.string()),
+                ]
+            ),
+        ),
+    ]
+)
+"""What `RLHFDataset` reads."""
+
+
+def read_verl(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of files in verl's layout, one entry a row."""
+    return each(read_rows(path), lambda row, place: verl_sample(row, place, options))
+
+
+def verl_sample(
+    row: Row,
+    place: Place,
+    options: Options,
+    *,
+    tools: tuple[str, ...] = (),
+    ability: str | None = None,
+    model: bool | None = None,
+    ratios: tuple[float, float, float] = (1.0, 0.0, 0.0),
+) -> Sample:
+    """The sample of a row.
+
+    Args:
+        row: As it is on disk.
+        place: Where it stands.
+        options: What the caller says.
+        tools: What the model may call.
+        ability: Task family; None: the column's.
+        model: Whether a model judges; None: as `reward_model.style` says.
+        ratios: Weights of accuracy, format and tool.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    source = text_of("data_source", needed(row, "data_source"))
+    images = pictures("images", first(row, "images", "image"), options.base(place.file))
+    turns = conversation(needed(row, "prompt"), len(images))
+    judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
+    packed = own.unpack(info)
+    if packed is not None:
+        truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth"))
+        shown = row | {"prompt": turns, "images": [picture_to_row(picture) for picture in images]}
+        return sample_from_row(own.restore(shown, packed, truth), place=place.id)
+    identity = info.get("id")
+    question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
+    answer = info.get("answer")
+    return build_sample(
+        place,
+        source=source,
+        turns=turns,
+        images=images,
+        ability=ability or str(row.get("ability") or ""),
+        identity=None if identity is None else str(identity),
+        answer=answer if isinstance(answer, str) else "",
+        ratios=ratios,
+        tools=tools,
+        extra=others(info, "id")
+        | {"reward_model": others(judge, "ground_truth")}
+        | others(row, "data_source", "images", "image", "prompt", "ability", "reward_model", "extra_info"),
+        **judged(
+            question,
+            needed(judge, "ground_truth"),
+            options,
+            column="reward_model.ground_truth",
+            model=judge.get("style") == "model" if model is None else model,
+        ),
+    )
+
+
+def verl_row(sample: Sample, index: int) -> Row:
+    """A sample as verl reads it.
+
+    Args:
+        sample: Its pictures hold their bytes.
+        index: Number of the row.
+
+    Raises:
+        DataError: If the sample cannot be stored.
+    """
+    return {
+        "data_source": sample.source,
+        "prompt": [{"role": turn.role, "content": turn.content} for turn in sample.prompt],
+        "images": [picture_to_row(picture) for picture in sample.images],
+        "ability": sample.ability,
+        "reward_model": {
+            "style": "model" if sample.verifier == "judge" else "rule",
+            "ground_truth": sample.ground_truth,
+        },
+        "extra_info": {
+            "id": sample.id,
+            "index": index,
+            "split": "train",
+            "question": sample.question,
+            "answer": sample.answer or sample.ground_truth,
+            own.KEY: own.pack(sample),
+        },
+    }

@@ -1,0 +1,67 @@
+"""HR-Bench: pictures of 4K and 8K, every question four times with its options rotated (DreamMr/HR-Bench)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vtune.data.options import multiple_choice
+from vtune.data.tsv import TsvRow, scan_tsv
+from vtune.errors import DataError
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+
+CATEGORIES = ("single", "cross")
+"""One instance (FSP), several instances (FCP)."""
+
+
+def read_hrbench(path: Path) -> Iterator[Sample]:
+    """The rows of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`, a sample each; there are no target boxes.
+
+    Source and ids begin with the file's name, so that both files can be used together. Options stay as they
+    are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`.
+
+    Raises:
+        DataError: As `read_tsv` does, or at a row whose category, options or answer are not as published.
+    """
+    for entry in scan_hrbench(path):
+        if isinstance(entry, DataError):
+            raise entry
+        yield entry
+
+
+def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
+    """One entry a row: the sample, or the error that `read_hrbench` would raise there.
+
+    Raises:
+        DataError: As `scan_tsv` does.
+    """
+    for row in scan_tsv(path, ("question", "A", "B", "answer", "category", "cycle_category")):
+        try:
+            yield row if isinstance(row, DataError) else _sample(row, path.stem)
+        except DataError as error:
+            yield error
+
+
+def _sample(row: TsvRow, source: str) -> Sample:
+    choices = row.choices
+    category = row.values["category"]
+    if category not in CATEGORIES:
+        raise DataError(
+            f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
+        )
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=multiple_choice(row.values["question"], choices),
+        images=(Picture(data=row.picture),),
+        ability="visual_search",
+        ground_truth=row.answer,
+        answer=choices[ord(row.answer) - ord("A")],
+        verifier="choice",
+        tools=("python",),
+        choices=choices,
+        extra={
+            "index": row.values["index"],
+            "category": category,
+            "cycle_category": row.values["cycle_category"],
+        },
+    )

@@ -1,0 +1,197 @@
+"""Benchmarks as one TSV file: a question a row, its picture in base64 (the layout of VLMEvalKit)."""
+
+import base64
+import binascii
+import csv
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from string import ascii_uppercase
+from typing import BinaryIO
+
+from vtune.errors import DataError
+
+LONGEST_INDEX = 64
+"""Characters, VLMEvalKit's: an `image` that is no longer is the `index` of the row that holds the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class TsvRow:
+    """One row."""
+
+    place: str
+    """File and row, counted from 0: for errors."""
+    values: Mapping[str, str]
+    """Column -> text, without `image`."""
+    picture: bytes
+    """The encoded picture."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The options, columns A, B, C … up to the last that is not empty.
+
+        Raises:
+            DataError: If there are fewer than two, or one before the last is empty.
+        """
+        found = [self.values.get(letter, "").strip() for letter in ascii_uppercase]
+        while found and not found[-1]:
+            found.pop()
+        if len(found) < 2 or "" in found:
+            raise DataError(
+                "the options are not the columns A, B … without a gap", where=self.place, fix="fill them in"
+            )
+        return tuple(found)
+
+    @property
+    def answer(self) -> str:
+        """The letter of the right option.
+
+        Raises:
+            DataError: If it is none of them.
+        """
+        letter = self.values["answer"].strip()
+        if letter not in ascii_uppercase[: len(self.choices)] or len(letter) != 1:
+            raise DataError(
+                f"the answer {letter!r} is not the letter of an option",
+                where=self.place,
+                fix=f"write one of {', '.join(ascii_uppercase[: len(self.choices)])}",
+            )
+        return letter
+
+
+def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
+    """The rows of a file; one row with its picture is in memory at a time.
+
+    Args:
+        path: A TSV file with a header, `index` and `image` among its columns.
+        needs: Further columns that it must have.
+
+    Raises:
+        DataError: If the file is missing or lacks a column; at the first row that has other than one value a
+            column, whose `index` is there already, or whose picture is no base64 or not there.
+    """
+    for row in scan_tsv(path, needs):
+        if isinstance(row, DataError):
+            raise row
+        yield row
+
+
+def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]:
+    """One entry a row: the row, or the error that `read_tsv` would raise there.
+
+    Raises:
+        DataError: If the file is missing, lacks a column, or is no TSV from some line on.
+    """
+    try:
+        with path.open("rb") as stream, path.open("rb") as again:
+            yield from _rows(path, stream, again, {"index", "image", *needs})
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}", fix="check the path") from None
+
+
+def _rows(
+    path: Path, stream: BinaryIO, again: BinaryIO, needs: Collection[str]
+) -> Iterator[TsvRow | DataError]:
+    records = _records(path, stream)
+    _, header = next(records, (0, []))
+    if missing := sorted(set(needs) - set(header)):
+        raise DataError(
+            f"the file has no column {', '.join(f'`{name}`' for name in missing)}",
+            where=str(path),
+            fix=f"it has {', '.join(name[:40] for name in header[:40]) or 'none'}; is it the right file?",
+        )
+    starts: dict[str, int] = {}
+    for number, (start, record) in enumerate(records):
+        place = f"{path}, row {number}"
+        try:
+            yield _row(path, again, header, record, start, starts, place)
+        except DataError as error:
+            yield error
+
+
+def _row(
+    path: Path,
+    again: BinaryIO,
+    header: list[str],
+    record: list[str],
+    start: int,
+    starts: dict[str, int],
+    place: str,
+) -> TsvRow:
+    """The row of a record; `starts`, where the record of each index begins, learns of it."""
+    if len(record) != len(header):
+        raise DataError(
+            f"{len(record)} value(s) for {len(header)} columns",
+            where=place,
+            fix="download the file again; tabs inside of a text need quotes around it",
+        )
+    values = dict(zip(header, record, strict=True))
+    index, image = values["index"], values.pop("image")
+    if index in starts:
+        raise DataError(f"index {index!r} comes twice", where=place, fix="number the rows")
+    starts[index] = start
+    if len(image) <= LONGEST_INDEX:
+        image = _elsewhere(path, again, header, starts.get(image), image, place)
+    return TsvRow(place, values, _decoded(image, place))
+
+
+def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+    """(its first byte, values) of each record from where the stream stands."""
+    # The limit of the csv module is one for the process, and 128 kB: less than a picture.
+    csv.field_size_limit(sys.maxsize)
+    start = position = stream.tell()
+    number = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal position, number
+        for line in stream:
+            position += len(line)
+            number += 1
+            yield line.decode("utf-8")
+
+    left = lines()
+    try:
+        for line in left:
+            if '"' in line:
+                record = next(csv.reader(chain([line], left), delimiter="\t", strict=True))
+            else:
+                # The csv module would take eight times the room of a picture, and of the time.
+                record = line.rstrip("\r\n").split("\t")
+            if record != [""]:
+                yield start, record
+            start = position
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"not a TSV file in UTF-8: {error}", where=f"{path}, line {number}", fix="download it again"
+        ) from None
+
+
+def _elsewhere(
+    path: Path, again: BinaryIO, header: list[str], start: int | None, index: str, place: str
+) -> str:
+    """The picture of another, earlier row."""
+    if start is None:
+        raise DataError(
+            f"the picture is said to be in row {index!r}, which is not before this one",
+            where=place,
+            fix="put a picture in base64 into `image`, or the index of an earlier row",
+        )
+    again.seek(start)
+    _, record = next(_records(path, again))
+    image = dict(zip(header, record, strict=True))["image"]
+    if len(image) <= LONGEST_INDEX:
+        raise DataError(
+            f"the picture is said to be in row {index!r}, which has none",
+            where=place,
+            fix="name one that has",
+        )
+    return image
+
+
+def _decoded(image: str, place: str) -> bytes:
+    try:
+        return base64.b64decode(image, validate=True)
+    except binascii.Error as error:
+        raise DataError(f"`image` is not base64: {error}", where=place, fix="download it again") from None

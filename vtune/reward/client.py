@@ -1,0 +1,170 @@
+"""Scores from reward services (`vtune serve rewards`): what waits at the same time shares requests."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+from vtune.errors import VtuneError
+from vtune.reward.recipe import RewardService
+from vtune.reward.servers import FAILED, Refused, Servers, TooLarge, Unusable
+from vtune.reward.wire import item_of, with_scores
+from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+AT_ONCE = 4
+"""Requests under way at one server, ours: what comes meanwhile shares the next one."""
+
+ITEMS = 32
+"""Trajectories in one request at most, ours."""
+
+BYTES = 8 * 2**20
+"""Of one request at most, unless a single trajectory is larger; ours, well below what a service takes."""
+
+ATTEMPTS = 3
+"""For one trajectory whose worker or judge failed while its service is well; ours."""
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A trajectory that waits for its scores."""
+
+    body: bytes
+    found: asyncio.Future[Mapping[str, Any]]
+    attempts: int = 0
+    ends: float | None = None
+    """When its deadline passes; it runs from the first request on, so that a long queue costs nobody."""
+
+
+class RewardClient:
+    """Has services score trajectories; an async context manager.
+
+    How servers are chosen, and what becomes of those that fail, is `Servers`' business.
+    """
+
+    def __init__(self, service: RewardService, settings: Mapping[str, Any]) -> None:
+        """Prepare, without connecting.
+
+        Args:
+            service: Where the servers are.
+            settings: `settings_of` the recipe: what the servers are to score by.
+        """
+        self._deadline_s = service.deadline_s
+        self._most = AT_ONCE * len(service.urls)
+        self._settings = json.dumps(settings, allow_nan=False).encode()
+        self._servers = Servers(service)
+        self._queue: deque[_Item] = deque()
+        self._senders: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        """Open.
+
+        Raises:
+            RecipeError: If the environment variable of the token is not set.
+        """
+        await self._servers.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._senders:
+            task.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
+        await self._servers.__aexit__()
+
+    async def score(self, sample: Sample, trajectory: Trajectory) -> Trajectory:
+        """The trajectory with `reward`, `tool_scores` and the flags of its calls filled in.
+
+        Where no service could tell, all of them are None, with the reason.
+        """
+        try:
+            # Encoding pictures takes a while; texts do not.
+            item = await asyncio.to_thread(item_of, sample, trajectory) if trajectory.calls else None
+            body = json.dumps(item or item_of(sample, trajectory), allow_nan=False).encode()
+            scores = await self._ask(body)
+            if scores["reward"] is None:
+                return _unscored(trajectory, str(scores["error"]["what"]))
+            return with_scores(trajectory, scores)
+        except (VtuneError, Unusable, Refused) as error:
+            return _unscored(trajectory, str(error).splitlines()[0])
+
+    async def _ask(self, body: bytes) -> Mapping[str, Any]:
+        item = _Item(body, asyncio.get_running_loop().create_future())
+        self._queue.append(item)
+        # In the next turn of the loop, so that those who ask in this one share a request.
+        asyncio.get_running_loop().call_soon(self._send_more)
+        try:
+            return await item.found
+        finally:
+            item.found.cancel()  # nobody waits any more: it is not sent
+
+    def _send_more(self) -> None:
+        while self._queue and len(self._senders) < self._most:
+            items = [item for item in self._next() if not item.found.done()]
+            if items:
+                task = asyncio.create_task(self._send(items))
+                self._senders.add(task)
+                task.add_done_callback(partial(self._sent, items))
+
+    def _next(self) -> list[_Item]:
+        """The next items to share a request: the queue is spread over the requests that may be made."""
+        most = min(ITEMS, -(-len(self._queue) // (self._most - len(self._senders))))
+        items = [self._queue.popleft()]
+        size = len(items[0].body)
+        while self._queue and len(items) < most and size + len(self._queue[0].body) <= BYTES:
+            size += len(self._queue[0].body)
+            items.append(self._queue.popleft())
+        return items
+
+    def _sent(self, items: Sequence[_Item], task: asyncio.Task[None]) -> None:
+        self._senders.discard(task)
+        if task.cancelled():
+            for item in items:
+                item.found.cancel()
+        elif (bug := task.exception()) is not None:
+            _fail(items, bug)
+        self._send_more()
+
+    async def _send(self, items: Sequence[_Item]) -> None:
+        """Have some items scored by one request; each gets its scores or an exception."""
+        now = time.monotonic()
+        for item in items:
+            item.ends = item.ends or now + self._deadline_s
+        ends = min(item.ends or 0.0 for item in items)
+        try:
+            body = b", ".join(item.body for item in items)
+            body = b'{"reward": %b, "items": [%b]}' % (self._settings, body)
+            results = await self._servers.answer(body, len(items), ends=ends)
+        except TooLarge as error:
+            if len(items) == 1:
+                _fail(items, error)
+                return
+            for half in (items[: len(items) // 2], items[len(items) // 2 :]):
+                await self._send(half)
+            return
+        except (Unusable, Refused) as error:
+            _fail(items, error)
+            return
+        for item, result in zip(items, results, strict=True):
+            if item.found.done():
+                continue
+            item.attempts += 1
+            if result["status"] == FAILED and item.attempts < ATTEMPTS:
+                self._queue.append(item)
+            else:
+                item.found.set_result(result)
+
+
+def _fail(items: Sequence[_Item], error: BaseException) -> None:
+    for item in items:
+        if not item.found.done():
+            item.found.set_exception(error)
+
+
+def _unscored(trajectory: Trajectory, why: str) -> Trajectory:
+    nothing = Reward(total=None, accuracy=None, format=None, tool=None, why=why)
+    return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))

@@ -1,0 +1,57 @@
+"""Who may ask a reward service, and how much at once."""
+
+import hmac
+import json
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+OPEN = ("/health",)
+"""What anybody may ask: whether it lives."""
+
+
+class Guard:
+    """Stands before an ASGI application: the token is right, and the body is not too large.
+
+    Args:
+        app: What it stands before.
+        token: What requests have to carry as `Authorization: Bearer …`; None lets all in.
+        max_bytes: Of a body. It has to be announced (`Content-Length`), so nothing is read of one too large.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int) -> None:
+        self._app = app
+        self._key = None if token is None else f"Bearer {token}".encode()
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request, or pass it on."""
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            refusal = self._refusal(scope["method"], scope["path"], headers)
+            if refusal is not None:
+                await _refuse(*refusal, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[int, str, str] | None:
+        """(status, what, fix), or None where nothing is wrong."""
+        given = headers.get(b"authorization", b"")
+        if self._key is not None and path not in OPEN and not hmac.compare_digest(given, self._key):
+            return 401, "wrong or no token", "send `Authorization: Bearer TOKEN`"
+        size = headers.get(b"content-length", b"")
+        if method not in ("GET", "HEAD") and not size.isdigit():
+            return 411, "a body of unknown length", "send Content-Length"
+        if size and int(size) > self._max_bytes:
+            return 413, f"a body of {int(size)} bytes, the limit is {self._max_bytes}", "send fewer at once"
+        return None
+
+
+async def _refuse(status: int, what: str, fix: str, send: Send) -> None:
+    body = json.dumps({"error": {"what": what, "where": "", "fix": fix}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    # What was announced is not read: the connection cannot be used again.
+    headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

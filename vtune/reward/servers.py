@@ -1,0 +1,233 @@
+"""Any of several reward servers: retries, a second server for slow requests, circuit breakers."""
+
+import asyncio
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import httpx2
+
+from vtune.errors import RecipeError
+from vtune.reward.breaker import Breaker
+from vtune.reward.recipe import RewardService
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+"""Seconds between rounds in which every server was tried, doubled each time; ours."""
+
+PATIENCE = 0.5
+"""Seconds that a request runs before a second server is asked too, at least; ours."""
+
+SLOW = 2.0
+"""A second server is asked after so many times what 19 of 20 requests took lately; ours."""
+
+LATELY = 200
+"""Requests."""
+
+FAILED, TOO_LARGE = 500, 413
+"""HTTP statuses: a worker or judge failed; smaller requests might be taken."""
+
+KEYS = {"status", "reward", "error"}
+"""Of every result."""
+
+RETRIED = (408, 429)
+"""Statuses below 500 that say nothing against the request."""
+
+
+class Unusable(Exception):
+    """A server gave no usable answer; another may."""
+
+
+class Refused(Exception):
+    """A server will not answer this request, however often it is asked."""
+
+
+class TooLarge(Refused):
+    """It would answer a smaller one."""
+
+
+@dataclass(slots=True)
+class _Server:
+    url: str
+    breaker: Breaker = field(default_factory=Breaker)
+    under_way: int = 0
+
+
+class Servers:
+    """Has whichever server answers first answer a request; an async context manager.
+
+    A request that fails goes to another server, at once where there is one and after a growing pause where
+    all have failed; one that takes unusually long is put to a second server too, and the first answer
+    counts. A server that fails three times in a row is left alone for a growing while. Scoring changes
+    nothing, so asking twice does no harm.
+
+    When a request's deadline has passed without any server answering anything, the servers count as down:
+    then each request gets one attempt, without waiting, until one succeeds. So an outage stops a run in
+    minutes instead of hours, as one of a judge does.
+    """
+
+    def __init__(self, service: RewardService) -> None:
+        """Prepare, without connecting."""
+        self._service = service
+        self._servers = [_Server(url) for url in service.urls]
+        self._took: deque[float] = deque(maxlen=LATELY)
+        self._answered = 0.0
+        """When a server last did."""
+        self._down = False
+        self._http: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open.
+
+        Raises:
+            RecipeError: If the environment variable of the token is not set.
+        """
+        name = self._service.token_env
+        if name is not None and name not in os.environ:
+            raise RecipeError(
+                f"the token of the reward service is not set: no environment variable {name}",
+                fix=f"export {name}=…",
+            )
+        headers = {"Authorization": f"Bearer {os.environ[name]}"} if name is not None else {}
+        self._http = httpx2.AsyncClient(
+            headers=headers,
+            timeout=httpx2.Timeout(self._service.deadline_s, connect=5.0),
+            limits=httpx2.Limits(max_connections=None),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def answer(self, body: bytes, count: int, *, ends: float) -> list[dict[str, Any]]:
+        """The results in the first usable answer.
+
+        Args:
+            body: JSON for `POST /score`.
+            count: Items in it, and so results in the answer.
+            ends: The deadline, in seconds of the monotonic clock.
+
+        Raises:
+            Unusable: If no server gave any in time.
+            Refused: If one refuses the request.
+        """
+        began, wait = time.monotonic(), FIRST_WAIT
+        tried: list[_Server] = []
+        while (now := time.monotonic()) < ends:
+            server = self._choose(tried)
+            if server is not None:
+                tried.append(server)
+                try:
+                    return await self._hedged(server, body, count, ends)
+                except Unusable:
+                    continue
+            if self._down:
+                break
+            pause = wait * random.uniform(0.5, 1.0)  # so that clients do not come back all at once
+            pause = max(pause, min(one.breaker.opens_in(now) for one in self._servers))
+            await asyncio.sleep(min(pause, ends - now))
+            wait, tried = min(2 * wait, LONGEST_WAIT), []
+        self._down = self._down or self._answered < began
+        whys = ", ".join(f"{one.url}: {one.breaker.why or 'busy'}" for one in self._servers)
+        raise Unusable(f"no reward service answered ({whys})")
+
+    def _choose(self, tried: Sequence[_Server]) -> _Server | None:
+        """The least busy server that works and was not tried."""
+        now = time.monotonic()
+        able = [one for one in self._servers if one not in tried and one.breaker.allows(now)]
+        return min(able, key=lambda one: (one.under_way, random.random()), default=None)
+
+    async def _hedged(self, server: _Server, body: bytes, count: int, ends: float) -> list[dict[str, Any]]:
+        """What a server says or, where it takes unusually long, a second one."""
+        tasks = [asyncio.create_task(self._post(server, body, count, ends))]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=self._patience())
+            second = None if done else self._choose([server])
+            if second is not None:
+                tasks.append(asyncio.create_task(self._post(second, body, count, ends)))
+            for task in asyncio.as_completed(tasks):
+                try:
+                    found = await task
+                except Unusable as error:
+                    failure = error
+                    continue
+                if not tasks[0].done():
+                    server.breaker.failed("slower than another server", time.monotonic())
+                return found
+            raise failure
+        finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _patience(self) -> float:
+        if not self._took:
+            return 10 * PATIENCE  # servers that were just started
+        return max(PATIENCE, SLOW * sorted(self._took)[len(self._took) * 19 // 20])
+
+    async def _post(self, server: _Server, body: bytes, count: int, ends: float) -> list[dict[str, Any]]:
+        """What one server says to one request.
+
+        Raises:
+            Unusable: If it cannot be reached, fails, or does not answer in time.
+            Refused: If it refuses the request.
+        """
+        if self._http is None:
+            raise RuntimeError("the reward client is used outside its `async with`")
+        began = time.monotonic()
+        server.breaker.began()
+        server.under_way += 1
+        try:
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + ends - began):
+                response = await self._http.post(
+                    f"{server.url}/score", content=body, headers={"Content-Type": "application/json"}
+                )
+            results = _results(response, count)
+        except (httpx2.TransportError, TimeoutError, Unusable) as error:
+            name = "" if isinstance(error, Unusable) else type(error).__name__
+            why = f"{name} {error}".strip()
+            server.breaker.failed(why, time.monotonic())
+            raise Unusable(f"{server.url}: {why}") from error
+        except asyncio.CancelledError:
+            server.breaker.given_up()
+            raise
+        except Refused:
+            server.breaker.succeeded()
+            raise
+        finally:
+            server.under_way -= 1
+        server.breaker.succeeded()
+        self._answered, self._down = time.monotonic(), False
+        self._took.append(self._answered - began)
+        return results
+
+
+def _results(response: httpx2.Response, count: int) -> list[dict[str, Any]]:
+    """The results in an answer, one for each item, in order."""
+    status = response.status_code
+    if status == 200:
+        try:
+            results = response.json()["results"]
+            whole = len(results) == count and all(
+                {"status", "reward", "error"} <= set(one) for one in results
+            )
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            raise Unusable(f"its answer is not {count} results: {response.text[:200]!r}")
+        found: list[dict[str, Any]] = results
+        return found
+    try:
+        said = str(response.json()["error"]["what"])
+    except (ValueError, KeyError, TypeError):
+        said = response.text[:200]
+    why = f"HTTP {status}: {said}"
+    if status == TOO_LARGE:
+        raise TooLarge(f"the reward service takes no request that large: {why}")
+    if 400 <= status < 500 and status not in RETRIED:
+        raise Refused(f"the reward service refuses: {why}")
+    raise Unusable(why)

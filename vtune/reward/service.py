@@ -1,0 +1,217 @@
+"""The reward service: `reward/score.py` behind HTTP, so that a local and a remote run cannot disagree."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp
+
+from vtune.errors import DataError, ServiceError, VtuneError
+from vtune.judge.client import JudgeClient
+from vtune.reward.counts import Counts
+from vtune.reward.evidence import Judges
+from vtune.reward.guard import Guard
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.released import JudgeRequest, rewards_of, sample_of
+from vtune.reward.score import Scored, score_trajectory
+from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
+from vtune.verifiers import VERIFIERS
+from vtune.verifiers.verifying import Verifying
+
+ITEMS = 1024
+"""Trajectories in one request at most, ours."""
+
+OK, WRONG, FAILED = 200, 422, 500
+"""HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed."""
+
+LOG = logging.getLogger(__name__)
+
+
+class Service:
+    """Scores what requests bring; it owns the workers and the judge client while it is `running`.
+
+    Args:
+        recipe: Scores requests that bring no `reward` section; its judge is the only one that is ever asked.
+        workers: Processes for verifiers that may run long or crash.
+    """
+
+    def __init__(self, recipe: RewardRecipe | None, *, workers: int) -> None:
+        self._recipe = recipe
+        self._settings = None if recipe is None else settings_of(recipe)
+        self._endpoint = None if recipe is None else recipe.judge
+        self._client = None if self._endpoint is None else JudgeClient(self._endpoint)
+        self._verifying = Verifying(workers=workers)
+        self._workers = workers
+        self.counts = Counts()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Within it, requests are answered."""
+        async with self._verifying:
+            if self._client is None:
+                yield
+                return
+            async with self._client:
+                yield
+
+    def start_workers(self) -> None:
+        """Start them before anyone needs them; they get ready meanwhile."""
+        self._verifying.start()
+
+    def health(self) -> dict[str, Any]:
+        """What it is and what it can judge."""
+        return {
+            "status": "ok",
+            "verifiers": sorted(VERIFIERS),
+            "workers": self._workers,
+            "judge": None if self._settings is None else self._settings["judge"],
+        }
+
+    async def answer(self, request: Any) -> tuple[int, dict[str, Any]]:
+        """(HTTP status, answer) to a request of one trajectory, or of many under `items`.
+
+        Many are always answered with 200, and each with a status of its own, in order.
+
+        Raises:
+            VtuneError: If the request as a whole is wrong.
+        """
+        if not isinstance(request, dict):
+            raise DataError("the request is no JSON object", fix='send {"sample": {…}, "reply": "…"}')
+        request = dict(request)
+        settings = request.pop("reward", None) or self._settings
+        if settings is None:
+            raise DataError(
+                "nothing says how to weigh and judge",
+                fix="send the reward section of a recipe as `reward`, or start the service with --recipe",
+            )
+        if not isinstance(settings, dict):
+            raise DataError("`reward` is no JSON object", fix="send the reward section of a recipe")
+        recipe = recipe_of(settings, self._endpoint)
+        if "items" not in request:
+            (result,) = await self._all([request], recipe)
+            return result.pop("status"), result
+        items = request.pop("items")
+        if request:
+            raise DataError(f"unknown key `{min(request)}` beside `items`", fix="known: items, reward")
+        if not isinstance(items, list) or len(items) > ITEMS:
+            raise DataError(f"`items` is a list of at most {ITEMS}", fix="send fewer at once")
+        return OK, {"results": await self._all(items, recipe)}
+
+    async def judge(self, request: JudgeRequest) -> dict[str, Any]:
+        """The answer to a request of V-Triune's server.
+
+        Raises:
+            DataError: If it cannot be judged.
+            ServiceError: If a worker or the judge failed.
+        """
+        began = time.monotonic()
+        recipe, status, verifier = self._recipe, FAILED, ""
+        try:
+            sample = sample_of(request, None if recipe is None else recipe.iou)
+            verifier = sample.verifier
+            ask = None if recipe is None else Judges(recipe.evidence, self._client).same_answer
+            verdict = await self._verifying.verify(request.response, sample, judge=ask)
+            rewards = rewards_of(request, verdict)
+            status = OK
+            return {"rewards": rewards}
+        except VtuneError as error:
+            status = status_of(error)
+            raise
+        finally:
+            self.counts.add(verifier, status, time.monotonic() - began)
+
+    async def _all(self, items: list[Any], recipe: RewardRecipe) -> list[dict[str, Any]]:
+        # A bug that one of them meets is its own: the others are answered.
+        found = await asyncio.gather(*(self._one(item, recipe) for item in items), return_exceptions=True)
+        return [self._bug(one) if isinstance(one, BaseException) else one for one in found]
+
+    async def _one(self, item: Any, recipe: RewardRecipe) -> dict[str, Any]:
+        began = time.monotonic()
+        try:
+            sample, trajectory = read_item(item)
+        except VtuneError as error:
+            self.counts.add("", WRONG, time.monotonic() - began)
+            return {"status": WRONG, "reward": None, "error": told(error)}
+        judges = Judges(recipe.evidence, None if recipe.judge is None else self._client)
+        scored = await score_trajectory(sample, trajectory, recipe, self._verifying, judges)
+        result = _result(scored)
+        self.counts.add(sample.verifier, result["status"], time.monotonic() - began)
+        return result
+
+    def _bug(self, error: BaseException) -> dict[str, Any]:
+        LOG.error("a trajectory could not be scored", exc_info=error)
+        self.counts.add("", FAILED, 0.0)
+        bug = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
+        return {"status": FAILED, "reward": None, "error": told(bug)}
+
+
+def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
+    """The ASGI application of a service.
+
+    Args:
+        service: Has to be running while the application is asked.
+        token: What requests have to carry; None lets all in.
+        max_bytes: Of one request.
+    """
+    app = FastAPI(title="vtune reward service")
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return service.health()
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(service.counts.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/")
+    async def root() -> dict[str, str]:
+        return {"message": "Reward Judge Server"}  # by which V-Triune's client knows one
+
+    @app.post("/judge")
+    async def judge(request: JudgeRequest) -> dict[str, Any]:
+        return await service.judge(request)
+
+    @app.post("/score")
+    async def score(request: Request) -> Response:
+        try:
+            asked = json.loads(await request.body())
+        except ValueError as error:  # of json, and of text that is no UTF-8
+            raise DataError(f"the request is not JSON: {error}") from None
+        status, answer = await service.answer(asked)
+        return _json(answer, status)
+
+    @app.exception_handler(VtuneError)
+    async def refuse(_: Request, error: VtuneError) -> Response:
+        return _json({"error": told(error)}, status_of(error))
+
+    return Guard(app, token=token, max_bytes=max_bytes)
+
+
+def status_of(error: VtuneError) -> int:
+    """The HTTP status by which an error is told."""
+    return FAILED if isinstance(error, ServiceError) else WRONG
+
+
+def told(error: VtuneError) -> dict[str, str]:
+    """An error as JSON."""
+    return {"what": error.what, "where": error.where, "fix": error.fix}
+
+
+def _json(answer: Mapping[str, Any], status: int) -> Response:
+    # In ASCII, with escapes: a reply may hold half a surrogate pair, which no other encoding takes.
+    return Response(json.dumps(answer, allow_nan=False), status, media_type="application/json")
+
+
+def _result(scored: Scored) -> dict[str, Any]:
+    """What is said about one trajectory: its scores, and an error where they have no total."""
+    scores = scores_of(scored.trajectory)
+    if scores["reward"]["total"] is not None:
+        return {"status": OK, "error": None} | scores
+    error = DataError(scores["reward"]["why"])
+    return {"status": FAILED if scored.again else WRONG, "error": told(error)} | scores

@@ -1,0 +1,145 @@
+"""`vtune data import`: files as others publish them -> samples, or traces, and a list of what is left out."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.building import Options
+from vtune.data.formats.judging import known_verifier
+from vtune.data.formats.source import Place
+from vtune.data.formats.table import Format, format_of
+from vtune.errors import DataError, RecipeError
+from vtune.report.progress import Rows
+from vtune.report.samples import Problem, describe_problem
+from vtune.runs.data import check_sample, problem_of
+from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_to_row
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory_row import trajectory_to_row
+
+_SHOWN_PROBLEMS = 10
+
+
+def import_data(
+    name: str, paths: Sequence[Path], out: Path, *, options: Options, strict: bool
+) -> dict[str, Any]:
+    """Read files of a published layout and write one file of samples, or of traces, with their pictures.
+
+    An odd row is left out and listed with its file, its row and the remedy: one that cannot be read, or
+    that `vtune data validate` would find bad.
+
+    Args:
+        name: A key of `FORMATS`.
+        paths: Files or folders.
+        out: Parquet file to write; it appears when it is complete.
+        options: What the caller says about the rows.
+        strict: Stop at the first odd row instead, and write nothing.
+
+    Returns:
+        `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept;
+        `by_verifier` (of samples); `problems`.
+
+    Raises:
+        RecipeError: If there is no such format, an option is not for it, or `out` lies among what is read.
+        DataError: If a path does not exist, no row is good, or, with `strict`, at the first odd row.
+    """
+    layout = format_of(name)
+    if options.verifier is not None:
+        known_verifier(options.verifier)
+    for option in ("images", "verifier", "columns"):
+        if getattr(options, option) is not None and option not in layout.takes:
+            raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
+    target = out.resolve()
+    if target.exists() and any(target.is_relative_to(path.resolve()) for path in paths):
+        raise RecipeError(
+            f"{out} would be read as a part of what is imported", fix="write it elsewhere, or remove it first"
+        )
+    reading = _Reading(layout, paths, options, strict, out.parent)
+    if layout.makes == "samples":
+        kept = write_samples(out, reading.samples())
+    else:
+        kept = write_trajectories(out, reading.traces())
+    return {
+        "file": str(out),
+        "format": name,
+        "makes": layout.makes,
+        "rows": kept + len(reading.problems),
+        "kept": kept,
+        "by_source": dict(reading.by_source),
+        "by_verifier": dict(reading.by_verifier),
+        "problems": reading.problems,
+    }
+
+
+class _Reading:
+    """Good rows as they come, and what was found about all rows."""
+
+    def __init__(
+        self, layout: Format, paths: Sequence[Path], options: Options, strict: bool, base: Path
+    ) -> None:
+        self._layout = layout
+        self._paths = paths
+        self._options = options
+        self._strict = strict
+        self._base = base
+        self._places: dict[str, str] = {}
+        self.by_source: Counter[str] = Counter()
+        self.by_verifier: Counter[str] = Counter()
+        self.problems: list[Problem] = []
+
+    def samples(self) -> Iterator[Sample]:
+        """Samples that can be stored, each id once."""
+        for place, record in self._records():
+            if isinstance(record, Sample) and self._good(place, record):
+                self.by_verifier[record.verifier] += 1
+                yield record
+
+    def traces(self) -> Iterator[Trajectory]:
+        """Traces that can be stored."""
+        for place, record in self._records():
+            if isinstance(record, Trajectory) and self._good(place, record):
+                yield record
+
+    def _records(self) -> Iterator[tuple[Place, Sample | Trajectory]]:
+        with Rows("import") as progress:
+            for path in self._paths:
+                for place, entry in self._layout.read(path, self._options):
+                    progress.advance()
+                    if isinstance(entry, DataError):
+                        self._odd(place, entry)
+                    else:
+                        yield place, entry
+        if not self.by_source:
+            lines = [describe_problem(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+            raise DataError(
+                "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
+                fix="is it the right format?",
+            )
+
+    def _good(self, place: Place, record: Sample | Trajectory) -> bool:
+        here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+        try:
+            if isinstance(record, Trajectory):
+                trajectory_to_row(record)
+            else:
+                sample_to_row(record)
+                if record.id in self._places:  # also where one file was given twice
+                    raise DataError(
+                        f"id {record.id!r} is also in {self._places[record.id]}",
+                        fix="repeat samples in a data recipe, not in files; name files of one name anew",
+                    )
+                check_sample(record, self._base, here, self._places)
+        except DataError as error:
+            self._odd(place, error)
+            return False
+        self.by_source[record.source] += 1
+        return True
+
+    def _odd(self, place: Place, error: DataError) -> None:
+        if self._strict:
+            here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+            detail = "" if error.where.startswith(here) else f", {error.where}"
+            raise DataError(error.what, where=f"{here}{detail}" if error.where else here, fix=error.fix)
+        self.problems.append(problem_of(place.file, place.row, error))
