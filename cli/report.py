@@ -10,6 +10,7 @@ from .options import AsJson
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
+    replies: Annotated[bool, typer.Option("--replies", help="Also replies of the last step.")] = False,
     credit: Annotated[
         bool,
         typer.Option(
@@ -29,4 +30,4 @@ def report(
     if credit:
         show(run_credit(runs), render_credit, as_json=as_json)
         return
-    show(run_report(runs), render_report, as_json=as_json)
+    show(run_report(runs, replies=replies), render_report, as_json=as_json)

@@ -73,7 +73,10 @@ def _learnt(
     for kind in UPDATES:
         stats = trainer.step(items_of(kind, policy)[ranks.rank :: ranks.world])
         assert stats is not None
-        found.append([stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch])
+        norms = sorted(stats.grad_norms.items())
+        assert "language_late" in dict(norms)
+        numbers = [stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch]
+        found.append([*numbers, *(norm for _, norm in norms)])
     with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
         if ranks.first:
             save_policy(whole.model, str(folder), out)

@@ -16,7 +16,7 @@ from vtune.errors import DataError, ServiceError
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
 from vtune.rollout.engine import Engine, Request, Sampling
-from vtune.rollout.prompts import STYLES, Style
+from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
 from vtune.sandbox import Sandbox, image_names
@@ -71,7 +71,7 @@ class Job:
     rollout: int
     policy_version: int
     key: tuple[int, ...]
-    """Seeds the draw and the sandbox; unique in a run."""
+    """Seeds the draw and the sandbox; unique in a run. Its last number is that of the rollout."""
 
 
 class Agent:
@@ -200,7 +200,9 @@ class Agent:
         sizes = [_size(data) for data in job.images]
         names = image_names(job.images)
         try:
-            book.open(STYLES[recipe.prompt](job.sample, names, sizes), job.images)
+            # The number of the rollout apart: a group answers one question.
+            draw = hash(job.key[:-1])
+            book.open(ask(recipe.prompt, job.sample, names, sizes, draw=draw), job.images)
         except DataError as error:
             raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
         for turn in range(recipe.max_turns):

@@ -8,32 +8,40 @@ import yaml
 
 from vtune.errors import DataError
 from vtune.metrics.log import MetricsLine, read_metrics
+from vtune.metrics.replies import last_replies
+from vtune.metrics.tightening import tightenings
 
 Series = dict[str, list[float]]
 
-_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second"}
-_FALLING = {"red_flags", "unscored", "truncated", "loss"}
+_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "map", "map50", "map75", "iou"}
+_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
 
 
-def run_report(paths: Sequence[Path]) -> dict[str, object]:
+def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, object]:
     """Read the folders of runs and of evaluations.
 
     Args:
         paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
             the `results.json` of an evaluation.
+        replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`.
 
     Returns:
         `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
         `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
-        missing from its curve. `evaluations`: `name`, `path` and what is in `results.json`.
+        missing from its curve. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked for.
+        `evaluations`: `name`, `path` and what is in `results.json`.
 
     Raises:
         DataError: If a folder is of neither kind, or a file in it is broken.
     """
     evaluations = [path for path in paths if _is_evaluation(path)]
     return {
-        "runs": [_run(path) for path in paths if path not in evaluations],
+        "runs": [
+            _run(path) | ({"replies": last_replies(path)} if replies else {})
+            for path in paths
+            if path not in evaluations
+        ],
         "evaluations": [_evaluation(path) for path in evaluations],
     }
 
@@ -73,6 +81,7 @@ def _run(path: Path) -> dict[str, object]:
         "environment": _environment(path / "environment.json"),
         "last_step": max((line.step for line in lines), default=None),
         "sources": {source: _curves(group) for source, group in sources.items()},
+        "tightenings": tightenings(lines),
     }
 
 
@@ -93,7 +102,7 @@ def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
 
 
 def _best(name: str, values: Sequence[float]) -> float | None:
-    if name in _RISING or name.startswith("reward_"):
+    if name in _RISING or name.startswith(("reward_", "iou@")):
         return max(values)
     if name in _FALLING or name.startswith("seconds"):
         return min(values)

@@ -8,6 +8,7 @@ from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from vtune.config import Strict
 from vtune.errors import RecipeError, RunFailed
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
+from vtune.metrics.replies import examples, keep_replies
 from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
@@ -152,7 +154,8 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
         track: Name of a tracker that is told what `metrics.jsonl` is told, and shown trajectories.
 
     Returns:
-        `model` (folder of the trained weights), `steps`, `seconds`, and the last step's row over all sources.
+        `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were seen to be those
+        of the start), `seconds`, and `last`, the last step's row over all sources.
     """
     check_tracker(track)
     ranks = Ranks.of_this_process()
@@ -295,17 +298,25 @@ async def _train(
                 rows[ALL]["sessions_lost"] = sum(ranks.gather(agent.take_lost()))
                 if log:
                     log.write(step, rows)
+                    keep_replies(out, step, examples(everyone, each=REPLIES))
                 tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
                 stopping.after(step + 1, partial(keep_now, step + 1))
+    frozen = trainer.check_frozen()
+    if frozen and ranks.first:
+        say(f"frozen, and bit by bit as at the start: {', '.join(frozen)}")
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,
+        "frozen": list(frozen),
         "seconds": time.monotonic() - began,
         "last": rows.get(ALL, {}),
     }
 
+
+REPLIES = 2
+"""Of each source and step: the worst and the best are kept as text (ours)."""
 
 _SHOWN = (
     "reward",
@@ -456,10 +467,13 @@ def _groups_row(shares: Sequence[Filled], recipe: RLRecipe) -> dict[str, float]:
 def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
     """The numbers of a step's updates, averaged; what was not measured is left out."""
     row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
+    done = [one for one in stats if not one.skipped]
     for name in _UPDATE_ROW:
-        values = [value for one in stats if not one.skipped and (value := getattr(one, name)) is not None]
+        values = [value for one in done if (value := getattr(one, name)) is not None]
         if values:
-            row[name] = sum(values) / len(values)
+            row[name] = fmean(values)
+    for group in dict.fromkeys(group for one in done for group in one.grad_norms):
+        row[f"grad_norm_{group}"] = fmean(one.grad_norms[group] for one in done if group in one.grad_norms)
     return row
 
 
@@ -497,8 +511,9 @@ class _Clock:
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:
-    """What other processes need of a trajectory: its numbers."""
-    return replace(trajectory, images=(), messages=())
+    """What other processes need of a trajectory: its numbers, and what the policy wrote."""
+    written = tuple(message for message in trajectory.messages if message.role == "assistant")
+    return replace(trajectory, images=(), messages=written)
 
 
 def _file_name(step: int, ranks: Ranks) -> str:

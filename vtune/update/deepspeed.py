@@ -5,12 +5,12 @@ import math
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -21,9 +21,9 @@ from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activatio
 from vtune.update.lora import Unit, WithoutAdapters, add_adapters, units
 from vtune.update.loss import denominator, kl, kl_k3, token_weights
 from vtune.update.objective import policy_terms
-from vtune.update.parts import freeze
+from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import PolicyLoss, Update
+from vtune.update.recipe import Part, PolicyLoss, Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.whole import hollow
 
@@ -62,6 +62,9 @@ class StepStats:
     """Mean estimate of KL(weights that drew || weights now), nats."""
     truncated_share: float | None
     """Share of tokens whose importance weight was truncated; None where the loss truncates none."""
+    grad_norms: Mapping[str, float]
+    """Of each group of layers that is trained (see `vtune.update.parts.layer_group`) and of each part,
+    before clipping; empty where the norm of all is no number."""
 
 
 def start(ranks: Ranks) -> None:
@@ -137,12 +140,13 @@ class Trainer:
         if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
         optimizer = _HeldAdamW(
-            parameters,
+            _layer_groups(module),
             self._holds,
             lr=recipe.learning_rate,
             betas=recipe.betas,
             weight_decay=recipe.weight_decay,
         )
+        self._optimizer = optimizer
         self._engine, *_ = deepspeed.initialize(
             model=module,
             model_parameters=parameters,
@@ -152,6 +156,8 @@ class Trainer:
         )
         if recipe.zero_stage == 3:
             _outside_zero(policy.model.lm_head)
+        # After DeepSpeed has laid the weights out.
+        self._frozen_at = fingerprints(policy.model, recipe.freeze)
 
     def _frozen(self, name: str) -> Callable[..., TokenStats]:
         """The starting weights; split among processes where those of the policy are."""
@@ -241,10 +247,12 @@ class Trainer:
             mismatch = max(mismatch, worst)
             for name, value in part.items():
                 sums[name] += value
+        self._optimizer.squares.clear()
         engine.step()
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
-        found = ranks.gather(dict(sums))
+        told = ranks.gather((dict(sums), self._optimizer.measured()))
+        found = [one for one, _ in told]
         mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
             loss=sum(one["loss"] for one in found) / share,
@@ -259,6 +267,7 @@ class Trainer:
             mismatch_mean=mean.get("mismatch"),
             mismatch_kl=mean.get("mismatch_kl"),
             truncated_share=mean.get("truncated"),
+            grad_norms=_shares(norm, [measured for _, measured in told]),
         )
 
     def _forward(self, micro: Sequence[Item], *, chunks: int) -> tuple[torch.Tensor, dict[str, float], float]:
@@ -314,6 +323,23 @@ class Trainer:
             )
         return skipped
 
+    def check_frozen(self) -> tuple[Part, ...]:
+        """See that the frozen parts still have the weights with which this process started.
+
+        Returns:
+            The frozen parts.
+
+        Raises:
+            RunFailed: If a weight of theirs has changed.
+        """
+        now = fingerprints(self._policy.model, self._recipe.freeze)
+        if moved := [part for part, found in self._frozen_at.items() if found != now[part]]:
+            raise RunFailed(
+                f"{' and '.join(moved)} should be frozen and has changed",
+                fix="keep no checkpoint of this run; report it",
+            )
+        return self._recipe.freeze
+
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every weight once, under its name in the plain model: whole, adapters merged.
 
@@ -367,21 +393,61 @@ class Trainer:
                 f"{folder} holds no DeepSpeed state", fix="remove the folder to resume from an older one"
             )
         _, state = self._engine.load_checkpoint(str(folder), tag="state")
+        self.check_frozen()
         return dict(state)
 
 
 class _HeldAdamW(torch.optim.AdamW):
-    """AdamW that does nothing while `hold` says so, as if it had not been called."""
+    """AdamW that does nothing while `hold` says so, as if it had not been called.
 
-    def __init__(
-        self, parameters: Sequence[torch.nn.Parameter], hold: Callable[[], bool], **settings: Any
-    ) -> None:
-        super().__init__(parameters, fused=True, **settings)
+    What DeepSpeed hands it are this process's shares of the gradients, by parameter group: here, whatever the
+    stage, is the place where norms of groups cost one look at each number.
+    """
+
+    def __init__(self, groups: Sequence[dict[str, Any]], hold: Callable[[], bool], **settings: Any) -> None:
+        super().__init__(groups, fused=True, **settings)
         self._hold = hold
+        self.squares: dict[str, list[torch.Tensor]] = {}
+        """Group -> squared norms of its gradients in this process, as they were clipped."""
 
     def step(self, closure: Any = None) -> Any:
         """One update, or none."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    norm = torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
+                    self.squares.setdefault(group["name"], []).append(norm.square())
         return None if self._hold() else super().step(closure)
+
+    def measured(self) -> dict[str, float]:
+        """Squared norm of each group in this process."""
+        return {name: float(torch.stack(found).sum()) for name, found in self.squares.items()}
+
+
+def _layer_groups(module: torch.nn.Module) -> list[dict[str, Any]]:
+    """Trainable parameters as the optimiser's groups, one a group of layers."""
+    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    depths = depths_of([name for name, _ in module.named_parameters()])
+    groups: dict[str, list[torch.nn.Parameter]] = {}
+    for name, parameter in trained:
+        groups.setdefault(layer_group(name, depths), []).append(parameter)
+    return [{"name": name, "params": parameters} for name, parameters in groups.items()]
+
+
+def _shares(norm: float, measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Norms of groups and parts from the norm of all, and what each process measured after clipping.
+
+    Clipping scales all alike, so the shares of the whole are those of the gradient before it.
+    """
+    squares: dict[str, float] = {}
+    for one in measured:
+        for group, square in one.items():
+            for name in {group, group.partition("_")[0]}:
+                squares[name] = squares.get(name, 0.0) + square
+    total = sum(squares.get(part, 0.0) for part in get_args(Part))
+    if not math.isfinite(norm) or not total:
+        return {}
+    return {name: norm * math.sqrt(square / total) for name, square in squares.items()}
 
 
 def _outside_zero(layer: Any) -> None:
