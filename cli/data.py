@@ -37,6 +37,29 @@ def lens(
     show(result, render_values, as_json=as_json)
 
 
+@make.command("shapes")
+def shapes(
+    out: Annotated[Path, typer.Option("--out", help="Folder for train, heldout and traces.")],
+    train: Annotated[int, typer.Option("--train", min=0, help="Training puzzles.")] = 3000,
+    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 240,
+    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
+    grid: Annotated[int, typer.Option("--grid", help="Cells a side: 2 (easy) or 4.")] = 4,
+    tiny: Annotated[
+        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make shape puzzles: counting, grounding and detection that a tiny model can learn."""
+    from vtune.report.values import render_values
+    from vtune.runs.shapes import make_shapes
+
+    from .output import show
+
+    result = make_shapes(out, train=train, heldout=heldout, traces=traces, grid=grid, seed=seed, tiny=tiny)
+    show(result, render_values, as_json=as_json)
+
+
 @make.command("coco")
 def coco(
     instances: Annotated[Path, typer.Option("--instances", help="instances_*.json of COCO.")],

@@ -1,7 +1,7 @@
 """`vtune faithfulness`, also called `vtune judge-faithfulness`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -12,7 +12,7 @@ def faithfulness(
     path: Annotated[Path, typer.Argument(help="Run folder, or a Parquet file of trajectories.")],
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", help="Sample file that the trajectories are about; repeatable."),
+        typer.Option("--data", help="What they are about, in the format of their suite; repeatable."),
     ] = None,
     judge_url: Annotated[
         str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of a judge.")
@@ -20,17 +20,35 @@ def faithfulness(
     judge_model: Annotated[
         str | None, typer.Option("--judge-model", help="Name of the judge's model.")
     ] = None,
+    looks: Annotated[
+        str,
+        typer.Option(
+            "--looks",
+            metavar="BY",
+            help="Who says what a call shows: auto (boxes where there are, else the model), boxes, model, "
+            "or both, with their agreement.",
+        ),
+    ] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Audit what the tool calls of stored trajectories showed."""
     from vtune.errors import RecipeError
     from vtune.report.values import render_values
-    from vtune.runs.faithfulness import run_faithfulness
+    from vtune.runs.faithfulness import Looks, run_faithfulness
 
     from .output import show, stdout_for_the_result
 
     if (judge_url is None) != (judge_model is None):
         raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or none")
+    known = get_args(Looks)
+    if looks not in known:
+        raise typer.BadParameter(f"{looks!r} is not one of {', '.join(known)}", param_hint="--looks")
     with stdout_for_the_result():
-        result = run_faithfulness(path, tuple(data or ()), judge_url=judge_url, judge_model=judge_model)
+        result = run_faithfulness(
+            path,
+            tuple(data or ()),
+            judge_url=judge_url,
+            judge_model=judge_model,
+            looks=cast(Looks, looks),
+        )
     show(result, render_values, as_json=as_json)

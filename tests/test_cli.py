@@ -118,7 +118,7 @@ def test_an_unknown_option_is_exit_2() -> None:
 def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `vtune report x` raise."""
 
-    def run_report(paths: object) -> None:
+    def run_report(paths: object, *, replies: bool) -> None:
         raise error
 
     monkeypatch.setattr("vtune.runs.report.run_report", run_report)
@@ -145,7 +145,7 @@ def test_an_interrupt_is_130_and_says_how_to_go_on(
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 130
-    assert "sft and rl continue with --resume" in capsys.readouterr().err
+    assert "sft, rl and eval continue with --resume" in capsys.readouterr().err
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

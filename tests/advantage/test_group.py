@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.advantage.group import Baseline, group_advantages
+from vtune.advantage.group import Baseline, group_advantages, has_signal, overlong_penalty
 
 BASELINES = get_args(Baseline)
 EVERY = pytest.mark.parametrize("baseline", BASELINES)
@@ -70,3 +70,29 @@ def test_the_order_of_trajectories_does_not_matter(baseline: Baseline, rows: Row
     for place, i in enumerate(order):
         assert (mixed[place] is None) == (straight[i] is None)
         assert mixed[place] is None or mixed[place] == pytest.approx(straight[i], abs=1e-6)
+
+
+def test_a_group_has_something_to_tell_where_two_scored_rewards_differ() -> None:
+    assert has_signal([0.0, 1.0, None])
+    assert has_signal([0.5, 0.6])
+    for silent in ([], [None, None], [1.0, None], [0.3, 0.3], [0.1 + 0.2, 0.3]):
+        assert not has_signal(silent)
+
+
+@EVERY
+@given(rows=ROWS)
+def test_only_groups_with_something_to_tell_have_advantages(baseline: Baseline, rows: Rows) -> None:
+    advantages = of(rows, baseline)
+    for group in range(4):
+        rewards = [reward for reward, g in rows if g == group]
+        mine = [a for a, (_, g) in zip(advantages, rows, strict=True) if g == group and a is not None]
+        assert has_signal(rewards) == any(abs(a) > 1e-6 for a in mine)
+
+
+def test_the_penalty_of_length_grows_through_the_buffer_and_ends_at_the_limit() -> None:
+    def penalty(tokens: int) -> float:
+        return overlong_penalty(tokens, limit=100, buffer=20, factor=0.5)
+
+    assert [penalty(n) for n in (0, 80, 85, 90, 100, 1000)] == pytest.approx(
+        [0, 0, -0.125, -0.25, -0.5, -0.5]
+    )

@@ -139,7 +139,10 @@ def steps_of_vtune(model: Path) -> list[float]:
         grad_clip=1.0, micro_tokens=8192, activation_checkpointing=False, zero_stage=1, dtype="float32",
         freeze=(), threads=1, skip_grad_norm=None, offload=(), lora=None,
     )  # fmt: skip
-    objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)
+    objective = PolicyLoss(
+        algorithm="grpo", clip_low=0.2, clip_high=0.2, importance_cap=2.0,
+        aggregation="token_mean", kl_weight=0.0, kl_estimator="k3",
+    )  # fmt: skip
     trainer = Trainer(policy, update, ranks, steps=STEPS, objective=objective, reference=str(model))
     engine = TransformersEngine(policy, max_batch=PROMPTS * GROUP)
 

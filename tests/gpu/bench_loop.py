@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,11 +125,14 @@ async def loop(recipe: RLRecipe, policy: Policy, trainer: Trainer, ranks: Ranks)
             if step == 1:
                 phases, written, trained, lengths = Phases(ranks.device), 0, 0, []
                 waiting.take()
-            drawn = await agent.run(_jobs(_prompts(prompts, recipe, step, ranks), recipe, step, ranks))
+            share = recipe.prompts_per_step // ranks.world
+            numbers = range(step * share, (step + 1) * share)
+            asked = _prompts(prompts, recipe, numbers, ranks)
+            drawn = await agent.run(_jobs(asked, recipe, step, numbers, ranks))
             phases.lap("rollout")
             # No reward: whatever the sign, the work is the same.
             items = [
-                _item(one, (-1.0) ** number, moved=False)
+                _item(replace(one, advantage=(-1.0) ** number), moved=False)
                 for number, one in enumerate(drawn)
                 if any(one.loss_mask)
             ]

@@ -67,7 +67,10 @@ def check(model: str, dtype: str) -> dict[str, object]:
         grad_clip=1.0, micro_tokens=16384, activation_checkpointing=False, zero_stage=2, dtype=dtype,
         freeze=(), threads=1, skip_grad_norm=None, offload=(), lora=None,
     )  # fmt: skip
-    objective = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.0)
+    objective = PolicyLoss(
+        algorithm="grpo", clip_low=0.2, clip_high=0.2, importance_cap=2.0,
+        aggregation="token_mean", kl_weight=0.0, kl_estimator="k3",
+    )  # fmt: skip
     trainer = Trainer(policy, update, ranks, steps=2, objective=objective, reference=model)
     items = [
         Item(

@@ -1,12 +1,17 @@
 import dataclasses
+from collections.abc import Iterator
 from typing import get_args
 
 import pytest
 
+from vtune.data import shapes
 from vtune.errors import DataError
 from vtune.metrics.by_source import by_source
+from vtune.schema.message import Message
 from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Status, Trajectory
+from vtune.verifiers.detection import verify_detection, with_iou
 
 LOOK = Call(tool="python", arguments="{}", status="ok")
 LAZY = dataclasses.replace(LOOK, flags=("whole_image", "repeated_crop"))
@@ -67,6 +72,11 @@ def test_a_step_of_numbers_told_in_full() -> None:
             "red_flags": 0.75,
             "response_tokens": 1.0,
             "truncated": 0.5,
+            "reflection_ratio": 0.0,
+            "leaked_placeholders": 0.0,
+            "tool_python_calls": 5,
+            "tool_python_errors": 1,
+            "tool_python_score": -0.5 / 4,
         }
         | CALLS
         | {"calls_ok": 4, "calls_error": 1}
@@ -88,3 +98,67 @@ def test_no_trajectories_make_no_rows() -> None:
 def test_a_source_may_not_take_the_name_of_the_row_over_all() -> None:
     with pytest.raises(DataError, match="`all`"):
         by_source([dataclasses.replace(QUIZ[0], source="all")], evidence_score=1.0)
+
+
+def said(reply: str, accuracy: float | None = 1.0, **parts: float) -> Trajectory:
+    return Trajectory(
+        sample_id="boxes/1",
+        source="boxes",
+        messages=(Message("user", "Wait, <|image_pad|> is data."), Message("assistant", reply)),
+        reward=dataclasses.replace(reward(accuracy, accuracy), parts=parts),
+    )
+
+
+def test_reflection_is_told_with_how_often_it_ends_right() -> None:
+    replies = [
+        said("<think>So it is.</think>"),
+        said("<think>WAIT, no.</think>", 0.5),
+        said("Let me re-check.", 1.0),
+        said("I verify.", None),
+    ]
+    row = by_source(replies, evidence_score=1.0)["boxes"]
+    assert row["reflection_ratio"] == 0.75
+    assert row["reflection_accuracy"] == 0.5
+    assert "reflection_accuracy" not in by_source(replies[:1], evidence_score=1.0)["boxes"]
+
+
+def test_a_spelt_placeholder_is_a_leak_and_one_of_the_prompt_is_none() -> None:
+    row = by_source(
+        [said("<|image_pad|><|image_pad|>"), said("<image>"), said("an image")], evidence_score=1.0
+    )
+    assert row["boxes"]["leaked_placeholders"] == pytest.approx(2 / 3)
+
+
+def test_what_verifiers_tell_is_averaged_over_those_that_told_it() -> None:
+    boxes = [said("a", **{"iou@50": 1.0, "map": 0.5}), said("b", **{"iou@50": 0.0}), said("c")]
+    row = by_source(boxes, evidence_score=1.0)["boxes"]
+    assert (row["iou@50"], row["map"]) == (0.5, 0.5)
+    assert "iou@75" not in row
+
+
+def test_each_tool_has_its_own_numbers() -> None:
+    zoom = dataclasses.replace(LOOK, tool="zoom")
+    broken = dataclasses.replace(zoom, status="infra")
+    two = dataclasses.replace(QUIZ[0], calls=(LOOK, zoom, broken), tool_scores=(1.0, 0.5, None))
+    row = by_source([two, QUIZ[1]], evidence_score=1.0)["quiz"]
+    assert {
+        name: value for name, value in row.items() if name.startswith("tool_") and name != "tool_calls"
+    } == {
+        "tool_python_calls": 3,
+        "tool_python_errors": 1,
+        "tool_python_score": 0.0,
+        "tool_zoom_calls": 2,
+        "tool_zoom_errors": 0,
+        "tool_zoom_score": 0.5,
+    }
+
+
+def test_no_part_of_a_verifier_has_the_name_of_another_number() -> None:
+    """Else one would hide the other."""
+    parts = set(verify_detection("", with_iou(next(shaped("detection")), [0.5])).parts)
+    assert {"iou@50", "iou@75", "iou@95", "iou@99", "map"} <= parts
+    assert not parts & set(by_source([*QUIZ, said("wait")], evidence_score=1.0)["all"])
+
+
+def shaped(task: str) -> Iterator[Sample]:
+    return (sample for sample in shapes.samples(6, seed=0, split="train") if sample.ability == task)

@@ -1,4 +1,5 @@
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def test_a_saved_policy_is_whole_and_the_same(each_policy: Policy, tmp_path: Pat
     again = load(tmp_path)
     first, second = (logits(p, batched(p, ragged(p))) for p in (each_policy, again))
     assert torch.equal(first, second)
+
+
+def test_a_name_that_no_hub_can_be_asked_for_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    began = time.monotonic()
+    with pytest.raises(DataError, match=r"no model folder nobody/nothing, and no hub .* refused"):
+        load_chat("nobody/nothing")
+    assert time.monotonic() - began < 10
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match="HF_HUB_OFFLINE is set"):
+        load_chat("nobody/nothing")
 
 
 def test_a_folder_without_a_model_is_our_error(tmp_path: Path) -> None:

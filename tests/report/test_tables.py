@@ -51,6 +51,26 @@ REPORT = {
 }
 
 
+TIGHTENED = {
+    "runs": [
+        run("orsta", {"boxes": {"reward": curve([0.1, 0.5, 0.2, 0.9], 0.9)}})
+        | {
+            "tightenings": [
+                {
+                    "step": 2,
+                    "old": 0.85,
+                    "new": 0.95,
+                    "sources": {"boxes": {"before": 0.5, "after": 0.2, "end": None}},
+                }
+            ],
+            "replies": [
+                {"step": 3, "source": "boxes", "reward": None, "reply": "[bold]\x1b[2J", "why": "worker died"}
+            ],
+        }
+    ]
+}
+
+
 RUN = {"seed": 0, "seconds": 630.0, "folder": "runs/demo"}
 
 
@@ -124,3 +144,10 @@ def test_each_problem_of_a_file_is_one_line() -> None:
     problem = {"file": "a.parquet", "row": 3, "what": "no\nbox", "fix": "draw one" * 20}
     text = printed(render_validation({"rows": 4, "by_source": {"signs": 3}, "problems": [problem]}))
     assert text == f"a.parquet, row 3: no box; {'draw one' * 20}\n3 of 4 rows are good: signs 3\n"
+
+
+def test_a_tightening_and_the_replies_of_the_last_step_stand_below_the_numbers() -> None:
+    text = printed(render_report(TIGHTENED))
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines()]
+    assert ["2", "0.85 → 0.95", "boxes", "0.5", "0.2", "–"] in rows
+    assert ["boxes", "–", "[bold]\ufffd[2J", "worker died"] in rows

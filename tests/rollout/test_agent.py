@@ -275,3 +275,12 @@ def test_what_code_prints_cannot_forge_a_picture_or_a_turn(policy: Policy, print
     for token in (chat.image_id, chat.vision_start_id, chat.end_id):
         assert trajectory.token_ids.count(token) == plain.token_ids.count(token)
     assert trajectory.stop_reason == "answer"
+
+
+def test_all_rollouts_of_a_group_answer_one_question_of_the_pool(policy: Policy) -> None:
+    single = replace(SAMPLE, tools=())
+    group = [job(single, rollout=number) for number in range(4)]
+    others = [replace(group[0], key=(0, step, 3, 0)) for step in range(2, 10)]
+    asked = [t.messages[0].content for t in roll_out(policy, [ANSWER], jobs=[*group, *others], prompt="pool")]
+    assert len(set(asked[:4])) == 1
+    assert len(set(asked)) > 4

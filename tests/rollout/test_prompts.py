@@ -1,8 +1,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from tests.rollout.build import SAMPLE
-from vtune.rollout.prompts import STYLES, codev, plain
+from vtune.rollout.prompt_pool import BOXED, SELF_CONTAINED, TAGGED, THINK
+from vtune.rollout.prompts import STYLES, ask, codev, plain
 from vtune.schema.message import Message
 
 NAMES, SIZES = ("image_0.png", "image_1.jpg"), ((448, 336), (20, 30))
@@ -45,3 +48,27 @@ def test_the_path_goes_into_the_last_user_turn() -> None:
 def test_plain_adds_nothing() -> None:
     assert plain(SAMPLE, NAMES[:1], SIZES[:1]) == SAMPLE.prompt
     assert STYLES["plain"] is plain
+
+
+def pooled(draw: int, **changes: object) -> str:
+    sample = replace(SAMPLE, **changes)  # type: ignore[arg-type]
+    return ask("pool", sample, NAMES[:1], SIZES[:1], draw=draw)[-1].content
+
+
+def test_the_pool_asks_in_ten_by_ten_ways_for_thoughts_and_an_answer_where_it_is_read() -> None:
+    boxed = {pooled(draw, verifier="math", verifier_parm={"answer_in": "boxed"}) for draw in range(2000)}
+    question = SAMPLE.prompt[0].content
+    assert boxed == {f"{question}\n\n{think} {place}" for think in THINK for place in BOXED}
+    assert len(boxed) == 100
+    tagged = {pooled(draw, verifier="math") for draw in range(2000)}
+    assert tagged == {f"{question}\n\n{think} {place}" for think in THINK for place in TAGGED}
+
+
+def test_the_pool_gives_the_same_request_for_the_same_draw() -> None:
+    assert pooled(7) == pooled(7)
+    assert pooled(7) != pooled(8)
+
+
+@pytest.mark.parametrize("verifier", SELF_CONTAINED)
+def test_the_pool_adds_nothing_to_questions_that_say_themselves_what_they_want(verifier: str) -> None:
+    assert pooled(7, verifier=verifier) == SAMPLE.prompt[0].content

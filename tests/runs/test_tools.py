@@ -19,7 +19,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.eval import EvalSuite
 from vtune.runs.rl import RLRecipe
-from vtune.runs.tools import ToolsRecipe, check_tools, tools_of
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.tools.calls import read_calls
 from vtune.tools.tool import Scene
@@ -76,7 +76,8 @@ def test_a_tool_that_the_recipe_does_not_set_up_is_refused(name: str) -> None:
 def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Path) -> None:
     missing = ToolsRecipe.model_validate({"text_search": TEXT | {"index": str(tmp_path)}})
     with pytest.raises(DataError, match="no index in"):
-        check_tools([SAMPLE], missing)
+        check_indexes(missing)
+    check_indexes(None)
     cached = ToolsRecipe.model_validate({"image_search": TEXT | {"cached": True}})
     with pytest.raises(DataError, match="no cached image search"):
         check_tools([replace(SAMPLE, tools=("image_search_tool",))], cached)

@@ -36,7 +36,25 @@ def update(**changes: Any) -> Update:
     return Update(**(values | changes))
 
 
-OBJECTIVE = PolicyLoss(clip_low=0.2, clip_high=0.2, importance_cap=2.0, kl_weight=0.1)
+OBJECTIVE = PolicyLoss(
+    algorithm="grpo",
+    clip_low=0.2,
+    clip_high=0.2,
+    importance_cap=2.0,
+    aggregation="token_mean",
+    kl_weight=0.1,
+    kl_estimator="k3",
+)
+
+BY_SEQUENCE = PolicyLoss(
+    algorithm="gspo",
+    clip_low=0.2,
+    clip_high=0.2,
+    aggregation="sequence_mean",
+    kl_weight=0.1,
+    kl_estimator="k2",
+)
+"""Ratios and means of whole sequences."""
 
 
 def items(policy: Policy, count: int, *, seed: int = 0) -> list[Item]:

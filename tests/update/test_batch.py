@@ -72,6 +72,7 @@ def test_what_counts_is_laid_out_item_by_item(policy: Policy) -> None:
     ]
     assert batch.packed.input_ids[0, batch.predicting].tolist() == before
     assert batch.moved.tolist() == [one.moved for one in given for _ in range(one.counted)]
+    assert batch.sequence.tolist() == [k for k, one in enumerate(given) for _ in range(one.counted)]
 
 
 def test_a_first_token_cannot_count(policy: Policy) -> None:

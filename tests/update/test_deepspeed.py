@@ -2,6 +2,7 @@ import math
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -10,18 +11,21 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tests.conftest import ROOT, load
 from tests.runs.commands import environment
-from tests.update.build import OBJECTIVE, items, logprobs_of, update, weights
+from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, RUNS, UPDATES, Run, learnt
 from vtune.errors import RunFailed
 from vtune.models.policy import Policy
-from vtune.update.batch import Item
+from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer, start
-from vtune.update.parts import freeze
+from vtune.update.forward import PolicyForward
+from vtune.update.parts import depths_of, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA, PolicyLoss
 
@@ -94,7 +98,7 @@ def plainest(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.train
-@pytest.mark.parametrize("objective", [None, OBJECTIVE], ids=["sft", "rl"])
+@pytest.mark.parametrize("objective", [None, OBJECTIVE, BY_SEQUENCE], ids=["sft", "rl", "rl by sequences"])
 def test_the_size_of_micro_batches_changes_no_update(tiny: Path, objective: PolicyLoss | None) -> None:
     found = []
     for size in (1, 300, 4096):
@@ -210,6 +214,57 @@ def part_of(name: str) -> str:
     if "visual" not in name:
         return "language"
     return "connector" if "merger" in name else "vision"
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_gradient_norms_by_group_are_those_of_autograd_before_clipping(tiny: Path, stage: int) -> None:
+    policy = load(tiny)
+    share = items(policy, 3)
+    plain = load(tiny)
+    batch = micro_batch(share, plain)
+    forward = PolicyForward(plain.model, plain.chat)
+    stats = forward(batch.packed, batch.predicting, batch.targets, 1)
+    (-stats.logprobs.sum() / len(batch.targets)).backward()
+    squares: dict[str, float] = {}
+    depths = depths_of([name for name, _ in plain.model.named_parameters()])
+    assert depths == {"vision": 2, "language": 2}
+    for name, parameter in plain.model.named_parameters():
+        square = float(parameter.grad.double().square().sum())
+        for group in {layer_group(name, depths), part_of(name)}:
+            squares[group] = squares.get(group, 0.0) + square
+    told = stepped(trainer_of(policy, zero_stage=stage, grad_clip=0.01, micro_tokens=100), share)
+    assert told.grad_norm > 0.1
+    assert told.grad_norms == pytest.approx({name: s**0.5 for name, s in squares.items()}, rel=1e-3)
+    assert {"vision_early", "vision_late", "vision_ends", "connector", "language_ends"} < set(told.grad_norms)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_frozen_weight_that_moves_is_found_and_one_that_is_trained_is_none(tiny: Path, stage: int) -> None:
+    policy = load(tiny)
+    trainer = trainer_of(policy, zero_stage=stage, freeze=("vision", "connector"))
+    stepped(trainer, items(policy, 2))
+    assert trainer.check_frozen() == ("vision", "connector")
+    moved = policy.model.model.visual.blocks[0].attn.qkv.weight
+    with torch.no_grad():
+        getattr(moved, "ds_tensor", moved).view(-1)[5] += 1e-3
+    with pytest.raises(RunFailed, match="vision should be frozen"):
+        trainer.check_frozen()
+
+
+def test_a_frozen_part_has_no_gradient_norm(tiny: Path) -> None:
+    policy = load(tiny)
+    told = stepped(trainer_of(policy, freeze=("vision", "connector")), items(policy, 2))
+    assert set(told.grad_norms) == {"language", "language_ends", "language_early", "language_late"}
+    assert told.grad_norms["language"] == pytest.approx(told.grad_norm)
+
+
+@given(depth=st.integers(3, 80))
+def test_every_third_of_the_layers_has_a_third_of_them(depth: int) -> None:
+    names = [f"model.language_model.layers.{number}.mlp.up_proj.weight" for number in range(depth)]
+    groups = [layer_group(name, depths_of(names)) for name in names]
+    assert list(dict.fromkeys(groups)) == ["language_early", "language_middle", "language_late"]
+    sizes = Counter(groups).values()
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_freezing_counts_every_parameter_once(tiny: Path, tiny3: Path) -> None:

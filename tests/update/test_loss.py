@@ -1,70 +1,257 @@
 import math
+from collections.abc import Callable
+from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
+from pydantic import ValidationError
 
-from vtune.update.loss import PolicyTerms, kl_k3, policy_loss
+from tests.update import slow
+from tests.update.slow import Read, Sequences, Token
+from vtune.update.loss import (
+    Aggregation,
+    KLEstimator,
+    PolicyTerms,
+    cispo,
+    denominator,
+    grpo,
+    gspo,
+    kl,
+    kl_k3,
+    sapo,
+    token_weights,
+)
+from vtune.update.objective import policy_terms
 from vtune.update.recipe import PolicyLoss
 
 logs = st.floats(-8, 0)
-advantages = st.floats(-2, 2)
+gains = st.floats(-2, 2).filter(lambda gain: gain == 0 or abs(gain) > 1e-3)
 clips = st.sampled_from([0.1, 0.2, 0.28, 0.5])
-caps = st.sampled_from([1.5, 2.0, 5.0])
-tokens = st.lists(st.tuples(logs, st.floats(-1, 2), advantages, st.booleans()), max_size=6)
-Drawn = list[tuple[float, float, float, bool]]
+tokens = st.builds(
+    lambda old, delta, gain, moved: Token(old + delta, old, gain, moved),
+    logs, st.floats(-1, 2), gains, st.booleans(),
+)  # fmt: skip
+ragged = st.lists(st.lists(tokens, max_size=5), max_size=4)
+"""Sequences of different lengths, some without a counted token."""
+
+AGGREGATIONS = get_args(Aggregation)
+BASE: dict[str, Any] = {"aggregation": "token_mean", "kl_weight": 0.0, "kl_estimator": "k3"}
+CLIP: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28}
+LOSSES: dict[str, tuple[dict[str, Any], Callable[[list[Token]], list[Read]]]] = {
+    "grpo": (
+        {"algorithm": "grpo", **CLIP, "importance_cap": 2.0},
+        lambda seq: [slow.grpo(token, 0.2, 0.28, None, 2.0) for token in seq],
+    ),
+    "grpo with a dual clip": (
+        {"algorithm": "grpo", **CLIP, "importance_cap": 2.0, "dual_clip": 3.0},
+        lambda seq: [slow.grpo(token, 0.2, 0.28, 3.0, 2.0) for token in seq],
+    ),
+    "gspo": ({"algorithm": "gspo", **CLIP}, lambda seq: slow.gspo(seq, 0.2, 0.28) if seq else []),
+    "sapo": (
+        {"algorithm": "sapo", "tau_positive": 1.0, "tau_negative": 1.05},
+        lambda seq: [slow.sapo(token, 1.0, 1.05) for token in seq],
+    ),
+    "cispo": ({"algorithm": "cispo", **CLIP}, lambda seq: [slow.cispo(token, 0.2, 0.28) for token in seq]),
+}
+EVERY = pytest.mark.parametrize("name", LOSSES)
 
 
-def terms(drawn: Drawn, *options: float) -> tuple[torch.Tensor, PolicyTerms]:
-    """Log-probabilities now, with gradient, and what the loss makes of them; float64."""
-    old = torch.tensor([log for log, _, _, _ in drawn], dtype=torch.float64)
-    apart = torch.tensor([delta for _, delta, _, _ in drawn], dtype=torch.float64)
-    gains = torch.tensor([gain for _, _, gain, _ in drawn], dtype=torch.float64)
-    moved = torch.tensor([moved for *_, moved in drawn], dtype=torch.bool)
-    now = (old + apart).requires_grad_(True)
-    low, high, cap = options
-    return now, policy_loss(now, old, gains, moved, clip_low=low, clip_high=high, importance_cap=cap)
+def laid_out(sequences: Sequences, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Log-probabilities with gradient, old ones, advantages, moved, and the sequence of each token."""
+    flat = [token for sequence in sequences for token in sequence]
+    now, old, gain = (
+        torch.tensor([getattr(token, name) for token in flat], dtype=dtype) for name in ("now", "old", "gain")
+    )
+    moved = torch.tensor([token.moved for token in flat], dtype=torch.bool)
+    numbers = [number for number, sequence in enumerate(sequences) for _ in sequence]
+    return now.requires_grad_(True), old, gain, moved, torch.tensor(numbers, dtype=torch.long)
 
 
-def slow(ratio: float, advantage: float, moved: bool, *options: float) -> tuple[float, float, bool]:
-    """Loss, slope and whether the clip decided, in words."""
-    low, high, cap = options
-    # A step that already went far enough in the direction of its advantage teaches no more.
-    if moved and ratio > 1 + high and advantage > 0:
-        return -advantage * (1 + high), 0.0, True
-    if moved and ratio < 1 - low and advantage < 0:
-        return -advantage * (1 - low), 0.0, True
-    weight = min(ratio, cap)
-    return -advantage * weight, -advantage * weight, False
+def loss_of(
+    recipe: PolicyLoss, sequences: Sequences, dtype: torch.dtype
+) -> tuple[torch.Tensor, PolicyTerms, torch.Tensor]:
+    """Log-probabilities, terms and the whole loss, as an update makes it."""
+    now, old, gain, moved, sequence = laid_out(sequences, dtype)
+    terms = policy_terms(recipe, now, old, gain, moved, sequence)
+    weights = token_weights(sequence, recipe.aggregation, length=recipe.length).to(dtype)
+    counts = [len(one) for one in sequences]
+    share = denominator(recipe.aggregation, tokens=sum(counts), sequences=sum(count > 0 for count in counts))
+    return now, terms, (weights * terms.loss).sum() / max(share, 1)
 
 
-@given(tokens, clips, clips, caps)
-def test_the_policy_loss_and_its_gradient_are_those_of_a_slow_reading(
-    drawn: Drawn, low: float, high: float, cap: float
+def recipe_of(name: str, aggregation: str = "token_mean") -> PolicyLoss:
+    length = {"length": 7} if aggregation == "fixed_length" else {}
+    return PolicyLoss(**{**BASE, **LOSSES[name][0], "aggregation": aggregation, **length})
+
+
+def off_the_edges(sequences: Sequences) -> bool:
+    """No ratio lies where a clip or cap begins, at which a slope is a matter of taste."""
+    ratios = [token.ratio for sequence in sequences for token in sequence]
+    ratios += [math.exp(sum(t.now - t.old for t in one) / len(one)) for one in sequences if one]
+    return all(abs(ratio - edge) > 1e-4 for ratio in ratios for edge in (0.8, 1.28, 2.0, 3.0))
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@settings(max_examples=40)
+@given(sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
+def test_every_loss_and_its_gradient_are_those_of_a_slow_reading(
+    name: str, dtype: torch.dtype, sequences: Sequences, aggregation: str
 ) -> None:
-    now, found = terms(drawn, low, high, cap)
-    ratios = [math.exp(float(delta)) for _, delta, _, _ in drawn]
-    assume(all(abs(r - edge) > 1e-6 for r in ratios for edge in (1 - low, 1 + high, cap)))
-    expected = [
-        slow(ratio, gain, moved, low, high, cap)
-        for ratio, (_, _, gain, moved) in zip(ratios, drawn, strict=True)
+    assume(off_the_edges(sequences))
+    now, terms, loss = loss_of(recipe_of(name, aggregation), sequences, dtype)
+    weights = slow.weights([len(one) for one in sequences], aggregation, 7)
+    read = [
+        (weight, one) for weight, seq in zip(weights, sequences, strict=True) for one in LOSSES[name][1](seq)
     ]
-    assert found.loss.tolist() == pytest.approx([loss for loss, _, _ in expected], rel=1e-9, abs=1e-12)
-    (gradient,) = torch.autograd.grad(found.loss.sum(), now)
-    assert gradient.tolist() == pytest.approx([slope for _, slope, _ in expected], rel=1e-9, abs=1e-12)
-    assert found.truncated.tolist() == [ratio > cap for ratio in ratios]
-    for flag, (_, _, decided), (_, _, gain, _) in zip(found.clipped.tolist(), expected, drawn, strict=True):
-        assert flag == decided or abs(gain) < 1e-9
+    close = {"rel": 1e-5, "abs": 1e-5 if dtype == torch.float32 else 1e-7}
+    assert terms.loss.tolist() == pytest.approx([value for _, (value, _, _) in read], **close)
+    assert loss.item() == pytest.approx(sum(weight * value for weight, (value, _, _) in read), **close)
+    (gradient,) = torch.autograd.grad(loss, now)
+    assert gradient.tolist() == pytest.approx([weight * slope for weight, (_, slope, _) in read], **close)
+    flags = terms.truncated if name == "cispo" else terms.clipped
+    told = [False] * len(read) if flags is None else flags.tolist()
+    for flag, token, (_, (_, _, decided)) in zip(
+        told, (token for one in sequences for token in one), read, strict=True
+    ):
+        # A ratio of 1 in exact numbers may not be one in these.
+        assert flag == decided or token.gain == 0 or (name == "cispo" and dtype == torch.float32)
+
+
+@pytest.mark.parametrize("name", ["grpo", "grpo with a dual clip", "sapo"])
+@settings(max_examples=30)
+@given(sequences=ragged)
+def test_every_gradient_is_the_slope_of_its_loss(name: str, sequences: Sequences) -> None:
+    """By finite differences, where nothing is held fixed: below the cap, and not in CISPO, whose weight is.
+
+    GSPO's are in the next test.
+    """
+    sequences = [one for one in sequences if one]
+    assume(sequences and off_the_edges(sequences))
+    recipe = recipe_of(name, "sequence_mean")
+    now, _, loss = loss_of(recipe, sequences, torch.float64)
+    (gradient,) = torch.autograd.grad(loss, now)
+    step = 1e-6
+    for place, (number, token) in enumerate((n, t) for n, one in enumerate(sequences) for t in one):
+        if name != "sapo" and token.ratio > 2.0:
+            continue
+        values = []
+        for sign in (1, -1):
+            bent = [list(one) for one in sequences]
+            at = place - sum(len(one) for one in sequences[:number])
+            bent[number][at] = Token(token.now + sign * step, token.old, token.gain, token.moved)
+            values.append(loss_of(recipe, bent, torch.float64)[2].item())
+        assert gradient[place].item() == pytest.approx(
+            (values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-6
+        )
+
+
+@settings(max_examples=30)
+@given(sequences=ragged, clip=clips)
+def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
+    sequences: Sequences, clip: float
+) -> None:
+    """The sequence objective as the paper first writes it, its slope by finite differences."""
+    alike = [[Token(t.now, t.old, one[0].gain, one[0].moved) for t in one] for one in sequences if one]
+    assume(alike and off_the_edges(alike))
+    recipe = PolicyLoss(
+        **{**BASE, "algorithm": "gspo", "clip_low": clip, "clip_high": clip, "aggregation": "sequence_mean"}
+    )
+
+    def by_sequence(deltas: list[list[float]]) -> float:
+        total = 0.0
+        for one, delta in zip(alike, deltas, strict=True):
+            ratio, gain = math.exp(sum(delta) / len(delta)), one[0].gain
+            bounded = min(max(ratio, 1 - clip), 1 + clip) if one[0].moved else ratio
+            total -= min(ratio * gain, bounded * gain)
+        return total / len(alike)
+
+    deltas = [[t.now - t.old for t in one] for one in alike]
+    assume(all(abs(math.exp(sum(d) / len(d)) - edge) > 1e-4 for d in deltas for edge in (1 - clip, 1 + clip)))
+    now, _, loss = loss_of(recipe, alike, torch.float64)
+    assert loss.item() == pytest.approx(by_sequence(deltas), rel=1e-6, abs=1e-9)
+    (gradient,) = torch.autograd.grad(loss, now)
+    slopes = []
+    for one in deltas:
+        for at in range(len(one)):
+            values = []
+            for step in (1e-6, -1e-6):
+                one[at] += step
+                values.append(by_sequence(deltas))
+                one[at] -= step
+            slopes.append((values[0] - values[1]) / 2e-6)
+    assert gradient.tolist() == pytest.approx(slopes, rel=1e-4, abs=1e-6)
+
+
+@settings(max_examples=30)
+@given(sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
+def test_on_policy_all_losses_teach_the_same(sequences: Sequences, aggregation: str) -> None:
+    """At a ratio of 1 every one of them is REINFORCE: the slope of each is 1 there."""
+    drawn = [[Token(t.old, t.old, t.gain, t.moved) for t in one] for one in sequences]
+    expected = [
+        -weight * t.gain
+        for weight, one in zip(slow.weights([len(o) for o in drawn], aggregation, 7), drawn, strict=True)
+        for t in one
+    ]
+    for name in LOSSES:
+        now, _, loss = loss_of(recipe_of(name, aggregation), drawn, torch.float64)
+        (gradient,) = torch.autograd.grad(loss, now)
+        assert gradient.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-9), name
+
+
+def test_off_policy_they_differ() -> None:
+    """One token far off, beside one that is not: each loss treats the pair in its own way."""
+    drawn = [[Token(-1.0 + math.log(1.5), -1.0, 1.0, True), Token(-1.0, -1.0, 1.0, True)]]
+    found = {}
+    for name in LOSSES:
+        now, _, loss = loss_of(recipe_of(name), drawn, torch.float64)
+        found[name] = tuple(round(x, 3) for x in torch.autograd.grad(loss, now)[0].tolist())
+    assert found["grpo"] == (0.0, -0.5)
+    assert found["gspo"] == (-0.612, -0.612)
+    assert found["cispo"] == (-0.64, -0.5)
+    assert found["sapo"] == (-0.705, -0.5)
+
+
+@EVERY
+@settings(max_examples=30)
+@given(sequences=ragged, cut=st.integers(0, 4), aggregation=st.sampled_from(AGGREGATIONS))
+def test_how_sequences_are_split_into_micro_batches_changes_nothing(
+    name: str, sequences: Sequences, cut: int, aggregation: str
+) -> None:
+    recipe = recipe_of(name, aggregation)
+    counts = [len(one) for one in sequences]
+    share = denominator(aggregation, tokens=sum(counts), sequences=sum(map(bool, counts)))  # type: ignore[arg-type]
+    assume(share)
+    now, _, whole = loss_of(recipe, sequences, torch.float64)
+    (expected,) = torch.autograd.grad(whole, now)
+    found = []
+    for part in (sequences[:cut], sequences[cut:]):
+        at, old, gain, moved, sequence = laid_out(part, torch.float64)
+        terms = policy_terms(recipe, at, old, gain, moved, sequence)
+        weights = token_weights(sequence, recipe.aggregation, length=recipe.length)
+        found += torch.autograd.grad((weights * terms.loss).sum() / share, at)[0].tolist()
+    assert found == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-12)
+
+
+@EVERY
+def test_a_log_ratio_beyond_all_measure_is_still_a_number(name: str) -> None:
+    drawn = [[Token(-1.0, -200.0, 1.0, False)], [Token(-200.0, -1.0, -1.0, True)]]
+    now, _, loss = loss_of(recipe_of(name), drawn, torch.float32)
+    (gradient,) = torch.autograd.grad(loss, now)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(gradient).all()
 
 
 def test_what_the_clip_decides_teaches_nothing() -> None:
-    drawn = [
-        (-1.0, math.log(ratio), gain, True) for ratio, gain in ((1.5, 1), (0.5, -1), (1.5, -1), (0.5, 1))
-    ]
-    now, found = terms(drawn, 0.2, 0.2, 2.0)
+    pairs = ((1.5, 1.0), (0.5, -1.0), (1.5, -1.0), (0.5, 1.0))
+    drawn = [[Token(-1.0 + math.log(ratio), -1.0, gain, True) for ratio, gain in pairs]]
+    now, old, gain, moved, _ = laid_out(drawn, torch.float64)
+    found = grpo(now, old, gain, moved, clip_low=0.2, clip_high=0.2, dual_clip=None, importance_cap=2.0)
     found.loss.sum().backward()
+    assert found.clipped is not None
     assert found.clipped.tolist() == [True, True, False, False]
     assert found.loss.tolist() == pytest.approx([-1.2, 0.8, 1.5, -0.5])
     assert now.grad is not None
@@ -72,9 +259,13 @@ def test_what_the_clip_decides_teaches_nothing() -> None:
 
 
 def test_a_mismatch_under_the_same_weights_is_weighed_and_never_clipped() -> None:
-    drawn = [(-1.0, math.log(ratio), gain, False) for ratio, gain in ((1.5, 1), (0.5, -1), (3, 1), (3, -1))]
-    now, found = terms(drawn, 0.2, 0.2, 2.0)
+    pairs = ((1.5, 1.0), (0.5, -1.0), (3.0, 1.0), (3.0, -1.0))
+    drawn = [[Token(-1.0 + math.log(ratio), -1.0, gain, False) for ratio, gain in pairs]]
+    now, old, gain, moved, _ = laid_out(drawn, torch.float64)
+    found = grpo(now, old, gain, moved, clip_low=0.2, clip_high=0.2, dual_clip=2.5, importance_cap=2.0)
     found.loss.sum().backward()
+    assert found.clipped is not None
+    assert found.truncated is not None
     assert not found.clipped.any()
     assert found.truncated.tolist() == [False, False, True, True]
     assert now.grad is not None
@@ -89,58 +280,84 @@ def test_importance_weights_make_the_gradient_that_of_the_weights_that_train() -
     gains = torch.tensor([1.0, -0.5, 0.25], dtype=torch.float64)
     logits = train.clone().requires_grad_(True)
     now = torch.log_softmax(logits, 0)
-    found = policy_loss(
-        now, drew, gains, torch.zeros(3, dtype=torch.bool), clip_low=0.2, clip_high=0.2, importance_cap=9.0
-    )
-    (ours,) = torch.autograd.grad((drew.exp() * found.loss).sum(), logits, retain_graph=True)
-    (exact,) = torch.autograd.grad(-(now.exp() * gains).sum(), logits)
-    torch.testing.assert_close(ours, exact)
+    unmoved = torch.zeros(3, dtype=torch.bool)
+    wide = {"clip_low": 0.9, "clip_high": 9.0}
+    (exact,) = torch.autograd.grad(-(now.exp() * gains).sum(), logits, retain_graph=True)
+    for found in (
+        grpo(now, drew, gains, unmoved, clip_low=0.2, clip_high=0.2, dual_clip=None, importance_cap=9.0),
+        cispo(now, drew, gains, **wide),
+    ):
+        (ours,) = torch.autograd.grad((drew.exp() * found.loss).sum(), logits, retain_graph=True)
+        torch.testing.assert_close(ours, exact)
 
 
-def test_on_policy_the_gradient_is_that_of_reinforce() -> None:
-    now, found = terms([(-1.0, 0.0, 0.5, True), (-2.0, 0.0, -0.25, False)], 0.2, 0.2, 2.0)
-    found.loss.sum().backward()
-    assert now.grad is not None
-    assert now.grad.tolist() == [-0.5, 0.25]
-    assert not found.clipped.any()
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"importance_cap": 1.2}, r"importance_cap must be at least 1 \+ clip_high"),
+        ({"importance_cap": None}, "algorithm grpo needs importance_cap"),
+        ({"tau_positive": 1.0}, "tau_positive has no effect with algorithm grpo"),
+        ({"algorithm": "gspo"}, "importance_cap has no effect with algorithm gspo"),
+        ({"algorithm": "sapo"}, "clip_high has no effect with algorithm sapo"),
+        ({"algorithm": "cispo", "importance_cap": None, "dual_clip": 3.0}, "dual_clip has no effect"),
+        ({"aggregation": "fixed_length"}, "length belongs to aggregation fixed_length"),
+        ({"length": 100}, "length belongs to aggregation fixed_length"),
+    ],
+)
+def test_a_key_that_is_missing_or_has_no_effect_is_refused(change: dict[str, Any], what: str) -> None:
+    whole = {**BASE, **LOSSES["grpo"][0]}
+    PolicyLoss(**whole)
+    with pytest.raises(ValidationError, match=what):
+        PolicyLoss(**{**whole, **change})
 
 
-def test_a_cap_below_the_clip_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"importance_cap must be at least 1 \+ clip_high"):
-        PolicyLoss(clip_low=0.2, clip_high=0.28, importance_cap=1.2, kl_weight=0.0)
+def slow_kl(now: float, reference: float, estimator: str) -> float:
+    apart = now - reference
+    return {"k1": apart, "k2": apart**2 / 2, "k3": math.exp(-apart) + apart - 1}[estimator]
 
 
-@given(st.lists(st.tuples(logs, logs), max_size=6))
-def test_the_kl_estimate_is_that_of_a_slow_reading_and_never_negative(drawn: list) -> None:
+@given(st.lists(st.tuples(logs, logs), max_size=6), st.sampled_from(get_args(KLEstimator)))
+def test_every_kl_estimate_and_its_gradient_are_those_of_a_slow_reading(
+    drawn: list[tuple[float, float]], estimator: KLEstimator
+) -> None:
     now, reference = (torch.tensor([pair[k] for pair in drawn], dtype=torch.float64) for k in (0, 1))
-    found = kl_k3(now, reference).tolist()
-    assert found == pytest.approx([math.exp(r - n) - (r - n) - 1 for n, r in drawn], rel=1e-9, abs=1e-12)
-    assert all(value >= -1e-12 for value in found)
-
-
-@given(logs, logs)
-def test_the_gradient_of_the_kl_estimate_is_its_slope(now: float, reference: float) -> None:
-    at = torch.tensor([now], dtype=torch.float64, requires_grad=True)
-    fixed = torch.tensor([reference], dtype=torch.float64)
-    (gradient,) = torch.autograd.grad(kl_k3(at, fixed).sum(), at)
+    now.requires_grad_(True)
+    found = kl(now, reference, estimator)
+    assert found.tolist() == pytest.approx([slow_kl(n, r, estimator) for n, r in drawn], rel=1e-9, abs=1e-12)
+    assert estimator == "k1" or all(value >= -1e-12 for value in found.tolist())
+    (gradient,) = torch.autograd.grad(found.sum(), now)
     step = 1e-6
-    slope = (kl_k3(at + step, fixed) - kl_k3(at - step, fixed)) / (2 * step)
-    assert gradient.item() == pytest.approx(slope.item(), rel=1e-4, abs=1e-6)
+    slopes = [
+        (slow_kl(n + step, r, estimator) - slow_kl(n - step, r, estimator)) / (2 * step) for n, r in drawn
+    ]
+    assert gradient.tolist() == pytest.approx(slopes, rel=1e-4, abs=1e-5)
 
 
-def test_the_kl_estimate_has_the_kl_as_its_mean() -> None:
-    policy, reference = (
-        torch.log_softmax(torch.randn(50, generator=torch.Generator().manual_seed(seed)), 0)
-        for seed in (0, 1)
-    )
+def test_the_estimates_have_the_kl_as_their_mean_and_k2_has_its_gradient() -> None:
+    logits, other = (torch.randn(50, generator=torch.Generator().manual_seed(s)).double() for s in (0, 1))
+    logits.requires_grad_(True)
+    policy, reference = torch.log_softmax(logits, 0), torch.log_softmax(other, 0)
     true = (policy.exp() * (policy - reference)).sum()
-    torch.testing.assert_close((policy.exp() * kl_k3(policy, reference)).sum(), true)
+    drew = policy.exp().detach()
+    for estimator in ("k1", "k3"):
+        torch.testing.assert_close((drew * kl(policy, reference, estimator)).sum(), true)
+    (exact,) = torch.autograd.grad(true, logits, retain_graph=True)
+    slopes = {
+        name: torch.autograd.grad((drew * kl(policy, reference, name)).sum(), logits, retain_graph=True)[0]
+        for name in get_args(KLEstimator)
+    }
+    torch.testing.assert_close(slopes["k2"], exact)
+    torch.testing.assert_close(slopes["k1"], torch.zeros_like(exact))
 
 
 def test_shapes_that_do_not_match_are_refused_here() -> None:
     flags = torch.zeros(2, dtype=torch.bool)
+    wrong = (torch.zeros(2), torch.zeros(2, 1), torch.zeros(2))
     with pytest.raises(TypeCheckError):
-        policy_loss(
-            torch.zeros(2), torch.zeros(2, 1), torch.zeros(2), flags,
-            clip_low=0.2, clip_high=0.2, importance_cap=2.0,
-        )  # fmt: skip
+        grpo(*wrong, flags, clip_low=0.2, clip_high=0.2, dual_clip=None, importance_cap=2.0)
+    with pytest.raises(TypeCheckError):
+        gspo(*wrong, flags, torch.zeros(2, dtype=torch.long), clip_low=0.2, clip_high=0.2)
+    with pytest.raises(TypeCheckError):
+        sapo(*wrong, tau_positive=1.0, tau_negative=1.0)
+    with pytest.raises(TypeCheckError):
+        kl_k3(torch.zeros(2), torch.zeros(2, 1))

@@ -11,7 +11,7 @@ import torch
 
 import vtune.update.forward
 from tests.conftest import load
-from tests.update.build import OBJECTIVE, items, update, without_picture
+from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, update, without_picture
 from vtune.models.policy import Policy, save_policy
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer, start
@@ -35,6 +35,7 @@ RUNS: dict[str, Run] = {
     "sft, ZeRO-1": Run(1),
     "rl, ZeRO-2, offloaded": Run(2, OBJECTIVE, changes={"offload": ("optimizer",)}),
     "rl, ZeRO-3": Run(3, OBJECTIVE),
+    "rl by sequences, ZeRO-1": Run(1, BY_SEQUENCE),
     "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, "qwen3_vl", {"offload": ("optimizer", "params")}),
     "rl, ZeRO-1, adapters": Run(1, OBJECTIVE, changes={"lora": ADAPTERS}),
     "rl, ZeRO-3, adapters": Run(3, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision", "connector")}),
@@ -72,7 +73,10 @@ def _learnt(
     for kind in UPDATES:
         stats = trainer.step(items_of(kind, policy)[ranks.rank :: ranks.world])
         assert stats is not None
-        found.append([stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch])
+        norms = sorted(stats.grad_norms.items())
+        assert "language_late" in dict(norms)
+        numbers = [stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch]
+        found.append([*numbers, *(norm for _, norm in norms)])
     with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
         if ranks.first:
             save_policy(whole.model, str(folder), out)

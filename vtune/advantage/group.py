@@ -43,6 +43,33 @@ def group_advantages(
     ]
 
 
+def has_signal(rewards: Sequence[float | None]) -> bool:
+    """Whether a group's rewards differ, so that some of its trajectories have an advantage.
+
+    The filter of DAPO's dynamic sampling (Yu et al. 2025, §3.2), on what advantages are made from.
+
+    Args:
+        rewards: Of the trajectories of one group; unscored ones (None) say nothing.
+    """
+    scored = [reward for reward in rewards if reward is not None]
+    return bool(scored) and max(scored) - min(scored) > EPSILON
+
+
+def overlong_penalty(tokens: int, *, limit: int, buffer: int, factor: float) -> float:
+    """What is added to the reward of a long reply: 0 up to limit - buffer, from there falling to -factor.
+
+    Args:
+        tokens: Tokens that the policy sampled.
+        limit: From here on the penalty is full.
+        buffer: Tokens before the limit in which it grows.
+        factor: The full penalty, in reward units.
+
+    Source: DAPO, Yu et al. 2025, eq. 13 (soft overlong punishment), times a factor as in its code.
+    """
+    over = tokens - (limit - buffer)
+    return -factor * min(max(over / buffer, 0.0), 1.0)
+
+
 def _scale(values: Sequence[float], baseline: Baseline) -> float:
     if baseline == "group_mean" or len(values) < 2:
         return 1.0

@@ -6,6 +6,8 @@ from statistics import fmean
 from typing import get_args
 
 from vtune.errors import DataError
+from vtune.metrics.replies import leaks, reflects
+from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Status, Trajectory
 from vtune.tools.calls import INVALID
 
@@ -31,8 +33,15 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose calls were
       all scored;
     - `red_flags`: mean number of calls that carry one;
+    - for each tool that was called, `tool_<name>_calls`: how many calls; `tool_<name>_errors`: how many of
+      them failed by the model's doing; `tool_<name>_score`: mean score of those that were scored;
     - `response_tokens`: mean number of sampled tokens; `truncated`: share cut short by a limit on tokens,
-      turns or context.
+      turns or context;
+    - `reflection_ratio`: share of replies with a reflective word; `reflection_accuracy`: share of full marks
+      among those of them whose answer was scored (V-Triune, eq. 4 and 5);
+    - `leaked_placeholders`: share of replies that spell a placeholder of pictures;
+    - what the verifier found beside the score, under its own names: means over the replies of which it told
+      it. Of boxes, `iou@50` and the like, and `map`, the mean of the average precisions of single replies.
 
     Args:
         trajectories: As the scorer returned them.
@@ -67,12 +76,46 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
         "red_flags": [sum(bool(call.flags) for call in t.calls) for t in trajectories],
         "response_tokens": [sum(t.loss_mask) for t in trajectories],
         "truncated": [t.stop_reason in _CUT_SHORT for t in trajectories],
+        "reflection_ratio": [reflects(t.reply) for t in trajectories],
+        "reflection_accuracy": [
+            t.reward.accuracy >= 1.0
+            for t in trajectories
+            if t.reward is not None and t.reward.accuracy is not None and reflects(t.reply)
+        ],
+        "leaked_placeholders": [leaks(t.reply) for t in trajectories],
     }
     statuses = Counter(call.status for t in trajectories for call in t.calls)
     row: dict[str, float] = {"trajectories": len(trajectories)}
     row |= {name: fmean(values) for name, values in means.items() if values}
     row["calls_invalid"] = sum(call.tool == INVALID for t in trajectories for call in t.calls)
-    return row | {f"calls_{status}": statuses[status] for status in get_args(Status)}
+    row |= {f"calls_{status}": statuses[status] for status in get_args(Status)}
+    return row | _tools(trajectories) | _parts(rewards)
+
+
+def _tools(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Calls, errors and mean score of each tool."""
+    calls: dict[str, list[tuple[Status, float | None]]] = defaultdict(list)
+    for trajectory in trajectories:
+        # Where nothing was scored there are no scores to go with the calls.
+        scores = trajectory.tool_scores or (None,) * len(trajectory.calls)
+        for call, score in zip(trajectory.calls, scores, strict=True):
+            calls[call.tool].append((call.status, score))
+    row: dict[str, float] = {}
+    for tool, found in sorted(calls.items()):
+        row[f"tool_{tool}_calls"] = len(found)
+        row[f"tool_{tool}_errors"] = sum(status not in ("ok", "infra") for status, _ in found)
+        if scored := _known(score for _, score in found):
+            row[f"tool_{tool}_score"] = fmean(scored)
+    return row
+
+
+def _parts(rewards: Iterable[Reward | None]) -> dict[str, float]:
+    """Means of what verifiers told beside their scores."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for reward in rewards:
+        for name, value in (reward.parts if reward is not None else {}).items():
+            found[name].append(value)
+    return {name: fmean(values) for name, values in found.items()}
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

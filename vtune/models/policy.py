@@ -1,6 +1,8 @@
 """The policy: a vision-language model with everything that turns turns into tokens."""
 
 import functools
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +17,9 @@ FAMILIES = ("qwen2_5_vl", "qwen3_vl")
 """`model_type` of the families whose positions and placeholders `vtune.models` knows."""
 
 Dtype = Literal["float32", "bfloat16"]
+
+HUB_SECONDS = 5.0
+"""That the hub may take to answer at all; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,9 @@ def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, 
 def _check_local(name: str) -> None:
     """A mistyped path is said to be one at once, and not looked for on a hub.
 
-    A hub name is `owner/model`; anything else, or a path whose parent folder is here, means a folder.
+    A hub name is `owner/model`; anything else, or a path whose parent folder is here, means a folder. Where
+    no hub can be reached, a name that is not in its cache is refused at once: transformers would try again
+    for most of a minute.
     """
     path = Path(name)
     hub_like = name.count("/") <= 1 and not name.startswith((".", "/", "~"))
@@ -151,6 +158,33 @@ def _check_local(name: str) -> None:
         raise DataError(
             f"{name} holds no model: it has no config.json", fix="give the folder of a checkpoint"
         )
+    if not path.is_dir() and not _cached(name) and (why := _unreachable()):
+        raise DataError(
+            f"there is no model folder {name}, and no hub to fetch such a model from: {why}",
+            fix="give a folder that save_pretrained wrote, or fetch the model where there is a network",
+        )
+
+
+def _cached(name: str) -> bool:
+    """Whether a model of the hub is on this machine."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)
+
+
+def _unreachable() -> str:
+    """Why the hub does not answer; empty where it does, whatever it says."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        with urllib.request.urlopen(constants.ENDPOINT, timeout=HUB_SECONDS):
+            return ""
+    except urllib.error.HTTPError:
+        return ""
+    except OSError as error:
+        return str(getattr(error, "reason", error))
 
 
 def _quiet() -> None:

@@ -7,9 +7,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.metrics.tightening import WINDOW
+from vtune.report.evaluation import render_evaluations
 from vtune.report.numbers import GAP, number, sparkline
 
 CURVE_WIDTH = 16
+LONE_CURVE_WIDTH = 40
+"""Of a run that stands alone: a fall of a few steps is to be seen."""
 
 ORDER = (
     "reward",
@@ -22,8 +26,18 @@ ORDER = (
     "evidence_rate",
     "red_flags",
     "unscored",
+    "iou",
+    "iou@50",
+    "iou@75",
+    "iou@95",
+    "iou@99",
+    "map",
+    "iou_threshold",
     "response_tokens",
     "truncated",
+    "reflection_ratio",
+    "reflection_accuracy",
+    "leaked_placeholders",
     "loss",
     "entropy",
     "kl",
@@ -39,7 +53,10 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
     heads = [Text(_head(run)) for run in runs]
-    return Group(*heads, *(_table(source, runs) for source in sources))
+    tables = [_table(source, runs) for source in sources]
+    tables += [_tightenings(run) for run in runs if run.get("tightenings")]
+    tables += [_replies(run) for run in runs if run.get("replies")]
+    return Group(*heads, *tables, render_evaluations(report.get("evaluations", ())))
 
 
 def _head(run: Mapping[str, Any]) -> str:
@@ -57,17 +74,52 @@ def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:
             prefix = "\n" if len(runs) > 1 else ""
         table.add_column(f"{prefix}curve", no_wrap=True)
     curves = [run["sources"].get(source, {}) for run in runs]
+    width = CURVE_WIDTH if len(runs) > 1 else LONE_CURVE_WIDTH
     for name in _in_order(dict.fromkeys(name for of_run in curves for name in of_run)):
-        cells = [cell for of_run in curves for cell in _cells(of_run.get(name))]
+        cells = [cell for of_run in curves for cell in _cells(of_run.get(name), width)]
         table.add_row(name, *cells)
     return table
 
 
-def _cells(curve: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
+def _tightenings(run: Mapping[str, Any]) -> Table:
+    """The fall of the reward at each tightening, and where it ended."""
+    title = (
+        f"{run['name']}: accuracy part of the reward where the IoU threshold rises (means of {WINDOW} steps)"
+    )
+    table = Table(title=title, title_justify="left")
+    for column in ("step", "threshold", "source", "before", "after", "end of stage"):
+        table.add_column(column, justify="left" if column == "source" else "right", no_wrap=True)
+    for one in run["tightenings"]:
+        for source, values in one["sources"].items():
+            means = (number(values[name]) for name in ("before", "after", "end"))
+            table.add_row(str(one["step"]), f"{number(one['old'])} → {number(one['new'])}", source, *means)
+    return table
+
+
+def _replies(run: Mapping[str, Any]) -> Table:
+    """Replies in full, as the policy wrote them."""
+    shown = run["replies"]
+    title = f"{run['name']}: replies of step {shown[0]['step']}, from the worst to the best of each source"
+    table = Table(title=title, title_justify="left", show_lines=True)
+    for column in ("source", "reward", "reply", "why"):
+        table.add_column(column, overflow="fold", justify="right" if column == "reward" else "left")
+    for one in shown:
+        reward = GAP if one["reward"] is None else number(one["reward"])
+        # What a model writes is text, never markup or terminal codes.
+        written = (Text(_printable(one[key])) for key in ("reply", "why"))
+        table.add_row(one["source"], reward, *written)
+    return table
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def _cells(curve: Mapping[str, Any] | None, width: int) -> tuple[str, str, str, str]:
     if curve is None:
         return GAP, GAP, GAP, ""
     best = "" if curve["best"] is None else number(curve["best"])
-    return number(curve["first"]), number(curve["last"]), best, sparkline(curve["values"], CURVE_WIDTH)
+    return number(curve["first"]), number(curve["last"]), best, sparkline(curve["values"], width)
 
 
 def _in_order(names: Mapping[str, None]) -> list[str]:

@@ -25,7 +25,7 @@ def _tables(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for key, value in plain.items():
-            table.add_row(key, _cell(value))
+            table.add_row(key, cell(value))
         yield table
     for key, value in values.items():
         if not _nested(value):
@@ -46,7 +46,7 @@ def _rows(value: Any) -> dict[str, Mapping[str, Any]] | None:
 
 
 def _is_row(value: Any) -> bool:
-    return isinstance(value, Mapping) and not _estimate(value) and not any(map(_nested, value.values()))
+    return isinstance(value, Mapping) and not is_estimate(value) and not any(map(_nested, value.values()))
 
 
 def _grid(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -56,29 +56,31 @@ def _grid(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     for column in columns:
         table.add_column(column, justify="right")
     for name, row in rows.items():
-        table.add_row(name, *(_cell(row.get(column)) for column in columns))
+        table.add_row(name, *(cell(row.get(column)) for column in columns))
     return table
 
 
 def _nested(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return bool(value) and not _estimate(value)
+        return bool(value) and not is_estimate(value)
     return isinstance(value, list | tuple) and bool(value) and all(_is_row(row) for row in value)
 
 
-def _estimate(value: Mapping[str, Any]) -> bool:
+def is_estimate(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a value with its interval."""
     return set(value) == {"value", "low", "high"}
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A plain value, a list of such or an estimate, as the text of one cell."""
     if value is None:
         return GAP
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return number(value)
-    if isinstance(value, Mapping) and _estimate(value):
+    if isinstance(value, Mapping) and is_estimate(value):
         return f"{number(value['value'])} [{number(value['low'])}, {number(value['high'])}]"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value)) or GAP
+        return ", ".join(map(cell, value)) or GAP
     return str(value) if value else GAP

@@ -1,6 +1,6 @@
 """What a tool call showed, judged from the question and the output alone (CodeV §4.3)."""
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient
@@ -117,29 +117,57 @@ class ModelJudge:
         return False
 
 
+By = Literal["boxes", "model"]
+
+
 class Judges:
     """The judge for each sample's calls: boxes where it has evidence, else the model, if there is one.
 
     The model also compares answers, for verifier `judge`.
+
+    Args:
+        levels: Of the recipe.
+        client: Asks the model; None where there is none.
+        only: Boxes alone, or the model alone, to hold one against the other; None takes what suits.
     """
 
-    def __init__(self, levels: EvidenceLevels, client: JudgeClient | None) -> None:
+    def __init__(self, levels: EvidenceLevels, client: JudgeClient | None, only: By | None = None) -> None:
         self.levels = levels
+        self._client = client
+        self._only = only
         self._boxes = BoxJudge(levels)
         self._client = client
         self._model = ModelJudge(client, levels) if client is not None else None
+
+    def by(self, only: By | None) -> "Judges":
+        """The same, with another choice among them."""
+        return Judges(self.levels, self._client, only)
+
+    def know(self, sample: Sample) -> bool:
+        """Whether somebody can judge a sample's calls."""
+        return self._judge(sample) is not None
 
     def of(self, sample: Sample) -> EvidenceJudge:
         """The judge of a sample's calls.
 
         Raises:
-            ServiceError: If it has no evidence boxes and there is no model to ask.
+            ServiceError: If nobody can judge them.
         """
-        if sample.evidence:
+        judge = self._judge(sample)
+        if judge is None:
+            lacking = {
+                None: ("no evidence boxes, and no judge in the recipe", "set `judge`"),
+                "boxes": ("no evidence boxes", "let a model judge"),
+                "model": ("no judge in the recipe", "set `judge`"),
+            }
+            what, fix = lacking[self._only]
+            raise ServiceError(what, fix=fix)
+        return judge
+
+    def _judge(self, sample: Sample) -> EvidenceJudge | None:
+        if sample.evidence and self._only != "model":
             return self._boxes
-        if self._model is None:
-            raise ServiceError("no evidence boxes, and no judge in the recipe", fix="set `judge`")
-        return self._model
+        return self._model if self._only != "boxes" else None
 
     async def same_answer(self, answer: str, sample: Sample) -> bool:
         """Whether the model finds that an answer means the same as the ground truth.

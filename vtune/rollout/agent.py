@@ -16,7 +16,7 @@ from vtune.errors import DataError, ServiceError
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
 from vtune.rollout.engine import Engine, Request, Sampling
-from vtune.rollout.prompts import STYLES, Style
+from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
 from vtune.sandbox import Sandbox, image_names
@@ -77,7 +77,7 @@ class Job:
     rollout: int
     policy_version: int
     key: tuple[int, ...]
-    """Seeds the draw and the sandbox; unique in a run."""
+    """Seeds the draw and the sandbox; unique in a run. Its last number is that of the rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,13 @@ class Agent:
         """Sessions that end while something else is done."""
         self._lost = 0
 
-    async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
-        """All conversations, in the order of the jobs; `done` is called after each.
+    async def run(
+        self,
+        jobs: Sequence[Job],
+        done: Callable[[], None] = lambda: None,
+        ended: Callable[[Job, Trajectory], None] = lambda job, trajectory: None,
+    ) -> list[Trajectory]:
+        """All conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
 
         Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
         as the batch and the sandbox hold, and the next begins when one ends.
@@ -156,7 +161,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for cohort, left in lanes:
-                    tasks.create_task(self._lane(cohort, left, found, results, done))
+                    tasks.create_task(self._lane(cohort, left, found, results, done, ended))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         finally:
@@ -180,11 +185,13 @@ class Agent:
         found: dict[int, Trajectory],
         results: Results,
         done: Callable[[], None],
+        ended: Callable[[Job, Trajectory], None],
     ) -> None:
         """One conversation after the other, until none of its cohort is left."""
         try:
             for number, job in left:
                 found[number] = await self._one(job, cohort, results, done)
+                ended(job, found[number])
         finally:
             self._engine.leave(cohort)
 
@@ -225,7 +232,9 @@ class Agent:
         offered = self._tools.names(job.sample.tools)
         schemas = self._tools.schemas(offered)
         try:
-            book.open(STYLES[recipe.prompt](job.sample, names, sizes, schemas), job.images)
+            # The number of the rollout apart: a group answers one question.
+            draw = hash(job.key[:-1])
+            book.open(ask(recipe.prompt, job.sample, names, sizes, schemas, draw=draw), job.images)
         except DataError as error:
             raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
         shown_size = self._pictures.shown_size

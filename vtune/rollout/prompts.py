@@ -1,13 +1,15 @@
 """How a sample is put to the policy."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
+from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.tools.calls import tools_block
 
-Style = Literal["codev", "plain", "tools"]
+Style = Literal["codev", "plain", "tools", "pool"]
 
 Size = tuple[int, int]
 Schemas = Sequence[Mapping[str, Any]]
@@ -109,9 +111,37 @@ def tools(
     return (Message("system", "\n\n".join(parts)), *sample.prompt[own:])
 
 
+def pool(sample: Sample, draw: int) -> tuple[Message, ...]:
+    """The sample's own turns, with a request from V-Triune's prompt pool behind the last question.
+
+    Args:
+        sample: What is asked; its verifier, and where that reads the answer, decide on the request.
+        draw: Which request. All rollouts of a group have the same number, so that they answer one question.
+    """
+    boxed = sample.verifier_parm.get("answer_in") == "boxed"
+    messages = list(sample.prompt)
+    last = max(index for index, message in enumerate(messages) if message.role == "user")
+    asked = messages[last].content + pool_suffix(sample.verifier, boxed=boxed, draw=draw)
+    messages[last] = replace(messages[last], content=asked)
+    return tuple(messages)
+
+
+def ask(
+    style: Style,
+    sample: Sample,
+    names: Sequence[str],
+    sizes: Sequence[Size],
+    schemas: Schemas = (),
+    *,
+    draw: int,
+) -> tuple[Message, ...]:
+    """A sample as turns, in the style that a recipe names; see the function of each for the arguments."""
+    return pool(sample, draw) if style == "pool" else STYLES[style](sample, names, sizes, schemas)
+
+
 STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[Size], Schemas], tuple[Message, ...]]] = {
     "codev": codev,
     "plain": plain,
     "tools": tools,
 }
-"""Name in the recipe -> how a sample becomes turns."""
+"""Name in the recipe -> how a sample becomes turns, where no luck is in it."""

@@ -11,7 +11,7 @@ from vtune.data import lens
 from vtune.errors import RecipeError
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
-from vtune.runs.eval import EvalSuite, run_eval
+from vtune.runs.eval import STARTED, EvalSuite, run_eval
 from vtune.runs.folder import check_folder, write_whole
 from vtune.runs.lens import make_lens
 from vtune.runs.rl import RLRecipe, run_rl
@@ -137,7 +137,8 @@ def _measured(folder: Path, model: str, data: Path, seed: int, *overrides: str) 
     results = folder / "results.json"
     if not results.exists():
         given = (f"data=[{data}]", f"seed={seed}", *overrides)
-        run_eval(load_recipe(find("lens", "eval_suites"), EvalSuite, given), model, folder, limit=None)
+        suite = load_recipe(find("lens", "eval_suites"), EvalSuite, given)
+        run_eval(suite, model, folder, limit=None, resume=(folder / STARTED).exists())
     found = json.loads(results.read_text(encoding="utf-8"))["faithfulness"]
     row: dict[str, Any] = {name: found[name]["value"] if found[name] else None for name in COLUMNS}
     row["n"] = found["n"]

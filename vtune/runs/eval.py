@@ -2,40 +2,53 @@
 
 import asyncio
 import json
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
-from vtune.config import Strict, dump_recipe
-from vtune.errors import DataError, RecipeError
+from vtune.config import differing_keys, dump_recipe
+from vtune.errors import RecipeError
+from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Dtype, load_chat, load_policy
+from vtune.models.policy import Dtype, load_chat, load_policy, resolved
 from vtune.report.progress import Steps
-from vtune.reward.audit import audit, check_audited
+from vtune.reward.audit import AuditRow, audit, check_audited
+from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import Scorer, check_samples, check_unscored
+from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
-from vtune.runs.data import check_data
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
-from vtune.runs.folder import check_folder, environment, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, environment, write_whole
+from vtune.runs.questions import Source, check_questions, fingerprints, read_questions, without_pictures
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
-from vtune.runs.tools import ToolsRecipe, check_tools, tools_of
-from vtune.schema.parquet import fingerprint, load_picture, read_samples, write_trajectories
+from vtune.runs.tools import ToolsRecipe, tools_of
+from vtune.runs.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
+from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
+"""Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
+
+STARTED = "started.json"
+"""What was asked, for as long as the evaluation is unfinished."""
 
 
-class EvalSuite(Strict):
+class EvalSuite(Source):
     """A benchmark: its data, and every setting that its score depends on."""
 
-    data: tuple[str, ...] = Field(min_length=1)
+    scorer: ScorerName
+    """The rule that makes a score of what was right and wrong."""
     seed: int
     rollouts: int = Field(gt=0)
     """Of each sample; a score is the mean over all."""
@@ -51,7 +64,7 @@ class EvalSuite(Strict):
     threads: int = Field(gt=0)
 
 
-def check_eval(suite: EvalSuite, model: str) -> dict[str, Any]:
+def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
     """Everything that can be known before weights are loaded.
 
     Raises:
@@ -59,21 +72,23 @@ def check_eval(suite: EvalSuite, model: str) -> dict[str, Any]:
     """
     _thresholds(suite.reward)
     load_chat(model)
-    paths = [Path(name) for name in suite.data]
-    check_data(paths)
-    count = 0
-    for path in paths:
-        samples = list(read_samples(path))
-        check_tools(samples, suite.tools)
-        check_samples(samples, suite.reward)
-        count += len(samples)
+    count = check_questions(suite, suite.reward, suite.tools, limit=limit)
     return {"samples": count, "rollouts": count * suite.rollouts}
 
 
 def run_eval(
-    suite: EvalSuite, model: str, out: Path, *, limit: int | None, kind: Kind = "transformers"
+    suite: EvalSuite,
+    model: str,
+    out: Path,
+    *,
+    limit: int | None,
+    kind: Kind = "transformers",
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
+
+    Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
+    end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
 
     Args:
         suite: What to measure and how.
@@ -81,12 +96,17 @@ def run_eval(
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
+        resume: Continue what was begun in `out`.
 
     Returns:
-        What `results.json` holds: accuracy and faithfulness over all, numbers by source, the suite.
+        What `results.json` holds: the score by the suite's rule, faithfulness over all (of which trajectories
+        `unaudited` says how many nobody could judge), numbers by source, the suite.
+
+    Raises:
+        RecipeError: If `out` holds results; if it holds a part of an evaluation and `resume` was not asked,
+            or the other way round, or that evaluation is another one.
     """
     check_folder(out)
-    check_eval(suite, model)
     if kind == "vllm":
         check_vllm()
         if suite.rollout.temperature not in (0.0, 1.0):
@@ -96,17 +116,60 @@ def run_eval(
             )
     if (out / "results.json").exists():
         raise RecipeError(f"{out} holds results already", fix="choose another --out")
-    return asyncio.run(_evaluate(suite, model, out, limit, kind))
+    count = check_eval(suite, model, limit=limit)["samples"]
+    prints = fingerprints(suite)
+    asked = {
+        "model": resolved(model),
+        "limit": limit,
+        "engine": kind,
+        "suite": suite.model_dump(mode="json"),
+        "data": prints,
+    }
+    _start(suite, out, asked, resume=resume)
+    return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
 
 
-async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
+def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
+    """Begin a folder, or prove that it holds the first part of the same evaluation."""
+    file, written = out / STARTED, out / "suite.yaml"
+    if not resume:
+        if file.exists():
+            raise RecipeError(
+                f"{out} holds an unfinished evaluation",
+                fix="continue it with --resume, choose another --out, or remove it",
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(written, dump_recipe(suite))
+        write_whole(file, json.dumps(now, indent=2) + "\n")
+        return
+    if not file.exists():
+        raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
+    before = json.loads(file.read_text(encoding="utf-8"))
+    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
+    if changed:
+        raise RecipeError(
+            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
+            fix=f"see {written} and {file.name} there, or start a new one with another --out",
+        )
+    write_whole(written, dump_recipe(suite))
+    drop_unscored(out / "trajectories")
+
+
+async def _evaluate(
+    suite: EvalSuite,
+    model: str,
+    out: Path,
+    limit: int | None,
+    kind: Kind,
+    count: int,
+    prints: Mapping[str, str],
+) -> dict[str, Any]:
     torch.set_num_threads(suite.threads)
     # With vLLM, only the tokenizer and the reader of pictures are needed here.
     on_gpu = torch.cuda.is_available() and kind == "transformers"
     device = torch.device("cuda" if on_gpu else "cpu")
     policy = load_policy(model, budget=suite.images, dtype=suite.dtype, device=device)
     began = time.monotonic()
-    samples = _samples(suite, limit)
     engine = await evaluation_engine(
         kind,
         suite.rollout,
@@ -117,7 +180,14 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, 
         folder=out / "weights",
     )
     look = black if suite.call_images == "black" else None
-    jobs = _jobs(suite, samples)
+    folder = out / "trajectories"
+    records: dict[str, Sample] = {}
+
+    def questions() -> Iterator[tuple[Sample, tuple[bytes, ...]]]:
+        for sample, images in read_questions(suite, limit=limit):
+            records[sample.id] = without_pictures(sample)
+            yield sample, images
+
     async with (
         aclosing(engine),
         sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
@@ -126,30 +196,43 @@ async def _evaluate(suite: EvalSuite, model: str, out: Path, limit: int | None, 
     ):
         say_tier(sandbox)
         agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look, tools=tools)
-        with Steps("eval", len(jobs)) as progress:
-            drawn = await agent.run(jobs, progress.advance)
-        records = [sample for sample, _ in samples]
-        scored = await scorer.score(records, drawn, iou=_thresholds(suite.reward))
-        check_unscored(scored, suite.reward.max_unscored)
-        rows = await audit(records, scored, scorer.judges)
-        check_audited(rows, suite.reward.max_unscored)
-    write_trajectories(out / "trajectories.parquet", scored)
-    write_whole(out / "suite.yaml", dump_recipe(suite))
-    honest = asdict(faithfulness(rows, seed=suite.seed))
-    sources = by_source(scored, evidence_score=suite.reward.evidence.full)
+        done = drawn(folder, rollouts=suite.rollouts)
+        total = count * suite.rollouts
+        seen: list[Trajectory] = []
+        with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
+            for window in windows(questions(), rollouts=suite.rollouts, done=done):
+                scored = await scorer.score(
+                    [sample for sample, _ in window.questions],
+                    await agent.run(_jobs(suite, window), progress.advance),
+                    iou=_thresholds(suite.reward),
+                )
+                seen += map(slim, scored)
+                if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
+                    check_unscored(seen, suite.reward.max_unscored)
+                write_trajectories(part(folder, window.first), scored)
+                del window, scored  # before the next is read
+        del seen
+        everything = parts(folder)
+        judged = await _judge(suite, everything, records, scorer)
+    check_audited(judged.rows, suite.reward.max_unscored)
+    _put_together(everything, out / "trajectories.parquet")
     result = {
         "model": model,
-        "samples": len(samples),
+        "samples": count,
         "limit": limit,
         "engine": kind,
-        "rollouts": len(scored),
-        "sources": sources,
-        "faithfulness": honest,
+        "rollouts": total,
+        "score": SCORERS[suite.scorer](judged.marks),
+        "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
+        "faithfulness": asdict(faithfulness(judged.rows, seed=suite.seed)),
+        "unaudited": judged.unaudited,
         "suite": suite.model_dump(mode="json"),
-        "environment": environment({name: fingerprint(Path(name)) for name in suite.data}),
+        "environment": environment(prints),
         "seconds": time.monotonic() - began,
     }
     write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
+    shutil.rmtree(folder)
+    (out / STARTED).unlink()
     return result
 
 
@@ -169,21 +252,7 @@ def _thresholds(reward: RewardRecipe) -> tuple[float, ...]:
     return reward.iou.thresholds
 
 
-def _samples(suite: EvalSuite, limit: int | None) -> list[tuple[Sample, tuple[bytes, ...]]]:
-    found: list[tuple[Sample, tuple[bytes, ...]]] = []
-    for name in suite.data:
-        for sample in read_samples(Path(name)):
-            if limit is not None and len(found) >= limit:
-                return found
-            found.append(
-                (sample, tuple(load_picture(picture, Path(name).parent) for picture in sample.images))
-            )
-    if not found:
-        raise DataError("the suite has no sample", where=", ".join(suite.data))
-    return found
-
-
-def _jobs(suite: EvalSuite, samples: Sequence[tuple[Sample, tuple[bytes, ...]]]) -> list[Job]:
+def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
     return [
         Job(
             sample=sample,
@@ -193,6 +262,63 @@ def _jobs(suite: EvalSuite, samples: Sequence[tuple[Sample, tuple[bytes, ...]]])
             policy_version=0,
             key=(suite.seed, 0, number, rollout),
         )
-        for number, (sample, images) in enumerate(samples)
+        for number, (sample, images) in enumerate(window.questions, start=window.first)
         for rollout in range(suite.rollouts)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What was found out about all trajectories."""
+
+    rows: list[AuditRow] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    trajectories: list[Trajectory] = field(default_factory=list)
+    """Without pictures and tokens."""
+    unaudited: int = 0
+    """Trajectories of questions that need a look and that nobody could judge: no boxes, and no judge."""
+
+
+async def _judge(
+    suite: EvalSuite, files: Sequence[Path], records: Mapping[str, Sample], scorer: Scorer
+) -> _Judged:
+    found = _Judged()
+    for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
+        asked = [records[t.sample_id] for t in group]
+        known = [scorer.judges.know(sample) for sample in asked]
+        found.rows.extend(
+            await audit(asked, [t for t, judge in zip(group, known, strict=True) if judge], scorer.judges)
+        )
+        found.marks.extend(_mark(t, sample) for t, sample in zip(group, asked, strict=True))
+        found.trajectories.extend(map(slim, group))
+        unaudited = sum(
+            not judge and needs_look(sample, suite.reward.evidence)
+            for sample, judge in zip(asked, known, strict=True)
+        )
+        found = replace(found, unaudited=found.unaudited + unaudited)
+    return found
+
+
+def _mark(trajectory: Trajectory, sample: Sample) -> Mark:
+    reward = trajectory.reward
+    if reward is None:
+        return Mark(sample.id, sample.extra, None, unreadable=False)
+    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=reward.parts.get("unreadable", 0.0) > 0)
+
+
+def _put_together(files: Sequence[Path], out: Path) -> None:
+    """All portions in one file; they stay until the results are written."""
+    if len(files) == 1:
+        copied = out.with_name(f".{out.name}.part")
+        shutil.copyfile(files[0], copied)
+        copied.replace(out)
+    else:
+        write_trajectories(out, _stored(files))
+
+
+def _stored(files: Sequence[Path]) -> Iterator[Trajectory]:
+    return chain.from_iterable(map(read_trajectories, files))
+
+
+def _unscored(trajectory: Trajectory) -> bool:
+    return trajectory.reward is None or trajectory.reward.total is None

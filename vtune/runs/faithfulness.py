@@ -2,21 +2,25 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vtune.config import find, load_recipe
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.judge.client import JudgeEndpoint
+from vtune.metrics.agreement import agreement
 from vtune.metrics.faithfulness import faithfulness
 from vtune.reward.audit import AuditRow, audit, check_audited, unscored_reasons
+from vtune.reward.evidence import By
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.eval import EvalSuite
+from vtune.runs.questions import Source, read_records
 from vtune.runs.rl import RLRecipe
-from vtune.schema.parquet import read_samples, read_trajectories
+from vtune.runs.windows import portions
+from vtune.schema.parquet import read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -29,8 +33,19 @@ API_KEY = "OPENAI_API_KEY"
 REASONS = 5
 """Of unscored trajectories, how many reasons are told."""
 
-AT_ONCE = 256
-"""Trajectories that are in memory at the same time."""
+ROWS, BYTES = 256, 128 * 2**20
+"""Trajectories, and bytes of their pictures, that are in memory at the same time; ours."""
+
+Looks = Literal["auto", "boxes", "model", "both"]
+"""Who says what a call shows: boxes where a sample has them and else the model (`auto`), one of the two
+alone, or each of them for all."""
+
+_JUDGES: dict[Looks, tuple[By | None, ...]] = {
+    "auto": (None,),
+    "boxes": ("boxes",),
+    "model": ("model",),
+    "both": ("boxes", "model"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,7 @@ class _Audited:
     """Where trajectories are, what they are about and how they are judged."""
 
     files: tuple[Path, ...]
-    data: tuple[Path, ...]
+    source: Source
     reward: RewardRecipe
     seed: int
     """Of the bootstrap: the run's own, so that an audit repeats what an evaluation said."""
@@ -47,7 +62,12 @@ class _Audited:
 
 
 def run_faithfulness(
-    path: Path, data: Sequence[Path], *, judge_url: str | None = None, judge_model: str | None = None
+    path: Path,
+    data: Sequence[Path],
+    *,
+    judge_url: str | None = None,
+    judge_model: str | None = None,
+    looks: Looks = "auto",
 ) -> dict[str, Any]:
     """Audit what the tool calls of stored trajectories showed.
 
@@ -55,59 +75,94 @@ def run_faithfulness(
         path: The folder of an `rl` or `eval` run, or a Parquet file of trajectories. A file outside of such a
             folder is judged by the levels of the shipped recipe `codev`.
         data: The samples that the trajectories answer; the run's own where it is empty.
-        judge_url: An OpenAI-compatible endpoint that judges samples without evidence boxes.
+        judge_url: An OpenAI-compatible endpoint that judges what boxes do not.
         judge_model: The model's name there.
+        looks: Who says what a call shows. With `both` the numbers are those by boxes.
 
     Returns:
         `all` and `sources`: algorithm 1 with both denominators, shares, buckets and intervals; `files`,
-        with the same numbers for each file of a training run; `settings`; `unscored`, the commonest reasons
-        why trajectories were left out, with their numbers.
+        with the same numbers for each file of a training run; `settings`; `looks`; `unscored`, the commonest
+        reasons why trajectories were left out, with their numbers. With `both` also `by_model`, the numbers
+        by the model, and `agreement` of boxes and model on the trajectories that have calls.
 
     Raises:
         DataError: If there are no trajectories, or the samples they answer are not found.
+        RecipeError: If a model is asked for, and nothing says which.
         RunFailed: If a larger share of them than `reward.max_unscored` is unscored.
     """
-    audited = _locate(path, tuple(data))
-    if judge_url and judge_model:
-        judge = JudgeEndpoint(
-            base_url=judge_url,
-            model=judge_model,
-            temperature=0.0,  # CodeV's evaluation script, as are the tokens
-            max_tokens=500,
-            concurrency=16,
-            retries=5,
-            timeout_s=60.0,
-            api_key_env=API_KEY if API_KEY in os.environ else None,
+    audited = _locate(path, tuple(map(str, data)))
+    reward = _with_judge(audited.reward, judge_url, judge_model)
+    if looks in ("model", "both") and reward.judge is None:
+        raise RecipeError(
+            "there is no model to ask",
+            where=audited.settings,
+            fix="name it with --judge-url and --judge-model",
         )
-        reward = audited.reward.model_copy(update={"judge": judge})
-    else:
-        reward = audited.reward
-    rows = asyncio.run(_audit(audited, reward))
-    everything = [row for part in rows.values() for row in part]
-    if not everything:
-        raise DataError(
-            "no trajectory answers a question that needs a look",
-            where=str(path),
-            fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
-        )
-    check_audited(everything, reward.max_unscored)
-    sources = sorted({row.source for row in everything})
-    return {
+    judged = asyncio.run(_audit(audited, reward, _JUDGES[looks]))
+    for rows in judged:
+        everything = _flat(rows)
+        if not everything:
+            raise DataError(
+                "no trajectory answers a question that needs a look",
+                where=str(path),
+                fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
+            )
+        check_audited(everything, reward.max_unscored)
+    first, *others = judged
+    everything = _flat(first)
+    result = {
         "path": str(path),
         "settings": audited.settings,
+        "looks": looks,
         "unscored": dict(unscored_reasons(everything)[:REASONS]),
-        "all": asdict(faithfulness(everything, seed=audited.seed)),
+        **_numbers(everything, audited.seed),
+        "files": {
+            name: asdict(faithfulness(part, seed=audited.seed)) for name, part in first.items() if part
+        },
+    }
+    for rows in others:
+        said = [
+            (a.any_faithful, b.any_faithful)
+            for a, b in zip(everything, _flat(rows), strict=True)
+            if a.calls  # without a call there is nothing to disagree about
+        ]
+        result |= {"by_model": _numbers(_flat(rows), audited.seed), "agreement": asdict(agreement(said))}
+    return result
+
+
+def _numbers(rows: Sequence[AuditRow], seed: int) -> dict[str, Any]:
+    sources = sorted({row.source for row in rows})
+    return {
+        "all": asdict(faithfulness(rows, seed=seed)),
         "sources": {
-            source: asdict(
-                faithfulness([row for row in everything if row.source == source], seed=audited.seed)
-            )
+            source: asdict(faithfulness([row for row in rows if row.source == source], seed=seed))
             for source in sources
         },
-        "files": {name: asdict(faithfulness(part, seed=audited.seed)) for name, part in rows.items() if part},
     }
 
 
-def _locate(path: Path, data: tuple[Path, ...]) -> _Audited:
+def _flat(rows: dict[str, list[AuditRow]]) -> list[AuditRow]:
+    return [row for part in rows.values() for row in part]
+
+
+def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> RewardRecipe:
+    """The recipe, with the judge that the command line names."""
+    if not url or not model:
+        return reward
+    judge = JudgeEndpoint(
+        base_url=url,
+        model=model,
+        temperature=0.0,  # CodeV's evaluation script, as are the tokens
+        max_tokens=500,
+        concurrency=16,
+        retries=5,
+        timeout_s=60.0,
+        api_key_env=API_KEY if API_KEY in os.environ else None,
+    )
+    return reward.model_copy(update={"judge": judge})
+
+
+def _locate(path: Path, data: tuple[str, ...]) -> _Audited:
     if not path.exists():
         raise DataError(f"there is no file or folder {path}", fix="give a run folder or a Parquet file")
     folder = path if path.is_dir() else path.parent
@@ -121,11 +176,12 @@ def _locate(path: Path, data: tuple[Path, ...]) -> _Audited:
         )
     for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
         if settings.is_file():
-            suite = settings.name == "suite.yaml"
-            recipe = load_recipe(settings, EvalSuite) if suite else load_recipe(settings, RLRecipe)
-            return _Audited(
-                files, data or tuple(map(Path, recipe.data)), recipe.reward, recipe.seed, str(settings)
-            )
+            if settings.name == "suite.yaml":
+                suite = load_recipe(settings, EvalSuite)
+                source: Source = suite.model_copy(update={"data": data or suite.data})
+                return _Audited(files, source, suite.reward, suite.seed, str(settings))
+            recipe = load_recipe(settings, RLRecipe)
+            return _Audited(files, _samples(data or recipe.data), recipe.reward, recipe.seed, str(settings))
     if not data:
         raise DataError(
             "it is not known which samples these trajectories answer",
@@ -133,35 +189,44 @@ def _locate(path: Path, data: tuple[Path, ...]) -> _Audited:
             fix="name their Parquet file with --data",
         )
     shipped = find("codev", "recipes.rl")
-    return _Audited(files, data, load_recipe(shipped, RLRecipe).reward, SEED, "the shipped recipe codev")
+    reward = load_recipe(shipped, RLRecipe).reward
+    return _Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
 
 
-async def _audit(audited: _Audited, reward: RewardRecipe) -> dict[str, list[AuditRow]]:
-    """Audit rows by file name, reading a portion of trajectories at a time."""
-    samples: dict[str, Sample] = {sample.id: sample for path in audited.data for sample in read_samples(path)}
-    found: dict[str, list[AuditRow]] = {}
+def _samples(data: Sequence[str]) -> Source:
+    """Parquet files of samples, as they are."""
+    return Source(data=tuple(data), format="samples", data_from="", choices=None)
+
+
+async def _audit(
+    audited: _Audited, reward: RewardRecipe, judges: Sequence[By | None]
+) -> list[dict[str, list[AuditRow]]]:
+    """For each way to judge, audit rows by file name; a portion of trajectories is in memory at a time."""
+    samples = {sample.id: sample for sample in read_records(audited.source)}
+    found: list[dict[str, list[AuditRow]]] = [{file.name: [] for file in audited.files} for _ in judges]
     async with Scorer(reward) as scorer:
-        for file in audited.files:
-            rows = found.setdefault(file.name, [])
-            portion: list[Trajectory] = []
-            for trajectory in read_trajectories(file):
-                portion.append(trajectory)
-                if len(portion) == AT_ONCE:
-                    rows += await _audit_portion(samples, portion, scorer)
-                    portion = []
-            rows += await _audit_portion(samples, portion, scorer)
+        for file, portion in _portions(audited.files):
+            scored = await _scored(samples, portion, scorer)
+            asked = [samples[t.sample_id] for t in scored]
+            for rows, by in zip(found, judges, strict=True):
+                rows[file.name] += await audit(asked, scored, scorer.judges.by(by))
     return found
 
 
-async def _audit_portion(
+def _portions(files: Sequence[Path]) -> Iterator[tuple[Path, list[Trajectory]]]:
+    for file in files:
+        for portion in portions(read_trajectories(file), rows=ROWS, size=BYTES):
+            yield file, portion
+
+
+async def _scored(
     samples: dict[str, Sample], portion: Sequence[Trajectory], scorer: Scorer
-) -> list[AuditRow]:
+) -> list[Trajectory]:
+    """The trajectories; those that were never scored now are."""
     if strangers := {t.sample_id for t in portion} - set(samples):
         raise DataError(
             f"no sample has the id {min(strangers)!r}", fix="name the samples' Parquet file with --data"
         )
     asked = [samples[name] for name in dict.fromkeys(t.sample_id for t in portion)]
-    scored = [t if t.reward is not None else None for t in portion]
-    missing = await scorer.score(asked, [t for t in portion if t.reward is None])
-    filled = iter(missing)
-    return await audit(asked, [t if t is not None else next(filled) for t in scored], scorer.judges)
+    missing = iter(await scorer.score(asked, [t for t in portion if t.reward is None]))
+    return [t if t.reward is not None else next(missing) for t in portion]

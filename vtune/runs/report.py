@@ -8,29 +8,59 @@ import yaml
 
 from vtune.errors import DataError
 from vtune.metrics.log import MetricsLine, read_metrics
+from vtune.metrics.replies import last_replies
+from vtune.metrics.tightening import tightenings
 
 Series = dict[str, list[float]]
 
-_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second"}
-_FALLING = {"red_flags", "unscored", "truncated", "loss"}
+_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "map", "map50", "map75", "iou"}
+_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
 
 
-def run_report(paths: Sequence[Path]) -> dict[str, object]:
-    """Read run folders.
+def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, object]:
+    """Read the folders of runs and of evaluations.
 
     Args:
-        paths: Folders with `recipe.yaml` and `metrics.jsonl`; `environment.json` where there is one.
+        paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
+            the `results.json` of an evaluation.
+        replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`.
 
     Returns:
         `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
         `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
-        missing from its curve.
+        missing from its curve. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked for.
+        `evaluations`: `name`, `path` and what is in `results.json`.
 
     Raises:
-        DataError: If a folder is not that of a run, or a file in it is broken.
+        DataError: If a folder is of neither kind, or a file in it is broken.
     """
-    return {"runs": [_run(path) for path in paths]}
+    evaluations = [path for path in paths if _is_evaluation(path)]
+    return {
+        "runs": [
+            _run(path) | ({"replies": last_replies(path)} if replies else {})
+            for path in paths
+            if path not in evaluations
+        ],
+        "evaluations": [_evaluation(path) for path in evaluations],
+    }
+
+
+def _is_evaluation(path: Path) -> bool:
+    return (path / "suite.yaml").is_file() and not (path / "recipe.yaml").is_file()
+
+
+def _evaluation(path: Path) -> dict[str, object]:
+    file = path / "results.json"
+    if not file.is_file():
+        raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(
+            f"not JSON: {error}", where=str(file), fix="the evaluation wrote it whole; restore it"
+        ) from None
+    return {"name": path.resolve().name, "path": str(path), **results}
 
 
 def _run(path: Path) -> dict[str, object]:
@@ -38,7 +68,7 @@ def _run(path: Path) -> dict[str, object]:
         if not (path / name).is_file():
             raise DataError(
                 f"{path} is not the folder of a run: it has no {name}",
-                fix="give a folder that `vtune sft`, `vtune rl` or `vtune demo` wrote, e.g. runs/codev-tiny",
+                fix="give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, e.g. runs/codev-tiny",
             )
     lines = read_metrics(path / "metrics.jsonl")
     sources: dict[str, list[MetricsLine]] = {}
@@ -51,6 +81,7 @@ def _run(path: Path) -> dict[str, object]:
         "environment": _environment(path / "environment.json"),
         "last_step": max((line.step for line in lines), default=None),
         "sources": {source: _curves(group) for source, group in sources.items()},
+        "tightenings": tightenings(lines),
     }
 
 
@@ -71,7 +102,7 @@ def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
 
 
 def _best(name: str, values: Sequence[float]) -> float | None:
-    if name in _RISING or name.startswith("reward_"):
+    if name in _RISING or name.startswith(("reward_", "iou@")):
         return max(values)
     if name in _FALLING or name.startswith("seconds"):
         return min(values)

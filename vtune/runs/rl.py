@@ -8,16 +8,21 @@ from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 from pydantic import Field
 
-from vtune.advantage.group import Baseline, group_advantages
+from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
+from vtune.advantage.group import group_advantages, overlong_penalty
+from vtune.advantage.misassignment import credit_row
+from vtune.advantage.recipe import Advantage, Credit
 from vtune.config import Strict
 from vtune.errors import RecipeError, RunFailed
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
+from vtune.metrics.replies import examples, keep_replies
 from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
@@ -29,12 +34,13 @@ from vtune.rollout.agent import Agent, Job, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.data import check_data
 from vtune.runs.engines import check_vllm, training_engine
+from vtune.runs.filling import Filled, Filling
 from vtune.runs.folder import start_run
 from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
 from vtune.runs.stopping import Stopping
-from vtune.runs.tools import ToolsRecipe, check_tools, tools_of
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
@@ -44,12 +50,6 @@ from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.deepspeed import StepStats, Trainer, start
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, PolicyLoss, Update
-
-
-class Advantage(Strict):
-    """How rewards become advantages."""
-
-    baseline: Baseline
 
 
 class RLRecipe(Strict):
@@ -72,6 +72,8 @@ class RLRecipe(Strict):
     """What samples may offer beside `python`; null: nothing."""
     reward: RewardRecipe
     advantage: Advantage
+    credit: Credit | None = None
+    """Null: every token has the advantage of its trajectory."""
     loss: PolicyLoss
     updates_per_step: int = Field(gt=0)
     """Updates from one step's rollouts; 1 is strictly on-policy."""
@@ -128,6 +130,7 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     """
     paths = [Path(name) for name in recipe.data]
     check_data(paths)
+    check_indexes(recipe.tools)
     check_tools((sample for path in paths for sample in read_samples(path)), recipe.tools)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
     rollouts = recipe.prompts_per_step * recipe.group_size
@@ -156,7 +159,8 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
         track: Name of a tracker that is told what `metrics.jsonl` is told, and shown trajectories.
 
     Returns:
-        `model` (folder of the trained weights), `steps`, `seconds`, and the last step's row over all sources.
+        `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were seen to be those
+        of the start), `seconds`, and `last`, the last step's row over all sources.
     """
     check_tracker(track)
     ranks = Ranks.of_this_process()
@@ -185,6 +189,9 @@ async def _train(
     done = checkpoint_step(found) if found else 0
     state = trainer.load(found / "deepspeed") if found else None
     tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=state)
+    share = recipe.prompts_per_step // ranks.world
+    # Prompts that each process has taken; a step takes its share where there are no refills.
+    taken: list[int] = (state or {}).get("taken", [done * share] * ranks.world)
     keep = recipe.checkpoints.keep
     prompts = sample_store([Path(name) for name in recipe.data])
     waiting = Stopwatch()
@@ -199,11 +206,27 @@ async def _train(
         waiting=waiting,
     )
 
-    async def draw(step: int) -> tuple[list[tuple[Sample, tuple[bytes, ...]]], list[Trajectory]]:
-        samples = _prompts(prompts, recipe, step, ranks)
+    scoring = Stopwatch()
+
+    async def drawn(step: int, numbers: range) -> list[Trajectory]:
+        asked = _prompts(prompts, recipe, numbers, ranks)
+        found = await agent.run(_jobs(asked, recipe, step, numbers, ranks))
+        with scoring:
+            samples = [sample for sample, _ in asked]
+            return await scorer.score(samples, found, iou=tightening.at(step))
+
+    filling = Filling(
+        drawn,
+        lambda found: rewards(found, recipe.advantage),
+        share=share,
+        refills=recipe.advantage.refills,
+        taken=taken[ranks.rank],
+    )
+
+    async def draw(step: int) -> Filled:
         # An engine with weights of its own was given them before.
         with trainer.whole() if recipe.rollout.engine == "transformers" else nullcontext():
-            return samples, await agent.run(_jobs(samples, recipe, step, ranks))
+            return await filling.of(step)
 
     rollouts = Rollouts(
         draw,
@@ -230,7 +253,7 @@ async def _train(
         )
 
         def keep_now(done: int) -> None:
-            state = tightening.state
+            state = {"taken": taken, **tightening.state}
             save(trainer, policy, recipe.model, checkpoints, done, ranks, keep=keep, state=state)
 
         learn = _Learning(trainer, recipe, ranks)
@@ -242,7 +265,7 @@ async def _train(
             for step in range(done, recipe.steps):
                 clock = _Clock()
                 try:
-                    samples, drawn = await rollouts.of(step)
+                    filled = await rollouts.of(step)
                     failure = None
                 except RunFailed as error:
                     failure = error
@@ -253,38 +276,55 @@ async def _train(
                         keep_now(step)
                     raise failures[0]
                 clock.lap("rollout")
-                asked = [sample for sample, _ in samples]
-                scored = await scorer.score(asked, drawn, iou=tightening.at(step))
-                clock.lap("reward")
+                scored = filled.trajectories
                 everyone = [
                     t for share in ranks.gather([_without_pictures(t) for t in scored]) for t in share
                 ]
                 check_unscored(everyone, recipe.reward.max_unscored)
-                learnt = with_advantages(scored, recipe.advantage.baseline)
-                stats = await learn(_updates(learnt, recipe))
+                # Before anything is awaited: the next step may be scored while this one trains.
+                tightened = tightening.after(step, everyone)
+                learnt = with_advantages(scored, recipe.advantage)
+                credit: dict[str, float] = {}
+                if recipe.credit is not None:
+                    started = time.monotonic()
+                    learnt, transfer = with_credit(learnt, recipe.credit)
+                    credit["seconds_credit"] = time.monotonic() - started
+                    credit |= credit_row(ranks.gather(transfer), recipe.credit)
+                stats = await learn(_updates([t for t in learnt if t.group in filled.kept], recipe))
                 clock.lap("update")
                 if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
                     write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
                     tracker.trajectories(step, learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
-                rows[ALL] |= _update_row(stats) | clock.row(stats)
+                rows[ALL] |= _update_row(stats) | clock.row(stats) | credit | tightened
+                drawn_by = ranks.gather(replace(filled, trajectories=[]))
+                taken = [one.taken for one in drawn_by]
+                rows[ALL] |= _groups_row(drawn_by, recipe)
+                rows[ALL]["seconds_reward"] = scoring.take()
                 rows[ALL]["seconds_sandbox"] = waiting.take()
                 rows[ALL]["staleness"] = staleness(everyone, step)
-                rows[ALL] |= tightening.after(step, everyone)
                 rows[ALL]["sessions_lost"] = sum(ranks.gather(agent.take_lost()))
                 if log:
                     log.write(step, rows)
+                    keep_replies(out, step, examples(everyone, each=REPLIES))
                 tracker.numbers(step, rows)
                 shown = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(shown[ALL], shown)
                 stopping.after(step + 1, partial(keep_now, step + 1))
+    frozen = trainer.check_frozen()
+    if frozen and ranks.first:
+        say(f"frozen, and bit by bit as at the start: {', '.join(frozen)}")
     return {
         "model": str(newest_checkpoint(checkpoints)),
         "steps": recipe.steps,
+        "frozen": list(frozen),
         "seconds": time.monotonic() - began,
         "last": rows.get(ALL, {}),
     }
 
+
+REPLIES = 2
+"""Of each source and step: the worst and the best are kept as text (ours)."""
 
 _SHOWN = (
     "reward",
@@ -300,23 +340,26 @@ _SHOWN = (
 
 
 def _prompts(
-    store: Store[tuple[Sample, Path]], recipe: RLRecipe, step: int, ranks: Ranks
+    store: Store[tuple[Sample, Path]], recipe: RLRecipe, numbers: range, ranks: Ranks
 ) -> list[tuple[Sample, tuple[bytes, ...]]]:
-    """This process's prompts of a step, with their pictures."""
-    first = step * recipe.prompts_per_step
+    """This process's prompts of these numbers, with their pictures."""
     found = []
-    for position in range(first + ranks.rank, first + recipe.prompts_per_step, ranks.world):
-        sample, base = store.shuffled(position, seed=recipe.seed)
+    for number in numbers:
+        sample, base = store.shuffled(number * ranks.world + ranks.rank, seed=recipe.seed)
         found.append((sample, tuple(load_picture(picture, base) for picture in sample.images)))
     return found
 
 
 def _jobs(
-    samples: Sequence[tuple[Sample, tuple[bytes, ...]]], recipe: RLRecipe, step: int, ranks: Ranks
+    samples: Sequence[tuple[Sample, tuple[bytes, ...]]],
+    recipe: RLRecipe,
+    step: int,
+    numbers: range,
+    ranks: Ranks,
 ) -> list[Job]:
     jobs = []
-    for number, (sample, images) in enumerate(samples):
-        group = step * recipe.prompts_per_step + number * ranks.world + ranks.rank
+    for number, (sample, images) in zip(numbers, samples, strict=True):
+        group = number * ranks.world + ranks.rank
         for rollout in range(recipe.group_size):
             key = (recipe.seed, step, group, rollout)
             jobs.append(
@@ -325,11 +368,35 @@ def _jobs(
     return jobs
 
 
-def with_advantages(scored: Sequence[Trajectory], baseline: Baseline) -> list[Trajectory]:
+def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
+    """What advantages are made from: total rewards, less what their length costs."""
+    found = []
+    for trajectory in scored:
+        total = trajectory.reward.total if trajectory.reward else None
+        if total is not None and recipe.overlong is not None:
+            total += overlong_penalty(
+                sum(trajectory.loss_mask),
+                limit=recipe.overlong.limit,
+                buffer=recipe.overlong.buffer,
+                factor=recipe.overlong.factor,
+            )
+        found.append(total)
+    return found
+
+
+def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Trajectory]:
     """The trajectories with their group advantages; None where the reward is."""
-    totals = [t.reward.total if t.reward else None for t in scored]
-    advantages = group_advantages(totals, [t.group for t in scored], baseline=baseline)
+    advantages = group_advantages(
+        rewards(scored, recipe), [t.group for t in scored], baseline=recipe.baseline
+    )
     return [replace(t, advantage=advantage) for t, advantage in zip(scored, advantages, strict=True)]
+
+
+def with_credit(learnt: Sequence[Trajectory], recipe: Credit) -> tuple[list[Trajectory], Transfer]:
+    """The trajectories with the advantages of their calls after credit transfer, and what was transferred."""
+    transfer = transfer_credit(learnt, recipe)
+    given = zip(learnt, transfer.call_advantages, strict=True)
+    return [replace(t, call_advantages=advantages) for t, advantages in given], transfer
 
 
 def staleness(drawn: Sequence[Trajectory], step: int) -> float:
@@ -368,7 +435,7 @@ def _updates(learnt: Sequence[Trajectory], recipe: RLRecipe) -> list[list[Item]]
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
         [
-            _item(t, t.advantage, moved=number > 0 or _stale(t))
+            _item(t, moved=number > 0 or _stale(t))
             for t in part
             if t.advantage is not None and any(t.loss_mask)
         ]
@@ -383,26 +450,38 @@ def _stale(trajectory: Trajectory) -> bool:
     )
 
 
-def _item(trajectory: Trajectory, advantage: float, *, moved: bool) -> Item:
-    """A trajectory as something to learn from: its advantage on every token that the policy sampled."""
+def _item(trajectory: Trajectory, *, moved: bool) -> Item:
+    """A trajectory as something to learn from: an advantage on every token that the policy sampled."""
     old = tuple(value for value in trajectory.logprobs if value is not None)
     return Item(
         token_ids=trajectory.token_ids,
         images=tuple(picture.data for picture in trajectory.images if picture.data is not None),
         loss_mask=trajectory.loss_mask,
-        advantages=(advantage,) * len(old),
+        advantages=token_advantages(trajectory),
         old_logprobs=old,
         moved=moved,
     )
 
 
+def _groups_row(shares: Sequence[Filled], recipe: RLRecipe) -> dict[str, float]:
+    """What dynamic sampling met, over all processes."""
+    groups, silent = sum(one.groups for one in shares), sum(one.silent for one in shares)
+    row: dict[str, float] = {"groups_silent": silent / groups}
+    if recipe.advantage.refills:
+        row["groups_replaced"] = groups - recipe.prompts_per_step
+    return row
+
+
 def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
     """The numbers of a step's updates, averaged; what was not measured is left out."""
     row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
+    done = [one for one in stats if not one.skipped]
     for name in _UPDATE_ROW:
-        values = [value for one in stats if not one.skipped and (value := getattr(one, name)) is not None]
+        values = [value for one in done if (value := getattr(one, name)) is not None]
         if values:
-            row[name] = sum(values) / len(values)
+            row[name] = fmean(values)
+    for group in dict.fromkeys(group for one in done for group in one.grad_norms):
+        row[f"grad_norm_{group}"] = fmean(one.grad_norms[group] for one in done if group in one.grad_norms)
     return row
 
 
@@ -440,8 +519,9 @@ class _Clock:
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:
-    """What other processes need of a trajectory: its numbers."""
-    return replace(trajectory, images=(), messages=())
+    """What other processes need of a trajectory: its numbers, and what the policy wrote."""
+    written = tuple(message for message in trajectory.messages if message.role == "assistant")
+    return replace(trajectory, images=(), messages=written)
 
 
 def _file_name(step: int, ranks: Ranks) -> str:

@@ -134,6 +134,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
                     "learning_rate": stats.learning_rate,
                     "entropy": stats.entropy,
                 }
+                row |= {f"grad_norm_{group}": norm for group, norm in stats.grad_norms.items()}
             seconds = time.monotonic() - started
             row |= {"seconds": seconds, "tokens_per_second": stats.tokens / seconds}
             if log:
@@ -145,6 +146,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
                 step + 1,
                 partial(save, trainer, policy, recipe.model, checkpoints, step + 1, ranks, keep=keep),
             )
+    trainer.check_frozen()
     final = newest_checkpoint(checkpoints)
     return {
         "model": str(final),

@@ -134,13 +134,8 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None) -> None:
 
     Raises:
         RecipeError: If the recipe does not say how.
-        DataError: If a sample has no cached results, or there is no index.
+        DataError: If a sample has no cached results.
     """
-    if recipe is not None:
-        if recipe.text_search is not None and recipe.text_search.index is not None:
-            read_manifest(Path(recipe.text_search.index), "passages")
-        if recipe.image_search is not None and recipe.image_search.index is not None:
-            read_manifest(Path(recipe.image_search.index), "pictures")
     matches: image_search.Matches | None = None
     section = recipe.image_search if recipe is not None else None
     if section is not None and section.cached:
@@ -155,6 +150,20 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None) -> None:
                 )
         if image_search.NAME in sample.tools and matches is not None:
             matches.check(sample)
+
+
+def check_indexes(recipe: ToolsRecipe | None) -> None:
+    """See, before a run, that its indexes are there.
+
+    Raises:
+        DataError: If one is not.
+    """
+    if recipe is None:
+        return
+    if recipe.text_search is not None and recipe.text_search.index is not None:
+        read_manifest(Path(recipe.text_search.index), "passages")
+    if recipe.image_search is not None and recipe.image_search.index is not None:
+        read_manifest(Path(recipe.image_search.index), "pictures")
 
 
 @asynccontextmanager

@@ -54,6 +54,8 @@ class MicroBatch:
     """float32, (N,); empty in supervised training."""
     moved: torch.Tensor
     """bool, (N,)."""
+    sequence: torch.Tensor
+    """int64, (N,): number of the item, from 0."""
 
 
 def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[list[Item]]:
@@ -118,6 +120,7 @@ def micro_batch(items: Sequence[Item], policy: Policy) -> MicroBatch:
         advantages=flat([item.advantages for item in items]),
         old_logprobs=flat([item.old_logprobs for item in items]),
         moved=flat([[item.moved] * item.counted for item in items]).bool(),
+        sequence=flat([[number] * item.counted for number, item in enumerate(items)]).long(),
     )
 
 

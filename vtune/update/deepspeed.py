@@ -4,12 +4,13 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -18,10 +19,11 @@ from vtune.models.policy import Policy, load_policy
 from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.lora import Unit, WithoutAdapters, add_adapters, units
-from vtune.update.loss import kl_k3, policy_loss
-from vtune.update.parts import freeze
+from vtune.update.loss import denominator, kl, kl_k3, token_weights
+from vtune.update.objective import policy_terms
+from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import PolicyLoss, Update
+from vtune.update.recipe import Part, PolicyLoss, Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.whole import hollow
 
@@ -38,7 +40,7 @@ class StepStats:
     """One update, over all processes."""
 
     loss: float
-    """Mean over the counted tokens of all processes."""
+    """Over all processes: the mean over counted tokens, or what `loss.aggregation` says."""
     grad_norm: float
     """Before clipping."""
     skipped: bool
@@ -51,7 +53,7 @@ class StepStats:
     kl: float | None
     """Mean estimate against the starting weights, nats; None without a reference."""
     clip_share: float | None
-    """Share of tokens whose objective the clip decided; None in supervised training."""
+    """Share of tokens whose objective the clip decided; None where there is none."""
     mismatch: float | None
     """Largest |log-probability now - when drawn|; on the first update of a step it is numerical noise."""
     mismatch_mean: float | None
@@ -59,11 +61,10 @@ class StepStats:
     mismatch_kl: float | None
     """Mean estimate of KL(weights that drew || weights now), nats."""
     truncated_share: float | None
-    """Share of tokens whose importance weight was truncated."""
-
-
-_SUMS = ("loss", "entropy", "kl", "clipped", "truncated", "mismatch", "mismatch_kl")
-"""What an update sums over tokens."""
+    """Share of tokens whose importance weight was truncated; None where the loss truncates none."""
+    grad_norms: Mapping[str, float]
+    """Of each group of layers that is trained (see `vtune.update.parts.layer_group`) and of each part,
+    before clipping; empty where the norm of all is no number."""
 
 
 def start(ranks: Ranks) -> None:
@@ -97,7 +98,8 @@ class Trainer:
     """Holds the model, its optimiser and, where a KL is asked for, the frozen starting weights.
 
     Every process gives its own share of an update's items; the loss is the mean over the counted
-    tokens of all of them, so that it does not depend on how many processes there are.
+    tokens (or the sequences, as `loss.aggregation` says) of all of them, so that it depends neither on how
+    many processes there are nor on the size of micro-batches.
 
     Raises:
         RunFailed: If freezing did not do what the recipe asks, or a loss is not a number.
@@ -138,12 +140,13 @@ class Trainer:
         if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
         optimizer = _HeldAdamW(
-            parameters,
+            _layer_groups(module),
             self._holds,
             lr=recipe.learning_rate,
             betas=recipe.betas,
             weight_decay=recipe.weight_decay,
         )
+        self._optimizer = optimizer
         self._engine, *_ = deepspeed.initialize(
             model=module,
             model_parameters=parameters,
@@ -153,6 +156,8 @@ class Trainer:
         )
         if recipe.zero_stage == 3:
             _outside_zero(policy.model.lm_head)
+        # After DeepSpeed has laid the weights out.
+        self._frozen_at = fingerprints(policy.model, recipe.freeze)
 
     def _frozen(self, name: str) -> Callable[..., TokenStats]:
         """The starting weights; split among processes where those of the policy are."""
@@ -216,10 +221,14 @@ class Trainer:
         for group in engine.optimizer.param_groups:
             group["lr"] = rate
         engine.train()
-        total = sum(ranks.gather(sum(item.counted for item in items)))
+        counts = [item.counted for item in items]
+        everyone = ranks.gather((sum(counts), sum(count > 0 for count in counts)))
+        total, sequences = (sum(one[k] for one in everyone) for k in (0, 1))
         if total == 0:
             return None
-        sums = dict.fromkeys(_SUMS, 0.0)
+        objective = self._objective
+        share = denominator(objective.aggregation, tokens=total, sequences=sequences) if objective else total
+        sums: dict[str, float] = defaultdict(float)
         mismatch = 0.0
         micros = micro_batches(items, self._recipe.micro_tokens, image_id=self._policy.chat.image_id)
         chunks = ranks.gather([self._module.chunks(sum(i.counted for i in micro)) for micro in micros])
@@ -233,30 +242,32 @@ class Trainer:
                     fix="start a new run from its last checkpoint with a lower update.learning_rate, or set "
                     "update.skip_grad_norm",
                 )
-            # DeepSpeed averages over processes; the token mean is over all of them together.
-            engine.backward(loss * (ranks.world / total), scale_wrt_gas=False)
+            # DeepSpeed averages over processes; the mean is over all of them together.
+            engine.backward(loss * (ranks.world / share), scale_wrt_gas=False)
             mismatch = max(mismatch, worst)
             for name, value in part.items():
                 sums[name] += value
+        self._optimizer.squares.clear()
         engine.step()
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
-        everyone = ranks.gather(sums)
-        mean = {name: sum(one[name] for one in everyone) / total for name in sums}
-        learns = self._objective is not None
+        told = ranks.gather((dict(sums), self._optimizer.measured()))
+        found = [one for one, _ in told]
+        mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
-            loss=mean["loss"],
+            loss=sum(one["loss"] for one in found) / share,
             grad_norm=norm,
             skipped=skipped,
             learning_rate=rate,
             tokens=total,
             entropy=mean["entropy"],
-            kl=mean["kl"] if self._reference is not None else None,
-            clip_share=mean["clipped"] if learns else None,
-            mismatch=max(ranks.gather(mismatch)) if learns else None,
-            mismatch_mean=mean["mismatch"] if learns else None,
-            mismatch_kl=mean["mismatch_kl"] if learns else None,
-            truncated_share=mean["truncated"] if learns else None,
+            kl=mean.get("kl"),
+            clip_share=mean.get("clipped"),
+            mismatch=max(ranks.gather(mismatch)) if objective else None,
+            mismatch_mean=mean.get("mismatch"),
+            mismatch_kl=mean.get("mismatch_kl"),
+            truncated_share=mean.get("truncated"),
+            grad_norms=_shares(norm, [measured for _, measured in told]),
         )
 
     def _forward(self, micro: Sequence[Item], *, chunks: int) -> tuple[torch.Tensor, dict[str, float], float]:
@@ -275,28 +286,23 @@ class Trainer:
             now, old = stats.logprobs.detach(), batch.old_logprobs
             apart = (now - old).abs()
             mismatch = float(apart.max()) if len(apart) else 0.0
-            terms = policy_loss(
-                stats.logprobs,
-                old,
-                batch.advantages,
-                batch.moved,
-                clip_low=self._objective.clip_low,
-                clip_high=self._objective.clip_high,
-                importance_cap=self._objective.importance_cap,
+            terms = policy_terms(
+                self._objective, stats.logprobs, old, batch.advantages, batch.moved, batch.sequence
             )
-            loss = terms.loss.sum()
-            sums |= {
-                "clipped": float(terms.clipped.sum()),
-                "truncated": float(terms.truncated.sum()),
-                "mismatch": float(apart.sum()),
-                "mismatch_kl": float(kl_k3(old, now).sum()),
-            }
+            losses = terms.loss
+            flags = {"clipped": terms.clipped, "truncated": terms.truncated}
+            sums |= {name: float(flag.sum()) for name, flag in flags.items() if flag is not None}
+            sums |= {"mismatch": float(apart.sum()), "mismatch_kl": float(kl_k3(old, now).sum())}
             if self._reference is not None:
                 with torch.no_grad():
                     reference = self._reference(*given).logprobs
-                divergence = kl_k3(stats.logprobs, reference).sum()
-                loss = loss + self._objective.kl_weight * divergence
-                sums["kl"] = float(divergence.detach())
+                divergence = kl(stats.logprobs, reference, self._objective.kl_estimator)
+                losses = losses + self._objective.kl_weight * divergence
+                sums["kl"] = float(divergence.detach().sum())
+            weights = token_weights(
+                batch.sequence, self._objective.aggregation, length=self._objective.length
+            )
+            loss = (weights * losses).sum()
         sums["loss"] = float(loss.detach())
         return loss, sums, mismatch
 
@@ -316,6 +322,23 @@ class Trainer:
                 fix="lower update.learning_rate, or raise update.skip_grad_norm",
             )
         return skipped
+
+    def check_frozen(self) -> tuple[Part, ...]:
+        """See that the frozen parts still have the weights with which this process started.
+
+        Returns:
+            The frozen parts.
+
+        Raises:
+            RunFailed: If a weight of theirs has changed.
+        """
+        now = fingerprints(self._policy.model, self._recipe.freeze)
+        if moved := [part for part, found in self._frozen_at.items() if found != now[part]]:
+            raise RunFailed(
+                f"{' and '.join(moved)} should be frozen and has changed",
+                fix="keep no checkpoint of this run; report it",
+            )
+        return self._recipe.freeze
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every weight once, under its name in the plain model: whole, adapters merged.
@@ -370,21 +393,61 @@ class Trainer:
                 f"{folder} holds no DeepSpeed state", fix="remove the folder to resume from an older one"
             )
         _, state = self._engine.load_checkpoint(str(folder), tag="state")
+        self.check_frozen()
         return dict(state)
 
 
 class _HeldAdamW(torch.optim.AdamW):
-    """AdamW that does nothing while `hold` says so, as if it had not been called."""
+    """AdamW that does nothing while `hold` says so, as if it had not been called.
 
-    def __init__(
-        self, parameters: Sequence[torch.nn.Parameter], hold: Callable[[], bool], **settings: Any
-    ) -> None:
-        super().__init__(parameters, fused=True, **settings)
+    What DeepSpeed hands it are this process's shares of the gradients, by parameter group: here, whatever the
+    stage, is the place where norms of groups cost one look at each number.
+    """
+
+    def __init__(self, groups: Sequence[dict[str, Any]], hold: Callable[[], bool], **settings: Any) -> None:
+        super().__init__(groups, fused=True, **settings)
         self._hold = hold
+        self.squares: dict[str, list[torch.Tensor]] = {}
+        """Group -> squared norms of its gradients in this process, as they were clipped."""
 
     def step(self, closure: Any = None) -> Any:
         """One update, or none."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    norm = torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
+                    self.squares.setdefault(group["name"], []).append(norm.square())
         return None if self._hold() else super().step(closure)
+
+    def measured(self) -> dict[str, float]:
+        """Squared norm of each group in this process."""
+        return {name: float(torch.stack(found).sum()) for name, found in self.squares.items()}
+
+
+def _layer_groups(module: torch.nn.Module) -> list[dict[str, Any]]:
+    """Trainable parameters as the optimiser's groups, one a group of layers."""
+    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    depths = depths_of([name for name, _ in module.named_parameters()])
+    groups: dict[str, list[torch.nn.Parameter]] = {}
+    for name, parameter in trained:
+        groups.setdefault(layer_group(name, depths), []).append(parameter)
+    return [{"name": name, "params": parameters} for name, parameters in groups.items()]
+
+
+def _shares(norm: float, measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Norms of groups and parts from the norm of all, and what each process measured after clipping.
+
+    Clipping scales all alike, so the shares of the whole are those of the gradient before it.
+    """
+    squares: dict[str, float] = {}
+    for one in measured:
+        for group, square in one.items():
+            for name in {group, group.partition("_")[0]}:
+                squares[name] = squares.get(name, 0.0) + square
+    total = sum(squares.get(part, 0.0) for part in get_args(Part))
+    if not math.isfinite(norm) or not total:
+        return {}
+    return {name: norm * math.sqrt(square / total) for name, square in squares.items()}
 
 
 def _outside_zero(layer: Any) -> None:

@@ -1,0 +1,304 @@
+import itertools
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.advantage.brute import random_question, transferred
+from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
+from vtune.advantage.recipe import PAPER, Credit, Gate
+from vtune.schema.message import Picture
+from vtune.schema.reward import Reward
+from vtune.schema.trajectory import Call, Crop, Trajectory
+
+seeds = st.integers(0, 2**32)
+
+
+def questions(seed: int, count: int) -> list[list[Trajectory]]:
+    rng = random.Random(seed)
+    return [random_question(rng, group) for group in range(count)]
+
+
+def flat(groups: list[list[Trajectory]]) -> list[Trajectory]:
+    return [trajectory for group in groups for trajectory in group]
+
+
+@settings(max_examples=100)
+@given(
+    seed=seeds,
+    beta=st.sampled_from([0.1, 0.25, 1.0]),
+    theta=st.sampled_from([0.3, 0.5, 0.7, 0.8]),
+    alpha=st.sampled_from([0.0, 0.2, 0.5]),
+)
+def test_ten_thousand_groups_are_as_a_slow_reading_of_the_paper_says(
+    seed: int, beta: float, theta: float, alpha: float
+) -> None:
+    """A hundred groups at a time, as in a step; and what holds of all of them."""
+    gate = Gate(similarity=theta, confidence=alpha)
+    recipe = Credit(beta=beta, tools={"image_search": gate, "zoom": gate, "text_search": gate})
+    groups = questions(seed, 100)
+    everything = flat(groups)
+    found = transfer_credit(everything, recipe)
+    slow = [advantages for group in groups for advantages in transferred(group, recipe)]
+    corrected = 0
+    for trajectory, mine, theirs in zip(everything, found.call_advantages, slow, strict=True):
+        assert [a is None for a in mine] == [a is None for a in theirs]
+        assert [a for a in mine if a is not None] == pytest.approx(
+            [a for a in theirs if a is not None], abs=1e-6
+        )
+        won = trajectory.reward is not None and trajectory.reward.accuracy == 1.0
+        for advantage in mine:
+            changed = advantage is not None and advantage != trajectory.advantage
+            assert not (changed and won), "a successful trajectory was changed"
+            assert not changed or advantage <= 0, "a failing step was raised above 0"  # type: ignore[operator]
+            corrected += changed
+    assert corrected == sum(match.correction != 0 for match in found.matches) > 0
+
+
+@settings(max_examples=20)
+@given(seed=seeds)
+def test_the_order_of_trajectories_and_calls_does_not_matter(seed: int) -> None:
+    everything = flat(questions(seed, 12))
+    straight = transfer_credit(everything, PAPER)
+    rng = random.Random(seed)
+    order = list(range(len(everything)))
+    rng.shuffle(order)
+    turns = [rng.sample(range(len(t.calls)), len(t.calls)) for t in everything]
+    mixed = transfer_credit(
+        [replace(everything[i], calls=tuple(everything[i].calls[k] for k in turns[i])) for i in order], PAPER
+    )
+    for place, i in enumerate(order):
+        for at, k in enumerate(turns[i]):
+            a, b = mixed.call_advantages[place][at], straight.call_advantages[i][k]
+            assert a == b or a == pytest.approx(b, abs=1e-9)
+
+
+@settings(max_examples=20)
+@given(seed=seeds)
+def test_questions_do_not_know_each_other(seed: int) -> None:
+    groups = questions(seed, 6)
+    alone = [advantages for group in groups for advantages in transfer_credit(group, PAPER).call_advantages]
+    together = transfer_credit(flat(groups), PAPER).call_advantages
+    assert [len(one) for one in together] == [len(one) for one in alone]
+    for mine, theirs in zip(together, alone, strict=True):
+        assert [a or 0.0 for a in mine] == pytest.approx([a or 0.0 for a in theirs], abs=1e-12)
+
+
+@settings(max_examples=20)
+@given(seed=seeds)
+def test_where_nothing_matches_advantages_are_those_of_the_group_alone(seed: int) -> None:
+    """Every call asks something else; also where nobody, or everybody, was right."""
+    everything = flat(questions(seed, 6))
+    numbers = itertools.count()
+    strange = [
+        replace(
+            t,
+            calls=tuple(
+                replace(
+                    call,
+                    tool="text_search_tool",
+                    arguments=json.dumps({"query": chr(0x4E00 + next(numbers))}),
+                )
+                for call in t.calls
+            ),
+        )
+        for t in everything
+    ]
+    for accuracy in (None, 0.0, 1.0):
+        given = [
+            t
+            if accuracy is None or t.reward is None
+            else replace(t, reward=replace(t.reward, accuracy=accuracy))
+            for t in (strange if accuracy is None else everything)
+        ]
+        found = transfer_credit(given, PAPER)
+        for t, advantages in zip(given, found.call_advantages, strict=True):
+            known = t.reward is not None and t.reward.accuracy is not None
+            assert advantages == (t.advantage if known else None,) * len(t.calls)
+        assert not any(match.correction for match in found.matches)
+
+
+def ask(query: str, **changes: object) -> Call:
+    return replace(
+        Call(tool="text_search_tool", arguments=json.dumps({"query": query}), status="ok"), **changes
+    )  # type: ignore[arg-type]
+
+
+def look(*boxes: tuple[float, float, float, float], tool: str = "image_zoom_in_tool", image: int = 0) -> Call:
+    return Call(tool=tool, arguments="{}", status="ok", crops=tuple(Crop(image, box) for box in boxes))
+
+
+SEARCH = Call(tool="image_search_tool", arguments="{}", status="ok")
+PICTURES = (Picture(data=b"photo"), Picture(data=b"crop", origin="call:0"))
+
+
+def tried(right: bool, advantage: float, *calls: Call, **changes: object) -> Trajectory:
+    reward = Reward(total=float(right), accuracy=float(right), format=1.0, tool=None, why="")
+    made = Trajectory(
+        sample_id="q/1", source="q", images=PICTURES, calls=calls, reward=reward, advantage=advantage
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def after(*trajectories: Trajectory, recipe: Credit = PAPER) -> Transfer:
+    return transfer_credit(trajectories, recipe)
+
+
+def test_the_papers_example_by_hand() -> None:
+    """Two of two successes searched the picture, one of them asked the same: 1.2 and 0.8 on average."""
+    question = (
+        tried(True, 1.2, SEARCH, ask("legoland windsor opening year")),
+        tried(True, 0.4, SEARCH),
+        tried(False, -0.8, SEARCH, ask("legoland windsor opening year"), ask("golf club fees")),
+    )
+    found = after(*question)
+    searched, asked, strange = found.call_advantages[2]
+    # The picture: similarity 1, support 2/2, mean advantage 0.8. The query: support 1/2, mean 1.2.
+    assert searched == pytest.approx(-0.8 + 0.25 * 1.0 * 0.8)
+    assert asked == pytest.approx(-0.8 + 0.25 * 0.5 * 1.2)
+    assert strange == -0.8
+    assert found.call_advantages[:2] == ((1.2, 1.2), (0.4,))
+    assert found.failing == (2,)
+    assert found.failing_calls == 3
+
+
+def test_a_large_credit_ends_at_nothing_and_never_encourages() -> None:
+    found = after(tried(True, 2.5, SEARCH), tried(False, -0.1, SEARCH))
+    assert found.call_advantages[1] == (0.0,)
+
+
+def test_the_advantage_of_a_group_is_a_mean_over_calls_and_its_support_over_trajectories() -> None:
+    question = (
+        tried(True, 2.0, SEARCH, SEARCH, SEARCH), tried(True, 0.4, SEARCH), tried(False, -2.0, SEARCH)
+    )  # fmt: skip
+    (match,) = after(*question).matches
+    assert (match.similarity, match.support) == (1.0, 1.0)
+    assert match.credit == pytest.approx((3 * 2.0 + 0.4) / 4)
+
+
+def test_image_search_needs_every_success_as_a_witness() -> None:
+    question = (tried(True, 1.0, SEARCH), tried(True, 1.0), tried(False, -1.0, SEARCH))
+    assert after(*question).call_advantages[2] == (-1.0,)
+    assert after(question[0], question[2]).call_advantages[1] == (-0.75,)
+
+
+def test_success_is_the_answer_not_the_reward() -> None:
+    """A wrong answer in good form that shows much is no witness, however much it earned."""
+    rich = tried(False, 1.5, SEARCH)
+    assert after(rich, tried(False, -1.0, SEARCH)).matches == ()
+    # And it stays as it is where others were right: it was not punished.
+    found = after(tried(True, 1.0, SEARCH), rich)
+    assert found.call_advantages[1] == (1.5,)
+
+
+@pytest.mark.parametrize("status", ["error", "blocked", "timeout", "killed"])
+def test_a_call_that_failed_is_no_witness_but_its_arguments_may_earn_credit(status: str) -> None:
+    query = "legoland windsor opening year"
+    failed, fine = ask(query, status=status), ask(query)
+    assert after(tried(True, 1.0, failed), tried(False, -1.0, fine)).call_advantages[1] == (-1.0,)
+    assert after(tried(True, 1.0, fine), tried(False, -1.0, failed)).call_advantages[1] == (-0.75,)
+
+
+def test_unscored_trajectories_take_no_part() -> None:
+    unscored = tried(
+        True, 1.0, SEARCH, reward=Reward(total=None, accuracy=None, format=None, tool=None, why="x")
+    )
+    lost = replace(tried(True, 1.0, SEARCH), advantage=None)
+    found = after(tried(True, 1.0, SEARCH), unscored, lost, tried(False, -1.0, SEARCH))
+    assert found.call_advantages == ((1.0,), (None,), (None,), (-0.75,))
+
+
+def test_code_that_crops_and_the_zoom_tool_are_witnesses_of_each_other() -> None:
+    box = (10.0, 10.0, 50.0, 50.0)
+    code, zoom = look(box, tool="python"), look(box)
+    for witness, failing in ((code, zoom), (zoom, code)):
+        assert after(tried(True, 1.0, witness), tried(False, -1.0, failing)).call_advantages[1] == (-0.75,)
+    # Code that crops nothing looks at nothing.
+    bare = Call(tool="python", arguments='{"code": "1"}', status="ok")
+    assert after(tried(True, 1.0, bare), tried(False, -1.0, bare)).matches == ()
+
+
+def test_a_call_with_several_crops_matches_the_same_crops_in_any_order() -> None:
+    a, b, c = (0.0, 0.0, 10.0, 10.0), (20.0, 20.0, 40.0, 40.0), (60.0, 0.0, 90.0, 20.0)
+    witness = tried(True, 1.0, look(a, b))
+    nearest = {
+        name: after(witness, tried(False, -1.0, call)).matches[0].nearest
+        for name, call in {
+            "same": look(b, a), "one of two": look(a), "one more": look(a, b, c), "other": look(c, c),
+        }.items()
+    }  # fmt: skip
+    assert nearest == pytest.approx({"same": 1.0, "one of two": 2 / 3, "one more": 4 / 5, "other": 0.0})
+
+
+def test_crops_of_what_calls_returned_are_alike_only_where_the_pictures_are() -> None:
+    box = (0.0, 0.0, 10.0, 10.0)
+    shown, other = look(box, image=1), (PICTURES[0], Picture(data=b"another", origin="call:0"))
+    failing = tried(False, -1.0, shown)
+    assert after(tried(True, 1.0, shown), failing).matches[0].nearest == 1.0
+    assert after(tried(True, 1.0, shown, images=other), failing).matches[0].nearest == 0.0
+
+
+def test_groups_are_merged_through_a_call_between_them() -> None:
+    """Neighbours overlap by 0.75 or more; the first and the last do not, and still are one group."""
+    chain = [look((x, 0.0, x + 100.0, 100.0)) for x in (0.0, 14.0, 28.0)]
+    question = [tried(True, 1.0, call) for call in chain]
+    (match,) = after(*question, tried(False, -1.0, chain[0])).matches
+    assert match.support == 1.0
+    assert match.similarity == pytest.approx((1 + 86 / 114 + 72 / 128) / 3)
+
+
+def test_a_call_whose_arguments_cannot_be_read_asks_nothing() -> None:
+    fine = ask("windsor")
+    for text in ("", "{", "[1]", '{"query": 3}', '{"query": "  "}', "{}"):
+        broken = replace(fine, arguments=text)
+        assert after(tried(True, 1.0, fine), tried(False, -1.0, broken)).matches == ()
+    lone = replace(fine, arguments='{"query": "\\ud800 windsor"}')
+    assert after(tried(True, 1.0, fine), tried(False, -1.0, lone)).matches[0].nearest > 0.5
+
+
+def test_types_that_the_recipe_does_not_name_get_no_credit() -> None:
+    only = Credit(beta=0.25, tools={"zoom": PAPER.tools["zoom"]})
+    found = after(tried(True, 1.0, SEARCH), tried(False, -1.0, SEARCH), recipe=only)
+    assert (found.call_advantages[1], found.matches, found.failing_calls) == ((-1.0,), (), 0)
+
+
+def test_a_tool_type_that_does_not_exist_gets_its_neighbour() -> None:
+    with pytest.raises(ValidationError, match="no tool type is called `zom`; did you mean `zoom`"):
+        Credit(beta=0.25, tools={"zom": Gate(similarity=0.5, confidence=0.5)})
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert transfer_credit([], PAPER) == Transfer((), (), (), 0)
+
+
+def spans(*calls: tuple[tuple[int, int], float]) -> Trajectory:
+    made = tried(False, -1.0, *(replace(SEARCH, span=span) for span, _ in calls))
+    mask = (False, False, True, True, True, False, False, True, True, True)
+    return replace(made, loss_mask=mask, call_advantages=tuple(value for _, value in calls))
+
+
+def test_the_tokens_of_a_call_have_its_advantage_and_all_others_that_of_the_trajectory() -> None:
+    assert token_advantages(spans(((2, 5), -0.25))) == (-0.25,) * 3 + (-1.0,) * 3
+    assert token_advantages(replace(spans(((2, 5), -0.25)), call_advantages=())) == (-1.0,) * 6
+
+
+def test_a_turn_with_two_calls_is_spared_as_much_as_the_less_useful_one() -> None:
+    assert token_advantages(spans(((2, 5), -0.25), ((2, 5), -0.75))) == (-0.75,) * 3 + (-1.0,) * 3
+    assert token_advantages(spans(((2, 5), -0.25), ((2, 5), -1.0))) == (-1.0,) * 6
+
+
+@settings(max_examples=30)
+@given(seed=seeds)
+def test_without_credit_every_token_has_the_advantage_of_its_trajectory(seed: int) -> None:
+    rng = random.Random(seed)
+    for trajectory in random_question(rng, 0):
+        if trajectory.advantage is None:
+            continue
+        mask = tuple(rng.random() < 0.7 for _ in range(20))
+        drawn = replace(trajectory, loss_mask=mask)
+        assert token_advantages(drawn) == (trajectory.advantage,) * int(np.sum(mask))

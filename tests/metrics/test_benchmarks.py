@@ -1,0 +1,54 @@
+from dataclasses import replace
+
+import pytest
+
+from vtune.errors import DataError
+from vtune.metrics.benchmarks import SCORERS, Mark
+
+NAMES = list(SCORERS)
+
+
+def mark(category: str, cycle: str, score: float | None, *, unreadable: bool = False) -> Mark:
+    return Mark("s/1", {"category": category, "cycle_category": cycle}, score, unreadable)
+
+
+def test_the_overall_score_is_no_mean_of_the_categories() -> None:
+    marks = [mark("direct_attributes", "", score) for score in (1.0, 1.0, 0.0)]
+    marks += [mark("relative_position", "", 0.0, unreadable=True)]
+    found = SCORERS["categories"](marks)
+    assert found["score"] == 0.5
+    assert (found["n"], found["unreadable"], found["unscored"]) == (4, 1, 0)
+    assert found["categories"]["direct_attributes"]["score"] == pytest.approx(2 / 3)
+    assert found["categories"]["relative_position"] == {"score": 0.0, "n": 1, "unreadable": 1, "unscored": 0}
+
+
+def test_rotations_weigh_the_same_and_one_right_answer_of_four_counts_a_quarter() -> None:
+    right = {("single", "0"), ("single", "1"), ("single", "2"), ("cross", "0")}
+    marks = [
+        mark(category, cycle, float((category, cycle) in right))
+        for category in ("single", "cross")
+        for cycle in "0123"
+    ]
+    found = SCORERS["hrbench"](marks)
+    assert (found["score"], found["fsp"], found["fcp"]) == (0.5, 0.75, 0.25)
+    assert found["cycles"]["0"] == {"score": 1.0, "fsp": 1.0, "fcp": 1.0}
+    assert found["cycles"]["3"] == {"score": 0.0, "fsp": 0.0, "fcp": 0.0}
+    # Three more wrong answers in the last rotation change its mean and nothing else.
+    more = SCORERS["hrbench"]([*marks, *[mark("single", "3", 0.0)] * 3])
+    assert (more["score"], more["fsp"], more["fcp"]) == (0.5, 0.75, 0.25)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
+    marks = [mark("single", "0", 1.0), mark("single", "0", 0.0), mark("single", "0", None)]
+    found = SCORERS[name](marks)  # type: ignore[index]
+    assert (found["score"], found["n"], found["unscored"]) == (0.5, 3, 1)
+    nothing = SCORERS[name]([mark("single", "0", None)])  # type: ignore[index]
+    assert "score" not in nothing
+    assert nothing["unscored"] == 1
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "mean"])
+def test_a_sample_that_cannot_be_put_into_its_part_is_an_error(name: str) -> None:
+    with pytest.raises(DataError, match="which the score is split by"):
+        SCORERS[name]([replace(mark("", "", 1.0), extra={})])  # type: ignore[index]

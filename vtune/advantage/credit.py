@@ -1,0 +1,267 @@
+"""Credit transfer: a useful tool call in a failing trajectory is not punished as the answer is.
+
+Dong et al. (2026), §3.3-3.5 and appendix B.3. Calls with like arguments seek the same information. So where
+successful trajectories of a question made the same call, the call was not what failed, and a part of their
+advantage makes up for the negative one that it got.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtune.advantage.recipe import Credit, Gate
+from vtune.advantage.similarity import TOOL_TYPES, Indices, Pairs, ToolType, Values
+from vtune.schema.trajectory import Trajectory
+
+Flags = NDArray[np.bool_]
+
+SUCCESS = 1.0
+"""Accuracy of a success: full marks. The format and what tools showed do not make one (§3.2)."""
+
+TOLERANCE = 1e-9
+"""By which a similarity may miss a threshold or another one: sums depend on the order of their terms."""
+
+
+class Match(NamedTuple):
+    """A call of a failing trajectory and the reference group that is most like it."""
+
+    trajectory: int
+    """Index among the trajectories."""
+    call: int
+    """Index among its calls."""
+    tool: str
+    """Its tool type."""
+    nearest: float
+    """Similarity to the most similar call of a successful trajectory, in [0, 1]."""
+    similarity: float
+    """Mean similarity to the group, sim(o, C*), in [0, 1]."""
+    support: float
+    """Share of the question's successful trajectories that have a call in the group, in (0, 1]."""
+    credit: float
+    """F(o, C*) = similarity x support x mean advantage of the group (eq. 3), before any gate."""
+    before: float
+    """The trajectory's advantage."""
+    correction: float
+    """What was added to it for this call; 0 where a gate held it back."""
+
+    @property
+    def confidence(self) -> float:
+        """α = similarity x support."""
+        return self.similarity * self.support
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What credit transfer did to trajectories, and all that it found on the way."""
+
+    call_advantages: tuple[tuple[float | None, ...], ...]
+    """Of each trajectory, one a call; None where the trajectory is unscored."""
+    matches: tuple[Match, ...]
+    """Of the calls of failing trajectories that have a reference group to be compared with."""
+    failing: tuple[int, ...]
+    """The failing trajectories."""
+    failing_calls: int
+    """Their calls of the tool types that the recipe names."""
+
+
+def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Transfer:
+    """Advantages of calls after credit transfer.
+
+    Phase 3 (reference library): calls of successful trajectories of a question that are of one tool type
+    and at least θ alike are merged into reference groups. Merging is transitive (connected components), so
+    the groups do not depend on any order. Adv(C) is the mean advantage over the calls of a group.
+
+    Phase 4 (transfer): a call of a failing trajectory goes to the group to which its mean similarity is
+    largest (eq. 2; of equals, the one with more support, then with the higher advantage). If that similarity
+    is at least θ and α = similarity x support at least α_min, its advantage becomes min(Â + β F, 0) with
+    F = α Adv(C) (eq. 3 and 4).
+
+    What the paper leaves open: a call that did not end well is no witness, but may receive credit, for its
+    arguments alone say what it sought. A trajectory that fails with Â >= 0 was not punished and stays as it
+    is. Unscored trajectories take no part.
+
+    Args:
+        trajectories: Scored, with advantages; those with the same `group` are about the same question.
+        recipe: Thresholds and weight.
+
+    Source: Dong et al. 2026, eq. 2-4, appendix B.3.
+    """
+    scored = [_accuracy(t) is not None for t in trajectories]
+    won: Flags = np.array([(_accuracy(t) or 0.0) >= SUCCESS for t in trajectories], dtype=bool)
+    asked: dict[int, int] = {}
+    question = np.array([asked.setdefault(t.group, len(asked)) for t in trajectories], dtype=np.int64)
+    advantage = np.array([t.advantage or 0.0 for t in trajectories], dtype=np.float64)
+    successes = np.bincount(question[won], minlength=len(asked)).astype(np.float64)
+    found: list[list[float | None]] = [
+        [t.advantage if known else None] * len(t.calls) for t, known in zip(trajectories, scored, strict=True)
+    ]
+    matches: list[Match] = []
+    failing_calls = 0
+    for name, (calls, arguments) in _calls(recipe, trajectories, scored, won).items():
+        gate = recipe.tools[name]
+        owner = np.array([trajectory for trajectory, _ in calls], dtype=np.int64)
+        failing_calls += int((~won[owner]).sum())
+        best = _best(TOOL_TYPES[name], arguments, owner, won[owner], question[owner], advantage, gate)
+        support = best.witnesses / np.maximum(successes[question[owner[best.call]]], 1)
+        confidence = best.similarity * support
+        credit = confidence * best.advantage
+        before = advantage[owner[best.call]]
+        opened = (
+            (before < 0)
+            & (best.similarity + TOLERANCE >= gate.similarity)
+            & (confidence + TOLERANCE >= gate.confidence)
+        )
+        after = np.where(opened, np.minimum(before + recipe.beta * credit, 0.0), before)
+        numbers = (best.nearest, best.similarity, support, credit, before, after - before)
+        columns = [column.tolist() for column in numbers]
+        places = [calls[place] for place in best.call.tolist()]
+        matches += [Match._make((*places[k], name, *row)) for k, row in enumerate(zip(*columns, strict=True))]
+        for place in np.flatnonzero(opened).tolist():
+            trajectory, call = places[place]
+            found[trajectory][call] = float(after[place])
+    return Transfer(
+        call_advantages=tuple(map(tuple, found)),
+        matches=tuple(matches),
+        failing=tuple(k for k, known in enumerate(scored) if known and not won[k]),
+        failing_calls=failing_calls,
+    )
+
+
+def token_advantages(trajectory: Trajectory) -> tuple[float, ...]:
+    """The advantage of each token that the policy sampled, in order.
+
+    That of the call in whose span it lies, else that of the trajectory. Where spans overlap, because one turn
+    made several calls, the lower one: a token is spared only if all that it called for is.
+
+    Raises:
+        ValueError: If the trajectory has no advantage.
+    """
+    if trajectory.advantage is None:
+        raise ValueError(f"a trajectory of {trajectory.sample_id!r} is unscored")
+    values = np.full(len(trajectory.loss_mask), inf)
+    if trajectory.call_advantages:
+        for call, advantage in zip(trajectory.calls, trajectory.call_advantages, strict=True):
+            start, end = call.span
+            if advantage is not None:
+                values[start:end] = np.minimum(values[start:end], advantage)
+    values[values == inf] = trajectory.advantage
+    return tuple(values[np.array(trajectory.loss_mask, dtype=bool)].tolist())
+
+
+def _accuracy(trajectory: Trajectory) -> float | None:
+    """None where the trajectory is no example of anything: its answer or its total is unscored."""
+    reward = trajectory.reward
+    return None if reward is None or trajectory.advantage is None else reward.accuracy
+
+
+def _calls(
+    recipe: Credit, trajectories: Sequence[Trajectory], scored: Sequence[bool], won: Flags
+) -> dict[str, tuple[list[tuple[int, int]], list[Any]]]:
+    """Tool type -> (trajectory, call) and argument of all of its calls that take part."""
+    found: dict[str, tuple[list[tuple[int, int]], list[Any]]] = {name: ([], []) for name in recipe.tools}
+    types = {tool: (TOOL_TYPES[name], *found[name]) for name in found for tool in TOOL_TYPES[name].tools}
+    for number, trajectory in enumerate(trajectories):
+        if not scored[number]:
+            continue
+        succeeded = bool(won[number])
+        for place, call in enumerate(trajectory.calls):
+            if (entry := types.get(call.tool)) is None or (succeeded and call.status != "ok"):
+                continue
+            kind, calls, arguments = entry
+            argument = kind.argument(trajectory, call)
+            if argument is not None:
+                calls.append((number, place))
+                arguments.append(argument)
+    return {name: one for name, one in found.items() if one[0]}
+
+
+class _Best(NamedTuple):
+    """The best reference group of each failing call that has any, one entry a call."""
+
+    call: Indices
+    """Number of the call."""
+    nearest: Values
+    similarity: Values
+    witnesses: Indices
+    """Successful trajectories with a call in the group."""
+    advantage: Values
+    """Mean over the calls of the group."""
+
+
+def _best(
+    kind: ToolType,
+    arguments: Sequence[object],
+    owner: Indices,
+    witness: Flags,
+    question: Indices,
+    advantage: Values,
+    gate: Gate,
+) -> _Best:
+    """Both phases for the calls of one tool type: group the witnesses, find the best group of the others."""
+    witnesses = np.flatnonzero(witness)
+    witnesses = witnesses[np.argsort(question[witnesses], kind="stable")]
+    one, other = _same_question(witnesses, witnesses, question)
+    within = (one[one < other], other[one < other])
+    across = _same_question(np.flatnonzero(~witness), witnesses, question)
+    left, right = (np.concatenate(sides) for sides in zip(within, across, strict=True))
+    similarity = kind.similarity(arguments, Pairs(left, right, question))
+    merged = similarity[: len(within[0])] + TOLERANCE >= gate.similarity
+    label = _components(len(owner), within[0][merged], within[1][merged])
+
+    # The groups, in order of question, each known by one of its calls.
+    heads = np.unique(label[witnesses])
+    heads = heads[np.argsort(question[heads], kind="stable")]
+    number = np.zeros(len(owner), dtype=np.int64)
+    number[heads] = np.arange(len(heads))
+    group = number[label]
+    size = np.bincount(group[witnesses], minlength=len(heads))
+    mean = np.bincount(group[witnesses], weights=advantage[owner[witnesses]], minlength=len(heads)) / size
+    held = np.unique(group[witnesses] * len(advantage) + owner[witnesses]) // len(advantage)
+    trajectories = np.bincount(held, minlength=len(heads))
+
+    # One slot for each call and group of its question; calls come in the same order in pairs and slots.
+    receiver, reference = across
+    values = similarity[len(within[0]) :]
+    call, head = _same_question(np.flatnonzero(~witness), heads, question)
+    chosen = number[head]
+    start = np.flatnonzero(np.diff(call, prepend=-1))
+    if not len(start):
+        return _Best(call, values, values, trajectories[chosen], values)
+    slot = np.zeros(len(owner), dtype=np.int64)
+    slot[call[start]] = start - chosen[start]
+    close = np.bincount(slot[receiver] + group[reference], weights=values) / size[chosen]
+    nearest = np.maximum.reduceat(values, np.flatnonzero(np.diff(receiver, prepend=-1)))
+
+    rounded = np.round(close, 9)
+    highest = np.maximum.reduceat(rounded, start)
+    left = np.flatnonzero(rounded == np.repeat(highest, np.diff(start, append=len(call))))
+    left = left[np.lexsort((mean[chosen[left]], trajectories[chosen[left]], call[left]))]
+    last = left[np.diff(call[left], append=len(owner)) > 0]
+    return _Best(call[last], nearest, close[last], trajectories[chosen[last]], mean[chosen[last]])
+
+
+def _same_question(left: Indices, right: Indices, question: Indices) -> tuple[Indices, Indices]:
+    """All pairs of a left and a right call about the same question; `right` is sorted by question."""
+    asked = question[right]
+    low, high = (np.searchsorted(asked, question[left], side) for side in ("left", "right"))
+    counts = high - low
+    first = np.repeat(left, counts)
+    place = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
+    return first, right[place]
+
+
+def _components(count: int, left: Indices, right: Indices) -> Indices:
+    """The connected component of each of `count` nodes, named by its lowest node."""
+    label = np.arange(count)
+    while True:
+        lower = label.copy()
+        np.minimum.at(lower, left, label[right])
+        np.minimum.at(lower, right, label[left])
+        lower = lower[lower]
+        if np.array_equal(lower, label):
+            return label
+        label = lower

@@ -1,0 +1,140 @@
+"""How much credit is misassigned, and what transfer makes of it (Dong et al., figures 2 and 8-10)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from vtune.advantage.credit import TOLERANCE, Match, Transfer
+from vtune.advantage.recipe import Credit
+
+
+@dataclass(frozen=True, slots=True)
+class Correctable:
+    """Shares in [0, 1] of what fails though a success did the like; None where nothing fails."""
+
+    trajectories: float | None
+    """Of failing trajectories: those with such a call (figure 2a)."""
+    calls: float | None
+    """Of the calls of failing trajectories (figure 2b)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportBin:
+    """Calls of failing trajectories whose most similar witness is that similar (figure 2c)."""
+
+    low: float
+    high: float
+    """Not included, except 1."""
+    calls: int
+    support: float | None
+    """Mean support of their best reference groups; None without a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and quartiles."""
+
+    mean: float
+    low: float
+    """First quartile."""
+    median: float
+    high: float
+    """Third quartile."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCredit:
+    """What was found for the calls of one tool type that have a reference group (figure 10)."""
+
+    calls: int
+    corrected: int
+    """Of them, how many got credit."""
+    support: Spread
+    alpha: Spread
+    delta: Spread
+    """Δ, which the paper names and does not define: here the credit F before β and gates (eq. 3)."""
+
+
+def correctable(transfers: Sequence[Transfer], theta: float | Credit) -> Correctable:
+    """Shares of failing trajectories and calls with a witness at least `theta` alike.
+
+    Args:
+        transfers: Of steps, or of the shares that processes had of them.
+        theta: One threshold for all tool types, or a recipe with one for each.
+    """
+
+    def close(match: Match) -> bool:
+        least = theta.tools[match.tool].similarity if isinstance(theta, Credit) else theta
+        return match.nearest + TOLERANCE >= least
+
+    found = [[match for match in one.matches if close(match)] for one in transfers]
+    touched = sum(len({match.trajectory for match in part}) for part in found)
+    trajectories = sum(len(one.failing) for one in transfers)
+    calls = sum(one.failing_calls for one in transfers)
+    return Correctable(
+        trajectories=touched / trajectories if trajectories else None,
+        calls=sum(map(len, found)) / calls if calls else None,
+    )
+
+
+def support_by_similarity(transfers: Iterable[Transfer], bins: int) -> list[SupportBin]:
+    """Mean support of the best reference groups, in bins by similarity to the nearest witness."""
+    matches = [match for one in transfers for match in one.matches]
+    places = [min(int(match.nearest * bins + TOLERANCE), bins - 1) for match in matches]
+    rows = []
+    for number in range(bins):
+        found = [match.support for match, place in zip(matches, places, strict=True) if place == number]
+        rows.append(
+            SupportBin(number / bins, (number + 1) / bins, len(found), fmean(found) if found else None)
+        )
+    return rows
+
+
+def by_tool(transfers: Iterable[Transfer]) -> dict[str, ToolCredit]:
+    """What was found for each tool type, by name; types without a match are left out."""
+    groups: dict[str, list[Match]] = {}
+    for one in transfers:
+        for match in one.matches:
+            groups.setdefault(match.tool, []).append(match)
+    return {
+        tool: ToolCredit(
+            calls=len(found),
+            corrected=sum(match.correction != 0 for match in found),
+            support=_spread([match.support for match in found]),
+            alpha=_spread([match.confidence for match in found]),
+            delta=_spread([match.credit for match in found]),
+        )
+        for tool, found in sorted(groups.items())
+    }
+
+
+def credit_row(transfers: Sequence[Transfer], recipe: Credit) -> dict[str, float]:
+    """The numbers of a step for its metrics; what could not be measured is left out.
+
+    `credit_correctable_trajectories` and `credit_correctable_calls` (at the recipe's thresholds),
+    `credit_corrected_calls` (share of the calls of failing trajectories), `credit_correction` (mean of what
+    was added to those), and for each tool type the means `credit_<type>_support`, `_alpha` and `_delta`.
+    """
+    shares = correctable(transfers, recipe)
+    corrections = [m.correction for one in transfers for m in one.matches if m.correction != 0]
+    calls = sum(one.failing_calls for one in transfers)
+    row: dict[str, float | None] = {
+        "credit_correctable_trajectories": shares.trajectories,
+        "credit_correctable_calls": shares.calls,
+        "credit_corrected_calls": len(corrections) / calls if calls else None,
+        "credit_correction": fmean(corrections) if corrections else None,
+    }
+    for tool, found in by_tool(transfers).items():
+        row |= {
+            f"credit_{tool}_support": found.support.mean,
+            f"credit_{tool}_alpha": found.alpha.mean,
+            f"credit_{tool}_delta": found.delta.mean,
+        }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return Spread(fmean(values), low, median, high)

@@ -1,0 +1,76 @@
+"""The sections `advantage` and `credit` of a recipe."""
+
+from difflib import get_close_matches
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from vtune.advantage.group import Baseline
+from vtune.advantage.similarity import TOOL_TYPES
+from vtune.config import Strict
+
+
+class Overlong(Strict):
+    """A penalty that grows before the limit on length is reached (DAPO, eq. 13)."""
+
+    limit: int = Field(gt=0)
+    """Sampled tokens from which on the penalty is full."""
+    buffer: int = Field(gt=0)
+    """Tokens before the limit in which it grows from 0."""
+    factor: float = Field(gt=0)
+    """The full penalty, in reward units."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.buffer > self.limit:
+            raise ValueError(f"buffer {self.buffer} is larger than limit {self.limit}")
+        return self
+
+
+class Advantage(Strict):
+    """How rewards become advantages."""
+
+    baseline: Baseline
+    refills: int = Field(default=0, ge=0)
+    """How often in a step groups whose rewards are all alike are replaced by groups of the next prompts
+    (DAPO's dynamic sampling); 0: never. What cannot be replaced any more stays."""
+    overlong: Overlong | None = None
+    """Null: length is not penalised."""
+
+
+class Gate(Strict):
+    """From where on credit is transferred between two calls of one tool type (Dong et al., §3.4)."""
+
+    similarity: float = Field(gt=0, le=1)
+    """θ: of calls that form a reference group, and of a failing call to its best group."""
+    confidence: float = Field(ge=0, le=1)
+    """α_min: of similarity times support."""
+
+
+class Credit(Strict):
+    """Credit transfer to useful tool calls of failing trajectories (Dong et al., §3.3-3.5)."""
+
+    beta: float = Field(gt=0)
+    """Weight of the transferred credit."""
+    tools: dict[str, Gate] = Field(min_length=1)
+    """Tool type -> gate; types that are left out get no credit."""
+
+    @model_validator(mode="after")
+    def _types_exist(self) -> Self:
+        for name in self.tools:
+            if name not in TOOL_TYPES:
+                near = get_close_matches(name, TOOL_TYPES, n=1)
+                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(TOOL_TYPES)}"
+                raise ValueError(f"no tool type is called `{name}`; {hint}")
+        return self
+
+
+PAPER = Credit(
+    beta=0.25,  # Dong et al., table 2 and figures 8-10
+    tools={
+        "image_search": Gate(similarity=1.0, confidence=1.0),  # appendix B.3; similarity is 1 in all cases
+        "zoom": Gate(similarity=0.7, confidence=0.5),
+        "text_search": Gate(similarity=0.8, confidence=0.5),
+    },
+)
+"""The paper's constants, by which runs are analysed that transferred no credit."""

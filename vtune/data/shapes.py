@@ -1,0 +1,233 @@
+"""Shape puzzles: counting, grounding and detection of red squares, small enough for a tiny model.
+
+A 200 px picture is a grid of 4 x 4 cells, one visual token each once it is reduced to 112 px, or of 2 x 2,
+which is learnt in a tenth of the time. Some cells hold a red square, some a disc of another colour. The three
+kinds of questions are three sources, so that metrics by source have something to tell apart. Boxes are in
+thousandths of the picture.
+
+The ground shades as in lens puzzles, and for the same reason: a cell tells by its colour where it is.
+
+Cold-start traces are *loose*, as an annotator in a hurry is: an edge of a box is often a little or far off, a
+count one too high or too low. A policy taught by them writes boxes of every quality, among them exact
+ones, which is what a reward that asks for tighter and tighter boxes (V-Triune §3.2.1) needs.
+"""
+
+import io
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from vtune.errors import RecipeError
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+Task = Literal["counting", "grounding", "detection"]
+Split = Literal["train", "traces", "heldout"]
+Thousandths = tuple[int, int, int, int]
+"""(x0, y0, x1, y1) in thousandths of the picture's width and height."""
+
+TASKS: tuple[Task, ...] = ("counting", "grounding", "detection")
+"""Kind of question: also the verifier, the ability, and `shapes_<kind>` the source."""
+
+LABEL = "red square"
+RED = (205, 60, 60)
+DISCS = ((60, 60, 205), (60, 190, 60), (200, 200, 80))
+
+GRIDS = (2, 4)
+"""Cells a side: easy and hard."""
+SIDE = 200
+"""Pixels. A cell of the hard grid has 28 after reduction to 112 (patch 14, merge 2)."""
+INSET = 0.12
+"""Share of a cell between a square and the cell's edge, on every side."""
+SCALE = 1000 // SIDE
+"""Thousandths a pixel."""
+
+MOST = 4
+"""Squares in a counting puzzle: 1 to 4 (3 on the easy grid), alike in number."""
+
+GROUND_GREEN: dict[Split, int] = {"train": 119, "traces": 120, "heldout": 121}
+"""Green of the ground: no eye sees the difference, but no two splits can share a picture."""
+
+EXACT, NEAR = 0.40, 0.25
+"""Shares of edges in traces that are exact, and `NEAR_BY` off; the others are `FAR_BY` off (ours)."""
+NEAR_BY, FAR_BY = 0.016, 0.1
+"""Shares of a cell: two near edges leave an IoU of 0.95, one far edge 0.85."""
+COUNTED_RIGHT = 0.6
+"""Share of traces whose count is right (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Puzzle:
+    """A drawn picture and a question about its red squares."""
+
+    pixels: npt.NDArray[np.uint8]
+    task: Task
+    boxes: tuple[Thousandths, ...]
+    """Of the red squares, by rows, each from left to right."""
+    grid: int
+
+    @property
+    def question(self) -> str:
+        """What is asked."""
+        return {
+            "counting": "How many red squares are there?",
+            "grounding": "Where is the red square?",
+            "detection": "Detect all red squares.",
+        }[self.task]
+
+    @property
+    def answer(self) -> str:
+        """The ground truth, as its verifier reads it."""
+        return str(len(self.boxes)) if self.task == "counting" else written(self.boxes)
+
+
+def written(boxes: Sequence[Thousandths]) -> str:
+    """Boxes as the JSON list of V-Triune's figure 8."""
+    items = [{"bbox_2d": list(box), "label": LABEL} for box in boxes]
+    return json.dumps(items, separators=(",", ":"))
+
+
+def puzzles(*, seed: int, split: Split, grid: int = 4) -> Iterator[Puzzle]:
+    """Endless puzzles, the three kinds in turn; the three splits share no picture.
+
+    Args:
+        seed: Same seed, same puzzles.
+        split: Pictures of different splits differ, whatever the seeds: see `GROUND_GREEN`.
+        grid: Cells a side.
+
+    Raises:
+        RecipeError: If there is no such grid.
+    """
+    if grid not in GRIDS:
+        raise RecipeError(f"there is no grid of {grid} cells a side", fix="choose 2 (easy) or 4")
+    rng = random.Random(f"shapes {seed} {split}")
+    while True:
+        for task in TASKS:
+            yield _puzzle(rng, task, grid, GROUND_GREEN[split])
+
+
+def samples(count: int, *, seed: int, split: Split, grid: int = 4) -> Iterator[Sample]:
+    """`count` puzzles as samples."""
+    stream = puzzles(seed=seed, split=split, grid=grid)
+    for number in range(count):
+        yield _sample(next(stream), f"shapes/{grid}/{seed}/{split}/{number:06d}")
+
+
+def traces(count: int, *, seed: int, grid: int = 4) -> Iterator[Trajectory]:
+    """`count` loose cold-start traces over pictures of their own."""
+    stream = puzzles(seed=seed, split="traces", grid=grid)
+    rng = random.Random(f"loose {seed}")
+    for number in range(count):
+        puzzle = next(stream)
+        sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}")
+        said = _loose(puzzle, rng)
+        # One thought for all: what it said would otherwise give the answer away.
+        reply = f"<think>I look for red.</think>\n<answer>{said}</answer>"
+        yield Trajectory(
+            sample_id=sample.id,
+            source=sample.source,
+            messages=(*sample.prompt, Message("assistant", reply)),
+            images=sample.images,
+            answer=said,
+        )
+
+
+def corpus(*, seed: int, grid: int = 4, count: int = 1500) -> Iterator[str]:
+    """Texts of traces, for the tiny model's tokenizer."""
+    for trace in traces(count, seed=seed, grid=grid):
+        for message in trace.messages:
+            yield message.content
+
+
+def _loose(puzzle: Puzzle, rng: random.Random) -> str:
+    """An answer as a hurried annotator gives it."""
+    if puzzle.task == "counting":
+        count = len(puzzle.boxes)
+        if rng.random() >= COUNTED_RIGHT:
+            count += rng.choice((-1, 1)) if 1 < count < _most(puzzle.grid) else 1 if count == 1 else -1
+        return str(count)
+
+    def edge(value: int) -> int:
+        luck = rng.random()
+        share = 0.0 if luck < EXACT else NEAR_BY if luck < EXACT + NEAR else FAR_BY
+        off = round(share * 1000 / puzzle.grid)
+        return value + rng.choice((-off, off))
+
+    return written([(edge(x0), edge(y0), edge(x1), edge(y1)) for x0, y0, x1, y1 in puzzle.boxes])
+
+
+def _most(grid: int) -> int:
+    """A disc needs a cell, too."""
+    return min(MOST, grid * grid - 1)
+
+
+def _puzzle(rng: random.Random, task: Task, grid: int, green: int) -> Puzzle:
+    side = SIDE // grid
+    inset = round(INSET * side)
+    squares = {"counting": rng.randint(1, _most(grid)), "grounding": 1, "detection": rng.randint(1, 2)}[task]
+    discs = rng.randint(1, min(3, grid * grid - squares))
+    cells = rng.sample(range(grid * grid), squares + discs)
+    pixels = _ground(rng, green)
+    for cell in cells[squares:]:
+        row, column = divmod(cell, grid)
+        place = pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
+        _disc(place, side / 2 - inset, rng.choice(DISCS))
+    boxes = []
+    for cell in sorted(cells[:squares]):
+        row, column = divmod(cell, grid)
+        x0, y0 = column * side + inset, row * side + inset
+        x1, y1 = (column + 1) * side - inset, (row + 1) * side - inset
+        pixels[y0:y1, x0:x1] = RED
+        boxes.append((x0 * SCALE, y0 * SCALE, x1 * SCALE, y1 * SCALE))
+    return Puzzle(pixels, task, tuple(boxes), grid)
+
+
+def _ground(rng: random.Random, green: int) -> npt.NDArray[np.uint8]:
+    ramp = np.linspace(60, 190, SIDE)
+    pixels = np.empty((SIDE, SIDE, 3), np.uint8)
+    pixels[..., 0] = ramp[None, :]
+    pixels[..., 1] = green
+    pixels[..., 2] = ramp[:, None]
+    # Soft patches: two puzzles with the same squares are still two pictures.
+    for _ in range(4):
+        x, y, w, h = (rng.randint(0, SIDE - 20), rng.randint(0, SIDE - 20), *rng.choices(range(10, 60), k=2))
+        patch = pixels[y : y + h, x : x + w]
+        shade = np.array([1, 0, 1]) * rng.randint(-8, 8)
+        pixels[y : y + h, x : x + w] = (patch + shade.astype(np.int16)).clip(0, 255)
+    return pixels
+
+
+def _disc(cell: npt.NDArray[np.uint8], radius: float, colour: tuple[int, int, int]) -> None:
+    yy, xx = np.mgrid[0 : len(cell), 0 : len(cell)] - (len(cell) - 1) / 2
+    cell[xx**2 + yy**2 <= radius**2] = colour
+
+
+def _sample(puzzle: Puzzle, identity: str) -> Sample:
+    located = puzzle.task != "counting"
+    parm = {"space": "relative_1000", "width": SIDE, "height": SIDE} if located else {}
+    return Sample(
+        id=identity,
+        source=f"shapes_{puzzle.task}",
+        prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
+        images=(Picture(data=_png(puzzle.pixels)),),
+        ability=puzzle.task,
+        ground_truth=puzzle.answer,
+        answer=puzzle.answer,
+        verifier=puzzle.task,
+        verifier_parm=parm,
+        accuracy_ratio=1.0,
+        format_ratio=0.1,
+    )
+
+
+def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
+    return out.getvalue()

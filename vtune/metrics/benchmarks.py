@@ -1,0 +1,105 @@
+"""The scores of benchmarks, each by its published rule. A suite names its scorer.
+
+To add one: write a function, add a line to SCORERS, add a case to tests/metrics/test_benchmarks.py.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any, Literal
+
+from vtune.errors import DataError
+
+ScorerName = Literal["mean", "categories", "hrbench"]
+
+Scores = dict[str, Any]
+"""Name -> number, or one more level of that. What could not be measured has no key."""
+
+HRBENCH = {"fsp": "single", "fcp": "cross"}
+"""Name of the score -> `category` in the data: one instance, several instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What became of one rollout."""
+
+    sample_id: str
+    extra: Mapping[str, Any]
+    """The sample's, as its reader filled it in."""
+    score: float | None
+    """Of its answer, in [0, 1]; None where nobody could score it."""
+    unreadable: bool
+    """Nothing that could be right or wrong was found in the reply; it scores 0."""
+
+
+def mean(marks: Sequence[Mark]) -> Scores:
+    """The mean over all rollouts that were scored, every one weighing the same.
+
+    Holds `score`; `n`, the rollouts; `unreadable` and `unscored`, how many of them were so. Unreadable ones
+    are wrong; unscored ones are left out of the mean.
+    """
+    known = [mark.score for mark in marks if mark.score is not None]
+    counts = {
+        "n": len(marks),
+        "unreadable": sum(mark.unreadable for mark in marks),
+        "unscored": len(marks) - len(known),
+    }
+    return ({"score": fmean(known)} if known else {}) | counts
+
+
+def by_category(marks: Sequence[Mark]) -> Scores:
+    """`mean` over all, which is no mean of means, and `categories`: the same for each `category`.
+
+    Source: V* bench (its paper's table and `vstar_bench_eval.py`).
+
+    Raises:
+        DataError: If a sample has no category.
+    """
+    names = sorted({_extra(mark, "category") for mark in marks})
+    groups = {name: mean([m for m in marks if m.extra["category"] == name]) for name in names}
+    return mean(marks) | {"categories": groups}
+
+
+def hrbench(marks: Sequence[Mark]) -> Scores:
+    """Means over the rotations of what is right within each: `score` (all), `fsp` and `fcp`.
+
+    `cycles` holds the three for each rotation. A question counts four times, not only where all four
+    answers are right.
+
+    Source: HR-Bench, `report_acc_hrbench` of VLMEvalKit.
+
+    Raises:
+        DataError: If a sample has no category or no rotation.
+    """
+    names = sorted({_extra(mark, "cycle_category") for mark in marks})
+    cycles: dict[str, dict[str, float]] = {}
+    for name in names:
+        inside = [mark for mark in marks if mark.extra["cycle_category"] == name]
+        parts = {"score": inside} | {
+            key: [mark for mark in inside if _extra(mark, "category") == category]
+            for key, category in HRBENCH.items()
+        }
+        known = {key: [m.score for m in part if m.score is not None] for key, part in parts.items()}
+        cycles[name] = {key: fmean(values) for key, values in known.items() if values}
+    kept = mean(marks)
+    kept.pop("score", None)
+    columns = {key: [row[key] for row in cycles.values() if key in row] for key in ("score", *HRBENCH)}
+    return {key: fmean(values) for key, values in columns.items() if values} | kept | {"cycles": cycles}
+
+
+SCORERS: Mapping[ScorerName, Callable[[Sequence[Mark]], Scores]] = MappingProxyType(
+    {"mean": mean, "categories": by_category, "hrbench": hrbench}
+)
+"""Name in a suite -> scorer."""
+
+
+def _extra(mark: Mark, key: str) -> str:
+    found = mark.extra.get(key)
+    if not isinstance(found, str) or not found:
+        raise DataError(
+            f"it has no `{key}`, which the score is split by",
+            where=f"sample {mark.sample_id!r}",
+            fix=f"fill in `extra_info.{key}`, or score with `scorer: mean`",
+        )
+    return found

@@ -1,0 +1,120 @@
+"""What is seen in the text of replies alone: reflection, leaked placeholders, and a few of them to read."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.schema.trajectory import Trajectory
+
+REFLECTIVE = (
+    "re-check",
+    "re-evaluate",
+    "re-examine",
+    "re-think",
+    "recheck",
+    "reevaluate",
+    "reexamine",
+    "rethink",
+    "reevaluation",
+    "check again",
+    "think again",
+    "try again",
+    "verify",
+    "wait",
+    "yet",
+)
+"""The 15 words of V-Triune's appendix H."""
+
+_REFLECTIVE = re.compile("|".join(map(re.escape, REFLECTIVE)))
+_PLACEHOLDER = re.compile(r"<image>|<\|(?:image_pad|video_pad|vision_start|vision_end|vision_pad)\|>")
+
+
+def reflects(reply: str) -> bool:
+    """Whether a reply holds a reflective word, in any case, also inside another (as *yet* in *yeti*).
+
+    Source: V-Triune, appendix H and eq. 4, which calls it a rough proxy; that words are looked for as mere
+    strings is its code.
+    """
+    return _REFLECTIVE.search(reply.lower()) is not None
+
+
+def leaks(reply: str) -> bool:
+    """Whether a reply spells a placeholder of pictures, which only a prompt may hold (V-Triune, appendix B).
+
+    The tokens themselves are banned from sampling; a policy can still write their names.
+    """
+    return _PLACEHOLDER.search(reply) is not None
+
+
+def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajectory]:
+    """Replies worth reading, of every source: evenly from its worst to its best reward, unscored ones last.
+
+    Args:
+        trajectories: Of one step.
+        each: How many of a source, at most.
+    """
+    found = []
+    for source in sorted({t.source for t in trajectories}):
+        # Order of equals must not depend on who sampled first.
+        group = sorted((t for t in trajectories if t.source == source), key=_rank)
+        count = min(each, len(group))
+        places = {round(number * (len(group) - 1) / max(count - 1, 1)) for number in range(count)}
+        found += [group[place] for place in sorted(places)]
+    return found
+
+
+def _rank(trajectory: Trajectory) -> tuple[bool, float, str, int, int]:
+    total = trajectory.reward.total if trajectory.reward is not None else None
+    return (total is None, total or 0.0, trajectory.sample_id, trajectory.group, trajectory.rollout)
+
+
+def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
+    """Write replies of a step to `replies/` of a run folder, one JSON object a line, over those before."""
+    folder = run / "replies"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"step-{step:06d}.jsonl"
+    partial = path.with_suffix(".partial")
+    lines = [json.dumps(_entry(one), allow_nan=False) + "\n" for one in shown]
+    partial.write_text("".join(lines), encoding="utf-8")
+    partial.replace(path)
+
+
+def last_replies(run: Path) -> list[dict[str, Any]]:
+    """The replies that were kept last; none where a run has kept none.
+
+    Returns:
+        `step`, `source`, `sample_id`, `rollout`, `reward` (None = unscored), `accuracy`, `parts`, `why`,
+        `stop_reason`, `tokens` (sampled) and `reply` of each.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
+    kept = sorted((run / "replies").glob("step-*.jsonl"))
+    if not kept:
+        return []
+    step = int(kept[-1].stem.removeprefix("step-"))
+    try:
+        lines = kept[-1].read_text(encoding="utf-8").splitlines()
+        return [{"step": step, **json.loads(line)} for line in lines]
+    except (OSError, ValueError, TypeError) as error:
+        what = f"kept replies cannot be read: {error}"
+        raise DataError(what, where=str(kept[-1]), fix="remove the file") from None
+
+
+def _entry(trajectory: Trajectory) -> dict[str, Any]:
+    reward = trajectory.reward
+    return {
+        "source": trajectory.source,
+        "sample_id": trajectory.sample_id,
+        "rollout": trajectory.rollout,
+        "reward": reward.total if reward else None,
+        "accuracy": reward.accuracy if reward else None,
+        "parts": dict(reward.parts) if reward else {},
+        "why": reward.why if reward else "",
+        "stop_reason": trajectory.stop_reason,
+        "tokens": sum(trajectory.loss_mask),
+        "reply": trajectory.reply,
+    }

@@ -1,0 +1,72 @@
+"""Evaluations side by side: one table a part, one row a number."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.values import cell, is_estimate
+
+Evaluation = Mapping[str, Any]
+"""What `results.json` holds, and the `name` and `path` of its folder."""
+
+ONE_AND_ALL = 2
+"""Rows by source where there is one: the row over all says the same."""
+
+
+def render_evaluations(evaluations: Sequence[Evaluation]) -> RenderableType:
+    """Tables of scores, of faithfulness and of each source, with a column for each evaluation."""
+    if not evaluations:
+        return Group()
+    heads = [Text(_head(evaluation)) for evaluation in evaluations]
+    sources = dict.fromkeys(source for evaluation in evaluations for source in evaluation["sources"])
+    if all(len(evaluation["sources"]) <= ONE_AND_ALL for evaluation in evaluations):
+        sources.pop("all", None)
+    parts = {
+        "score": [_leaves(evaluation["score"]) for evaluation in evaluations],
+        "faithfulness": [dict(_faithfulness(evaluation)) for evaluation in evaluations],
+    } | {
+        f"source: {source}": [_leaves(evaluation["sources"].get(source, {})) for evaluation in evaluations]
+        for source in sources
+    }
+    names = [str(evaluation["name"]) for evaluation in evaluations]
+    return Group(*heads, *(_table(title, names, columns) for title, columns in parts.items()))
+
+
+def _head(evaluation: Evaluation) -> str:
+    limit = "" if evaluation["limit"] is None else ", the first ones only"
+    return (
+        f"{evaluation['name']}  ({evaluation['path']}): {evaluation['model']} on "
+        f"{evaluation['samples']} samples{limit}"
+    )
+
+
+def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("number", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    for row in dict.fromkeys(row for column in columns for row in column):
+        table.add_row(row, *(cell(column.get(row)) for column in columns))
+    return table
+
+
+def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+    for name, value in evaluation["faithfulness"].items():
+        if name != "buckets":
+            yield name, value
+    for bucket in evaluation["faithfulness"]["buckets"]:
+        yield f"{bucket['calls']} calls, share", bucket["share"]
+        yield f"{bucket['calls']} calls, accuracy", bucket["accuracy"]
+    yield "unaudited", evaluation["unaudited"]
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> number, of nested mappings."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = isinstance(value, Mapping) and not is_estimate(value)
+        found |= _leaves(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+    return found

@@ -1,0 +1,66 @@
+r"""Many ways to ask for the same: a pool of sentences against the luck of one wording (V-Triune, appendix B).
+
+V-Triune found reasoning to vary with the wording of what follows a question, and draws it for each prompt:
+one of ten ways to ask for thoughts and one of ten to say where the answer goes. The sentences are ours; those
+of its code are many, and the paper prints none.
+"""
+
+import random
+
+THINK = (
+    "Let's think step by step.",
+    "Think it through step by step before you answer.",
+    "Reason carefully, one step after the other.",
+    "Work out the answer step by step.",
+    "Take the problem apart and solve it step by step.",
+    "First lay out your reasoning in order.",
+    "Consider what the picture shows, then reason step by step.",
+    "Explain each step that leads you to the answer.",
+    "Go through the problem one step at a time.",
+    "Show your reasoning before you conclude.",
+)
+
+BOXED = (
+    r"Put your final answer in \boxed{}.",
+    r"Place the final answer inside \boxed{}.",
+    r"Write the final answer within \boxed{}.",
+    r"Give the final answer as \boxed{}.",
+    r"End with the final answer in \boxed{}.",
+    r"Enclose the final answer in \boxed{}.",
+    r"State the final answer in \boxed{}.",
+    r"Your final answer belongs in \boxed{}.",
+    r"Finish with your answer inside \boxed{}.",
+    r"Wrap the final answer in \boxed{}.",
+)
+"""For samples whose answer is read in a box (`answer_in: boxed`)."""
+
+TAGGED = (
+    "Think inside <think> and </think>, then give the final answer inside <answer> and </answer>.",
+    "Put your reasoning between <think> and </think> and the final answer between <answer> and </answer>.",
+    "Write your thoughts in <think> </think> and your final answer in <answer> </answer>.",
+    "Enclose the reasoning in <think> </think> and the answer in <answer> </answer>.",
+    "Use <think> </think> for the reasoning, then <answer> </answer> for the final answer.",
+    "Reason within <think> </think>; finish with the answer within <answer> </answer>.",
+    "First <think> your reasoning </think>, then <answer> your final answer </answer>.",
+    "Place your thoughts inside <think> </think> and end with <answer> your answer </answer>.",
+    "The reasoning goes into <think> </think>, the final answer into <answer> </answer>.",
+    "Reply with <think> your reasoning </think> followed by <answer> your answer </answer>.",
+)
+"""For the others, whose answer is read between tags."""
+
+SELF_CONTAINED = ("detection", "grounding", "point_in_box")
+"""Verifiers whose samples say themselves what form an answer has (V-Triune, figure 8): nothing is added."""
+
+
+def pool_suffix(verifier: str, *, boxed: bool, draw: int) -> str:
+    """What is appended to a question; empty for samples that need nothing.
+
+    Args:
+        verifier: Of the sample.
+        boxed: Whether its answer is read in a box.
+        draw: Decides on the sentences: the same number, the same sentences.
+    """
+    if verifier in SELF_CONTAINED:
+        return ""
+    rng = random.Random(draw)
+    return f"\n\n{rng.choice(THINK)} {rng.choice(BOXED if boxed else TAGGED)}"

@@ -1,0 +1,162 @@
+"""`vtune report --credit`: how much credit a run misassigned, and what transfer did about it."""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from vtune.advantage.credit import Transfer, transfer_credit
+from vtune.advantage.misassignment import by_tool, correctable, support_by_similarity
+from vtune.advantage.recipe import PAPER, Credit
+from vtune.errors import DataError
+from vtune.metrics.by_source import ALL
+from vtune.metrics.log import read_metrics
+from vtune.schema.parquet import read_trajectories
+from vtune.schema.trajectory import Trajectory
+
+THETAS = tuple(k / 10 for k in range(1, 11))
+"""Thresholds at which shares are told (the axis of Dong et al., figure 2)."""
+BINS = 10
+"""Of similarity (figure 2c)."""
+
+_STEP = re.compile(r"step-(\d+)(?:-rank-\d+)?\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step whose trajectories were kept."""
+
+    step: int
+    transfer: Transfer
+    accuracy: float | None
+    seconds: float
+    """That both phases took just now."""
+
+
+def run_credit(paths: Sequence[Path]) -> dict[str, Any]:
+    """Analyse the stored trajectories of RL runs (Dong et al., figures 2 and 8-10).
+
+    Args:
+        paths: Run folders of `vtune rl`. A run without a `credit` section is analysed by the paper's
+            constants: what transfer would have done.
+
+    Returns:
+        `runs`, one entry a folder: `name`, `path`, `credit` (the constants) and `transferred` (whether the
+        run did it), `steps`, `failing_trajectories`, `failing_calls`; `correctable`, shares by `theta`;
+        `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row a step;
+        `training_tools`, one a step and tool type; `cost`, or None without a step in the metrics.
+
+    Raises:
+        DataError: If a folder is not that of a run, or holds no trajectories.
+    """
+    return {"runs": [_run(path) for path in paths]}
+
+
+def _run(path: Path) -> dict[str, Any]:
+    recipe, transferred = _recipe(path / "recipe.yaml")
+    steps = [_analysed(step, found, recipe) for step, found in _stored(path)]
+    transfers = [one.transfer for one in steps]
+    return {
+        "name": path.resolve().name,
+        "path": str(path),
+        "credit": recipe.model_dump(mode="json"),
+        "transferred": transferred,
+        "steps": len(steps),
+        "failing_trajectories": sum(len(one.failing) for one in transfers),
+        "failing_calls": sum(one.failing_calls for one in transfers),
+        "correctable": [{"theta": theta, **asdict(correctable(transfers, theta))} for theta in THETAS],
+        "support_by_similarity": [asdict(row) for row in support_by_similarity(transfers, BINS)],
+        "tools": {name: asdict(tool) for name, tool in by_tool(transfers).items()},
+        "training": [_training_row(one, recipe) for one in steps],
+        "training_tools": [
+            {"step": one.step, "tool": name, **asdict(tool)}
+            for one in steps
+            for name, tool in by_tool([one.transfer]).items()
+        ],
+        "cost": _cost(path / "metrics.jsonl", steps),
+    }
+
+
+def _recipe(path: Path) -> tuple[Credit, bool]:
+    """The constants, and whether the run used them."""
+    if not path.is_file():
+        raise DataError(
+            f"{path.parent} is not the folder of a run: it has no recipe.yaml",
+            fix="give a folder that `vtune rl` wrote, e.g. runs/codev-tiny",
+        )
+    try:
+        section = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("credit")
+        return (PAPER, False) if section is None else (Credit.model_validate(section), True)
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, ValidationError) as error:
+        raise DataError(
+            f"its credit section cannot be read: {error}", where=str(path), fix="the run wrote it; restore it"
+        ) from None
+
+
+def _stored(path: Path) -> Iterator[tuple[int, list[Trajectory]]]:
+    """The steps whose trajectories were kept, in order; those of all processes together."""
+    files: dict[int, list[Path]] = {}
+    for file in sorted((path / "trajectories").glob("step-*.parquet")):
+        if name := _STEP.fullmatch(file.name):
+            files.setdefault(int(name[1]), []).append(file)
+    if not files:
+        raise DataError(
+            "there are no trajectories of training steps",
+            where=str(path),
+            fix="give a folder of `vtune rl`; how many steps are kept is `trajectories_every` in its recipe",
+        )
+    for step, parts in sorted(files.items()):
+        yield step, [trajectory for part in parts for trajectory in read_trajectories(part)]
+
+
+def _analysed(step: int, found: Sequence[Trajectory], recipe: Credit) -> _Step:
+    began = time.perf_counter()
+    transfer = transfer_credit(found, recipe)
+    seconds = time.perf_counter() - began
+    known = [t.reward.accuracy for t in found if t.reward is not None and t.reward.accuracy is not None]
+    right = fmean(accuracy >= 1.0 for accuracy in known) if known else None
+    return _Step(step, transfer, right, seconds)
+
+
+def _training_row(one: _Step, recipe: Credit) -> dict[str, Any]:
+    """Figures 8 and 9: accuracy, what is correctable at the recipe's thresholds, Δ, and the correction."""
+    shares = correctable([one.transfer], recipe)
+    corrections = [match.correction for match in one.transfer.matches if match.correction != 0]
+    return {
+        "step": one.step,
+        "accuracy": one.accuracy,
+        "correctable_trajectories": shares.trajectories,
+        "correctable_calls": shares.calls,
+        "corrected": len(corrections),
+        "delta": fmean(match.credit for match in one.transfer.matches) if one.transfer.matches else None,
+        "correction": fmean(corrections) if corrections else None,
+        "correction_relative": _relative(one.transfer),
+    }
+
+
+def _relative(transfer: Transfer) -> float | None:
+    """Mean share of the punishment that was taken back, over corrected calls."""
+    shares = [match.correction / -match.before for match in transfer.matches if match.correction != 0]
+    return fmean(shares) if shares else None
+
+
+def _cost(path: Path, steps: Sequence[_Step]) -> dict[str, Any] | None:
+    """Seconds of both phases against those of a step, medians; as logged, else as measured just now."""
+    rows = [line.values for line in read_metrics(path) if line.source == ALL] if path.is_file() else []
+    whole = [row["seconds"] for row in rows if "seconds" in row]
+    if not whole:
+        return None
+    logged = [row["seconds_credit"] for row in rows if "seconds_credit" in row]
+    phases = median(logged or [one.seconds for one in steps])
+    return {
+        "seconds_credit": phases,
+        "seconds": median(whole),
+        "share": phases / median(whole),
+        "measured": "in the run" if logged else "now, on the stored trajectories",
+    }

@@ -1,0 +1,184 @@
+"""The questions of a suite: where they lie, how they are read and put, one at a time."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.data.hrbench import scan_hrbench
+from vtune.data.options import presented
+from vtune.data.vstar import scan_vstar
+from vtune.errors import DataError
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import check_samples
+from vtune.runs.data import check_data
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.schema.message import Picture
+from vtune.schema.parquet import fingerprint, load_picture, scan_samples
+from vtune.schema.sample import Sample
+
+Format = Literal["samples", "vstar", "hrbench"]
+
+
+def _vstar(path: Path) -> Iterator[Sample | DataError]:
+    return (entry for _, entry in scan_vstar(path))
+
+
+FORMATS: Mapping[Format, Callable[[Path], Iterator[Sample | DataError]]] = MappingProxyType(
+    {"samples": scan_samples, "vstar": _vstar, "hrbench": scan_hrbench}
+)
+"""Name in a suite -> what reads a file or folder of that kind."""
+
+Question = tuple[Sample, tuple[bytes, ...]]
+"""A sample with its encoded pictures."""
+
+
+class Choices(Strict):
+    """How multiple-choice questions are put, and how their answers are read."""
+
+    template: str
+    """What stands behind the pictures; `{question}` and `{options}` are filled in."""
+    shuffle: int | None
+    """Seed of the options' order, which depends on it and the sample's id; null keeps that of the data."""
+    answer_in: Literal["tag", "boxed", "reply"]
+    """Of verifier `choice`: where the answer is read."""
+    letter_rule: Literal["strict", "loose"]
+    """Of verifier `choice`: a letter or an option's own text, or what is meant by a text of any form."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for place in ("{question}", "{options}"):
+            if self.template.count(place) != 1:
+                raise ValueError(f"the template holds {place} once")
+        return self
+
+
+class Source(Strict):
+    """Where questions come from: a part of every suite."""
+
+    data: tuple[str, ...] = Field(min_length=1)
+    format: Format
+    """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
+    data_from: str
+    """How to get it; told where it is missing."""
+    choices: Choices | None
+    """Null leaves questions as the data put them."""
+
+
+def check_questions(
+    source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, limit: int | None
+) -> int:
+    """See that all questions can be read and judged, without a model; return their number.
+
+    Args:
+        source: Of a suite.
+        reward: That will score them.
+        tools: That they may offer, beside `python`.
+        limit: Only so many of them are wanted.
+
+    Raises:
+        DataError: If data are missing, with how to get them; with the first bad rows otherwise.
+        RecipeError: If the calls of a sample would need a judge, and there is none, or it offers a tool that
+            cannot run.
+    """
+    check_indexes(tools)
+    count = 0
+
+    def scan(path: Path) -> Iterator[Sample | DataError]:
+        nonlocal count
+        for entry in _scan(source, path):
+            if count == limit:
+                return
+            count += 1
+            if isinstance(entry, Sample):
+                check_tools([entry], tools)
+                check_samples([entry], reward)
+            yield entry
+
+    for path in _paths(source):
+        if source.data.count(str(path)) > 1:
+            raise DataError(f"{path} is named twice", fix="name it once")
+        if not path.exists():
+            raise DataError(
+                f"there is no {path}", fix=f"{source.data_from}; or name what you have with --data PATH"
+            )
+    check_data(_paths(source), scan)
+    if not count:
+        raise DataError("the suite has no sample", where=", ".join(source.data))
+    return count
+
+
+def read_questions(source: Source, *, limit: int | None) -> Iterator[Question]:
+    """The questions in order, pictures loaded one question at a time.
+
+    Raises:
+        DataError: At one that cannot be read.
+    """
+    count = 0
+    for path in _paths(source):
+        for entry in _scan(source, path):
+            if count == limit:
+                return
+            if isinstance(entry, DataError):
+                raise entry
+            count += 1
+            yield entry, tuple(load_picture(picture, path.parent) for picture in entry.images)
+
+
+def read_records(source: Source) -> Iterator[Sample]:
+    """The samples without their pictures: small enough to keep all of a benchmark.
+
+    Raises:
+        DataError: At one that cannot be read.
+    """
+    for path in _paths(source):
+        for entry in _scan(source, path):
+            if isinstance(entry, DataError):
+                raise entry
+            yield without_pictures(entry)
+
+
+def without_pictures(sample: Sample) -> Sample:
+    """The sample with empty pictures in the places of its own."""
+    return replace(sample, images=(Picture(),) * len(sample.images))
+
+
+def fingerprints(source: Source) -> dict[str, str]:
+    """SHA-256 of each file of the data; of a folder, over the names and contents of its files."""
+    return {name: _fingerprint(Path(name)) for name in source.data}
+
+
+def _paths(source: Source) -> Sequence[Path]:
+    return [Path(name) for name in source.data]
+
+
+def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
+    """One entry a row: the sample as the suite puts it, or what is wrong with it."""
+    for entry in FORMATS[source.format](path):
+        if isinstance(entry, DataError) or source.choices is None:
+            yield entry
+            continue
+        try:
+            yield presented(
+                entry,
+                template=source.choices.template,
+                shuffle=source.choices.shuffle,
+                parm=source.choices.model_dump(include={"answer_in", "letter_rule"})
+                if entry.verifier == "choice"
+                else {},
+            )
+        except DataError as error:
+            yield error
+
+
+def _fingerprint(path: Path) -> str:
+    if path.is_file():
+        return fingerprint(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    lines = [f"{file.relative_to(path)} {fingerprint(file)}\n" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

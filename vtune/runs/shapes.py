@@ -1,0 +1,45 @@
+"""`vtune data make shapes`: puzzles to train on, puzzles held out, cold-start traces, and a tiny model."""
+
+from pathlib import Path
+
+from vtune.data import shapes
+from vtune.errors import RecipeError
+from vtune.schema.parquet import write_samples, write_trajectories
+
+
+def make_shapes(
+    out: Path, *, train: int, heldout: int, traces: int, grid: int, seed: int, tiny: Path | None
+) -> dict[str, object]:
+    """Write `train.parquet`, `heldout.parquet` and `traces.parquet` to a folder; no two share a picture.
+
+    Args:
+        out: The folder.
+        train: Samples for reinforcement training.
+        heldout: Samples for evaluation.
+        traces: Cold-start traces.
+        grid: Cells a side, see `vtune.data.shapes.GRIDS`.
+        seed: Same seed, same files.
+        tiny: Where to build a tiny model, with random weights and a tokenizer of these texts; None for none.
+
+    Returns:
+        Path and row count of each file, and the folder of the model.
+
+    Raises:
+        RecipeError: If that folder holds a model already, or there is no such grid.
+    """
+    if tiny is not None and (tiny / "config.json").exists():
+        raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
+    made: dict[str, object] = {}
+    for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
+        path = out / f"{name}.parquet"
+        stream = shapes.samples(count, seed=seed, split=split, grid=grid)  # type: ignore[arg-type]
+        made[name] = {"path": str(path), "rows": write_samples(path, stream)}
+    path = out / "traces.parquet"
+    rows = write_trajectories(path, shapes.traces(traces, seed=seed, grid=grid))
+    made["traces"] = {"path": str(path), "rows": rows}
+    if tiny is not None:
+        from vtune.models.tiny import build_tiny
+
+        build_tiny(tiny, shapes.corpus(seed=seed, grid=grid), seed=seed)
+        made["tiny"] = {"path": str(tiny)}
+    return made
