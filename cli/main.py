@@ -8,6 +8,7 @@ import typer
 from vtune.errors import RunFailed, ServiceError, VtuneError
 
 from . import data, recipes, sandbox, serve
+from .curate import curate
 from .demo import demo
 from .doctor import doctor
 from .eval import evaluate
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.add_typer(data.app, name="data", help="Make, look at and check samples.")
+app.command("curate")(curate)
 app.command("sft")(sft)
 app.command("rl")(rl)
 app.command("eval")(evaluate)
@@ -57,7 +59,7 @@ def main() -> None:
     except SystemExit as status:
         if status.code == INTERRUPTED:
             sys.stderr.write(
-                "interrupted; sft, rl and eval continue with --resume, the demo when it is started again\n"
+                "interrupted; sft, rl and eval continue with --resume, demo and curate when started again\n"
             )
         raise
 

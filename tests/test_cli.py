@@ -118,7 +118,7 @@ def test_an_unknown_option_is_exit_2() -> None:
 def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `vtune report x` raise."""
 
-    def run_report(paths: object) -> None:
+    def run_report(paths: object, *, replies: bool) -> None:
         raise error
 
     monkeypatch.setattr("vtune.runs.report.run_report", run_report)

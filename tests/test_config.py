@@ -1,8 +1,11 @@
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe
 from vtune.errors import RecipeError
@@ -13,11 +16,23 @@ class Rollout(Strict):
     temperature: float
 
 
+class Short(Strict):
+    kind: Literal["short"]
+    seconds: int
+
+
+class Long(Strict):
+    kind: Literal["long"]
+    hours: int
+
+
 class Plan(Strict):
     steps: int
     rollout: Rollout
     data: tuple[str, ...] = ()
     judge: Rollout | None = None
+    steps_of: tuple[Annotated[Short | Long, Field(discriminator="kind")], ...] = ()
+    named: Mapping[str, Rollout] = {}
 
 
 GOOD = "steps: 3\nrollout:\n  group_size: 4\n  temperature: 1.0\ndata: [a, b]\n"
@@ -80,6 +95,24 @@ def test_overrides_are_applied_in_order_and_checked(good: Path) -> None:
     assert "has no `=`" in problem(good, GOOD, "steps")
     assert "`steps` is not a section" in problem(good, GOOD, "steps.a=1")
     assert "not YAML" in problem(good, GOOD, "steps=[")
+
+
+def test_an_override_reaches_into_a_list_by_number(good: Path) -> None:
+    text = GOOD + "steps_of:\n- {kind: short, seconds: 1}\n- {kind: long, hours: 2}\n"
+    good.write_text(text)
+    plan = load_recipe(good, Plan, ["steps_of.1.hours=3", "data.0=c"])
+    assert plan.steps_of == (Short(kind="short", seconds=1), Long(kind="long", hours=3))
+    assert plan.data == ("c", "b")
+    assert "`2` is none of 2 items" in problem(good, text, "steps_of.2.hours=3")
+    assert "`first` is none of 2 items" in problem(good, text, "data.first=c")
+    assert "--set: `steps_of.1.hours`" in problem(good, text, "steps_of.1.hours=x")
+
+
+def test_an_unknown_key_in_a_list_or_mapping_gets_the_neighbour_of_its_own_section(good: Path) -> None:
+    told = problem(good, GOOD + "steps_of:\n- {kind: long, hour: 2}\n")
+    assert "unknown key `steps_of.0.hour`; did you mean `hours`?" in told
+    told = problem(good, GOOD + "named:\n  a: {group_size: 1, temprature: 1.0}\n")
+    assert "unknown key `named.a.temprature`; did you mean `temperature`?" in told
 
 
 def test_a_recipe_cannot_be_changed_after_reading(good: Path) -> None:

@@ -37,6 +37,7 @@ def test_every_verb_has_its_page() -> None:
     for verb in (
         "demo",
         "data",
+        "curate",
         "sft",
         "rl",
         "eval",

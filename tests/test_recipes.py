@@ -12,11 +12,12 @@ EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kin
 
 def kind_of(entry: Shipped) -> type[Strict]:
     """The class that a file of this kind is read into."""
+    from vtune.runs.data_recipe import DataRecipe
     from vtune.runs.eval import EvalSuite
     from vtune.runs.rl import RLRecipe
     from vtune.runs.sft import SFTRecipe
 
-    return {"sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}[entry.kind]
+    return {"sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite, "data": DataRecipe}[entry.kind]
 
 
 def test_recipes_are_found_in_every_folder_that_has_any() -> None:

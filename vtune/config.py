@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -83,9 +83,9 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = ()) -> R:
     except ValidationError as error:
         rows = []
         for problem in error.errors():
-            loc = problem["loc"]
+            loc, section = _followed(kind, problem["loc"])
             place = "--set" if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
-            rows.append(f"  {place}: {_explain(kind, loc, problem['type'], problem['msg'])}")
+            rows.append(f"  {place}: {_explain(section, loc, problem['type'], problem['msg'])}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
 
 
@@ -127,17 +127,34 @@ def _apply(values: dict[str, Any], override: str) -> Loc:
     if not sign or not path:
         raise RecipeError(f"override {override!r} has no `=`", fix="write it as key.path=value")
     *parents, last = path.split(".")
-    node = values
-    for parent in parents:
-        child = node.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise RecipeError(f"override {override!r}: `{parent}` is not a section")
-        node = child
     try:
-        node[last] = yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise RecipeError(f"override {override!r}: the value is not YAML: {error}") from None
-    return tuple(path.split("."))
+    node: Any = values
+    place: list[str | int] = []
+    for parent in parents:
+        key: Any = _key(node, parent, override)
+        child = node[key] if isinstance(node, list) else node.setdefault(key, {})
+        if not isinstance(child, dict | list):
+            raise RecipeError(f"override {override!r}: `{parent}` is not a section")
+        node = child
+        place.append(key)
+    key = _key(node, last, override)
+    node[key] = value
+    return (*place, key)
+
+
+def _key(node: dict[str, Any] | list[Any], name: str, override: str) -> str | int:
+    """What a part of an override's path is in a section, or in a list, whose items are numbered from 0."""
+    if isinstance(node, dict):
+        return name
+    if not name.isdecimal() or int(name) >= len(node):
+        raise RecipeError(
+            f"override {override!r}: `{name}` is none of {len(node)} items",
+            fix="name an item by its number, from 0",
+        )
+    return int(name)
 
 
 def _place(path: Path, lines: dict[Loc, int], loc: Loc) -> str:
@@ -146,27 +163,49 @@ def _place(path: Path, lines: dict[Loc, int], loc: Loc) -> str:
     return f"{path.name}:{lines[loc]}" if loc else path.name
 
 
-def _explain(kind: type[BaseModel], loc: Loc, error: str, message: str) -> str:
+def _explain(section: type[BaseModel], loc: Loc, error: str, message: str) -> str:
+    """A problem as a person reads it; `section` is the one that holds what is wrong."""
     key = ".".join(map(str, loc))
     if error == "tuple_type":
         return f"`{key}`: write a list, e.g. [a, b]"
     if error != "extra_forbidden":
         message = message.removeprefix("Value error, ")
         return f"`{key}`: {message[:1].lower()}{message[1:]}" if key else message
-    known = list(_section(kind, loc[:-1]).model_fields)
+    known = list(section.model_fields)
     near = get_close_matches(str(loc[-1]), known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
     return f"unknown key `{key}`; {hint}"
 
 
-def _section(kind: type[BaseModel], loc: Loc) -> type[BaseModel]:
+def _followed(kind: type[BaseModel], loc: Loc) -> tuple[Loc, type[BaseModel]]:
+    """A location as it is written in the file, and the section that its last part is in.
+
+    Where a section has alternatives, pydantic puts the tag of the one that was taken into the location.
+    """
+    inside = [kind]
+    written: list[str | int] = []
+    holder = kind
     for name in loc:
-        field = kind.model_fields.get(str(name))
-        if field is None:
-            return kind
-        options = (field.annotation, *get_args(field.annotation))
-        inner = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
-        if not inner:
-            return kind
-        kind = inner[0]
-    return kind
+        tagged = [section for section in inside if len(inside) > 1 and name in _tags(section)]
+        if tagged:
+            inside = tagged
+            continue
+        written.append(name)
+        holder = inside[0]
+        field = holder.model_fields.get(str(name))
+        if field is not None:
+            inside = list(_sections(field.annotation)) or inside
+    return tuple(written), holder
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Every section that a value of this type may be or hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections(part)
+
+
+def _tags(section: type[BaseModel]) -> set[Any]:
+    literals = (field.annotation for field in section.model_fields.values())
+    return {tag for literal in literals if get_origin(literal) is Literal for tag in get_args(literal)}

@@ -34,9 +34,9 @@ def requests(rows: Sequence[Row], *, key: int = 0, **sampling: Any) -> list[Requ
     ]
 
 
-def draw(policy: Policy, asked: Sequence[Request]) -> list[Completion]:
+def draw(policy: Policy, asked: Sequence[Request], *, apart: bool = False) -> list[Completion]:
     async def story() -> list[Completion]:
-        engine = TransformersEngine(policy, max_batch=64)
+        engine = TransformersEngine(policy, max_batch=64, apart=apart)
         for _ in asked:
             engine.join(0)
         return await asyncio.gather(*(engine.generate(request) for request in asked))
@@ -169,6 +169,16 @@ def test_the_same_key_gives_the_same_draw_and_another_key_another(policy: Policy
     first, again, other = (draw(policy, requests(rows, key=key)) for key in (0, 0, 1))
     assert first == again
     assert all(a.token_ids != b.token_ids for a, b in zip(first, other, strict=True))
+
+
+def test_drawn_apart_a_turn_does_not_depend_on_what_is_drawn_with_it(policy: Policy) -> None:
+    asked = requests(ragged(policy), max_new_tokens=24)
+    together = [completion.token_ids for completion in draw(policy, asked, apart=True)]
+    alone = [draw(policy, [request], apart=True)[0].token_ids for request in asked]
+    assert together == alone
+    assert together != [completion.token_ids for completion in draw(policy, asked)]
+    others = [replace(request, key=(*request.key, 1)) for request in asked]
+    assert together != [completion.token_ids for completion in draw(policy, others, apart=True)]
 
 
 def test_a_draw_follows_the_distribution(policy: Policy) -> None:

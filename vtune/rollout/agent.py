@@ -109,8 +109,13 @@ class Agent:
         """Sessions that end while something else is done."""
         self._lost = 0
 
-    async def run(self, jobs: Sequence[Job], done: Callable[[], None] = lambda: None) -> list[Trajectory]:
-        """All conversations, in the order of the jobs; `done` is called after each.
+    async def run(
+        self,
+        jobs: Sequence[Job],
+        done: Callable[[], None] = lambda: None,
+        ended: Callable[[Job, Trajectory], None] = lambda job, trajectory: None,
+    ) -> list[Trajectory]:
+        """All conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
 
         Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
         as the batch and the sandbox hold, and the next begins when one ends.
@@ -134,7 +139,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for cohort, left in lanes:
-                    tasks.create_task(self._lane(cohort, left, found, done))
+                    tasks.create_task(self._lane(cohort, left, found, done, ended))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
         # Once round, so that the last sessions are told to end.
@@ -155,11 +160,13 @@ class Agent:
         left: Iterator[tuple[int, Job]],
         found: dict[int, Trajectory],
         done: Callable[[], None],
+        ended: Callable[[Job, Trajectory], None],
     ) -> None:
         """One conversation after the other, until none of its cohort is left."""
         try:
             for number, job in left:
                 found[number] = await self._one(job, cohort, done)
+                ended(job, found[number])
         finally:
             self._engine.leave(cohort)
 

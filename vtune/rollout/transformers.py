@@ -35,14 +35,19 @@ class TransformersEngine:
         policy: The model; its weights may change between batches.
         max_batch: Rows drawn at the same time, at most.
         waiting: Covered while a batch is drawn.
+        apart: Whether chance is dealt to each row by its own key. Then a turn is drawn alike whatever else is
+            drawn with it (as far as arithmetic goes: sums of another batch may differ in their last bit).
     """
 
     cohorts = 2
 
-    def __init__(self, policy: Policy, *, max_batch: int, waiting: Stopwatch | None = None) -> None:
+    def __init__(
+        self, policy: Policy, *, max_batch: int, waiting: Stopwatch | None = None, apart: bool = False
+    ) -> None:
         use_tree_attention(policy.model)
         self._policy = policy
         self._max_batch = max_batch
+        self._apart = apart
         self._stopwatch = waiting or Stopwatch()
         self._running = [0] * self.cohorts
         self._waiting: list[list[_Asked]] = [[] for _ in range(self.cohorts)]
@@ -126,7 +131,8 @@ class TransformersEngine:
 
     async def _draw_batch(self, asked: "Sequence[_Asked]") -> None:
         requests = [request for request, _ in asked]
-        batch = _Draw(self._policy, requests, [self._closing_ids(request) for request in requests])
+        closing = [self._closing_ids(request) for request in requests]
+        batch = _Draw(self._policy, requests, closing, apart=self._apart)
         for ended in batch.steps():
             for row in ended:
                 if not asked[row][1].done():
@@ -152,7 +158,12 @@ class _Draw:
     """The state of one batch while it is drawn: R rows, C columns of cache."""
 
     def __init__(
-        self, policy: Policy, requests: Sequence[Request], closing: Sequence[frozenset[int]]
+        self,
+        policy: Policy,
+        requests: Sequence[Request],
+        closing: Sequence[frozenset[int]],
+        *,
+        apart: bool,
     ) -> None:
         self.policy = policy
         self.requests = requests
@@ -162,8 +173,13 @@ class _Draw:
         self.finish: list[Finish] = ["length"] * len(requests)
         self.limits = [request.sampling.max_new_tokens for request in requests]
         self.greedy = any(request.sampling.temperature == 0 for request in requests)
-        digest = hashlib.blake2b(repr([request.key for request in requests]).encode(), digest_size=8).digest()
-        self.generator = torch.Generator(policy.device).manual_seed(int.from_bytes(digest, "big") >> 1)
+        self.chances: torch.Tensor | None = None
+        """Uniform numbers (R, T) of T tokens at most, where each row has its own."""
+        if apart:
+            most = max(self.limits)
+            rows = [torch.rand(most, dtype=torch.float64, generator=_seeded([r.key])) for r in requests]
+            self.chances = torch.stack(rows).to(policy.device)
+        self.generator = _seeded([request.key for request in requests], policy.device)
 
     @torch.inference_mode()
     def steps(self) -> Iterator[list[int]]:
@@ -236,9 +252,13 @@ class _Draw:
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
         tempered = torch.softmax(logprobs / temperature.clamp(min=1e-6), dim=-1).double().cumsum(-1)
-        uniform = torch.rand(
-            len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
-        )
+        if self.chances is None:
+            uniform = torch.rand(
+                len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
+            )
+        else:
+            # All rows of a batch that are still drawn are equally long.
+            uniform = self.chances[rows, len(self.tokens[rows[0]])][:, None]
         tokens = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(temperature > 0, tokens, logprobs.argmax(-1, keepdim=True))
@@ -261,3 +281,9 @@ class _Draw:
                 self.finish[row] = "stop"
                 return True
         return len(tokens) >= self.limits[row]
+
+
+def _seeded(keys: Sequence[tuple[int, ...]], device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator whose numbers depend on these keys alone."""
+    digest = hashlib.blake2b(repr(keys).encode(), digest_size=8).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest, "big") >> 1)

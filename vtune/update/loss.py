@@ -54,7 +54,7 @@ def grpo(
 
     Source: GRPO, Shao et al. 2024, eq. 3, which is CodeV eq. 4 (CodeV writes the reference policy below the
     ratio; its code, and all of the field, the policy that drew the tokens; so do we). Clip-higher: DAPO, Yu
-    et al. 2025, eq. 10. Dual clip: Ye et al. 2020, eq. 5, max(min(r A, clip(r) A), c A) for A < 0. The cap:
+    et al. 2025, eq. 10. Dual clip: Ye et al. 2020, max(min(r A, clip(r) A), c A) for A < 0. The cap:
     Yao et al., "Your efficient RL framework secretly brings you off-policy RL training" (2025), truncated
     importance sampling by token.
     """
@@ -86,7 +86,7 @@ def gspo(
     """-min(s A, clip(s, 1 - clip_low, 1 + clip_high) A), s = exp(mean over the sequence of log-ratios).
 
     All tokens of a sequence have the same ratio, and the clip takes all or none where their advantages
-    agree. The gradient goes through each token's own log-probability, s sg(s)-weighed (GSPO-token), so that
+    agree. The gradient goes through each token's own log-probability, times s (GSPO-token), so that
     tokens may differ in advantage, as they do after credit transfer; where they do not, value and gradient
     of the mean over a sequence are those of the plain form. As in `grpo`, the clip acts only where the
     weights have moved.
@@ -131,7 +131,7 @@ def sapo(
         tau_positive: tau of tokens with an advantage above 0.
         tau_negative: tau of the others; larger makes training more stable.
 
-    Source: SAPO, Gao et al. 2025 (arXiv 2511.20347), eq. 5 and 6.
+    Source: SAPO, Gao et al. 2025 (arXiv 2511.20347), the objective and its gate; taus as in verl: 1.0, 1.05.
     """
     ratio = _ratio(logprobs, old_logprobs)
     tau = torch.where(advantages > 0, ratio.new_tensor(tau_positive), tau_negative)
@@ -155,7 +155,7 @@ def cispo(
         clip_low: How far the weight may fall below 1; 1 or more is no lower bound.
         clip_high: How far it may rise above 1.
 
-    Source: CISPO, MiniMax-M1 2025 (arXiv 2506.13585), eq. 4 and 5.
+    Source: CISPO, MiniMax-M1 2025 (arXiv 2506.13585): the objective and its clipped weight.
     """
     ratio = _ratio(logprobs, old_logprobs).detach()
     weight = ratio.clamp(1 - clip_low, 1 + clip_high)

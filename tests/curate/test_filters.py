@@ -1,0 +1,142 @@
+"""The smaller filters, and what all of them promise."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tests.curate.build import item, sample
+from tests.schema.records import TRAJECTORY
+from vtune.curate.balance import Balance, overfull
+from vtune.curate.filters import CORPORA, FOR_TRACES, NOT_FOR_SAMPLES, RULES
+from vtune.curate.item import Item, asked_key, concerns, judged_key
+from vtune.curate.judging import ExternalKnowledge, LabelCheck
+from vtune.curate.language import English, foreign
+from vtune.curate.mix import copy_of, interleaved
+from vtune.curate.traces import ToolRounds, WholeTraces, broken, rounds_outside
+from vtune.curate.verifiable import MathVerifiable, Verifiable, no_expression, unverifiable
+from vtune.runs.data_recipe import Filter, PassRate
+
+ENGLISH = English(filter="english", rows="all")
+
+
+def test_every_filter_of_a_recipe_has_its_function() -> None:
+    union, _ = get_args(Filter)
+    named = set(get_args(union))
+    assert len(named) > 12
+    assert named == set(RULES) | set(CORPORA) | {ExternalKnowledge, LabelCheck, PassRate}
+    assert NOT_FOR_SAMPLES < FOR_TRACES < set(RULES) | set(CORPORA)
+
+
+def test_a_filter_looks_at_all_rows_or_at_named_sources_and_abilities() -> None:
+    row = item(source="mm_math", ability="math")
+    for rows, seen in (("all", True), (["math"], True), (["mm_math"], True), (["ocr"], False), ([], False)):
+        assert concerns(English(filter="english", rows=rows), row) is seen  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("question", "truth"),
+    [
+        ("图中写了什么？", "7"),
+        ("What is written here?", "停车"),
+        ("Was steht auf dem Schild neben der Tür?", "7"),
+        ("Quel est le nom de ce magasin ?", "7"),
+    ],
+)
+def test_another_language_or_script_is_dropped(question: str, truth: str) -> None:
+    assert foreign(ENGLISH, item(question, truth))
+
+
+@pytest.mark.parametrize(
+    ("question", "truth"),
+    [("What is written on the sign?", "STOP"), ("Find x.", "1"), ("Which café is it?", "Zoë")],
+)
+def test_english_stays_also_where_a_word_is_borrowed(question: str, truth: str) -> None:
+    assert foreign(ENGLISH, item(question, truth)) is None
+
+
+def test_what_no_reply_could_get_right_is_dropped() -> None:
+    own = Verifiable(filter="verifiable", rows="all", verifier=None)
+    assert unverifiable(own, item(truth="B", choices=("x", "y"), verifier="choice")) is None
+    assert "no single option" in (unverifiable(own, item(truth="Q", choices=("x",), verifier="choice")) or "")
+    as_math = Verifiable(filter="verifiable", rows="all", verifier="math")
+    assert unverifiable(as_math, item(truth="1/2")) is None
+    assert unverifiable(as_math, item(truth="about two or three"))
+
+
+def test_ocr_labels_need_to_equal_themselves_for_math_verify() -> None:
+    spec = MathVerifiable(filter="math_verifiable", rows="all")
+    assert no_expression(spec, item(truth="STOP")) is None
+    assert no_expression(spec, item(truth="12.50")) is None
+    assert no_expression(spec, item(truth="}{"))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("1234")), max_size=60), st.floats(0.5, 3))
+def test_no_group_is_larger_than_the_median_allows_and_small_ones_stay_whole(
+    entries: list[tuple[str, str]], times: float
+) -> None:
+    spec = Balance(filter="balance", rows="all", by="ground_truth", times_median=times)
+    gone = overfull(spec, entries, random.Random(0))
+    before, left = Counter(entries), Counter(e for n, e in enumerate(entries) if n not in gone)
+    for source in "ab":
+        sizes = sorted(size for (name, _), size in before.items() if name == source)
+        if sizes:
+            room = max(1, int(sizes[(len(sizes) - 1) // 2] * times))
+            assert all(left[key] == min(size, room) for key, size in before.items() if key[0] == source)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 20), max_size=3), st.integers())
+def test_every_row_of_every_source_comes_once(sizes: dict[str, int], seed: int) -> None:
+    order = list(interleaved(sizes, random.Random(seed)))
+    assert Counter(order) == Counter({name: size for name, size in sizes.items() if size})
+
+
+def test_sources_are_spread_evenly() -> None:
+    order = "".join(interleaved({"a": 500, "b": 1500}, random.Random(0)))
+    for start in range(0, 2000, 200):
+        assert 25 <= order[start : start + 200].count("a") <= 75
+
+
+def test_a_copy_has_an_id_of_its_own_and_names_the_first() -> None:
+    first = sample()
+    assert copy_of(first, 0) is first
+    second = copy_of(first, 1)
+    assert second.id == "s/0~2"  # type: ignore[union-attr]
+    assert second.extra == {"copy_of": "s/0"}  # type: ignore[union-attr]
+
+
+def test_traces_are_kept_by_their_number_of_calls() -> None:
+    spec = ToolRounds(filter="tool_rounds", rows="all", at_least=1, at_most=2)
+    call = TRAJECTORY.calls[0]
+    for calls, kept in ((0, False), (1, True), (2, True), (3, False)):
+        row = Item(replace(TRAJECTORY, calls=(call,) * calls), "s", Path())
+        assert (rounds_outside(spec, row) is None) is kept
+    with pytest.raises(ValidationError, match="at_least exceeds at_most"):
+        ToolRounds(filter="tool_rounds", rows="all", at_least=3, at_most=2)
+
+
+def test_a_trace_that_teaches_a_mistake_is_dropped() -> None:
+    spec = WholeTraces(filter="whole_traces", rows="all")
+    assert broken(spec, Item(TRAJECTORY, "s", Path())) is None
+    failed = replace(TRAJECTORY, calls=(replace(TRAJECTORY.calls[0], status="error"),))
+    assert "call 0" in (broken(spec, Item(failed, "s", Path())) or "")
+    assert broken(spec, Item(replace(TRAJECTORY, answer=None), "s", Path()))
+    assert broken(spec, Item(replace(TRAJECTORY, stop_reason="length"), "s", Path()))
+
+
+def test_a_reply_depends_on_what_is_asked_and_a_verdict_on_the_label_too() -> None:
+    first = sample()
+    key = asked_key(first, [b"p"], {"seed": 0})
+    renamed = replace(first, id="other", source="other")
+    relabelled = replace(first, ground_truth="5")
+    assert asked_key(renamed, [b"p"], {"seed": 0}) == key
+    assert asked_key(relabelled, [b"p"], {"seed": 0}) == key
+    assert judged_key(key, relabelled) != judged_key(key, first)
+    others = [(replace(first, tools=("python",)), [b"p"], 0), (first, [b"q"], 0), (first, [b"p"], 1)]
+    assert len({key, *(asked_key(a, b, {"seed": c}) for a, b, c in others)}) == 4

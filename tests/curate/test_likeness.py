@@ -1,0 +1,173 @@
+import io
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.curate.build import item, png
+from vtune.curate.duplicates import (
+    Benchmarks,
+    Contamination,
+    Duplicates,
+    benchmark_key,
+    duplicate_key,
+    repeated,
+)
+from vtune.curate.item import Item
+from vtune.curate.likeness import BITS, Index, Key, PictureKey, key_of, look_of, normalised, similarity
+from vtune.errors import DataError
+
+
+def photo(seed: int, side: int = 160) -> Image.Image:
+    """A smooth picture, as photographs are."""
+    noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), np.uint8)
+    return Image.fromarray(noise).resize((side, side), Image.Resampling.BICUBIC)
+
+
+def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind)
+    return out.getvalue()
+
+
+def both(**changes: object) -> Duplicates:
+    values = {
+        "filter": "duplicates",
+        "rows": "all",
+        "match": "both",
+        "image_distance": 8,
+        "text_similarity": 1.0,
+    }
+    return Duplicates(**(values | changes))  # type: ignore[arg-type]
+
+
+def apart(**changes: object) -> Contamination:
+    values: dict[str, object] = {
+        "filter": "contamination",
+        "rows": "all",
+        "suites": [],
+        "data": ["x"],
+        "image_distance": 8,
+        "text_similarity": None,
+    }
+    return Contamination(**(values | changes))  # type: ignore[arg-type]
+
+
+def dropped(spec: Duplicates, rows: list[Item]) -> dict[int, str]:
+    return dict(repeated(spec, [(row.source, duplicate_key(spec, row)) for row in rows], random.Random(0)))
+
+
+def test_encoding_anew_and_resizing_stay_near_and_other_pictures_do_not() -> None:
+    looks = [look_of(encoded(photo(seed))) for seed in range(12)]
+    for seed, look in enumerate(looks):
+        for other in (encoded(photo(seed), "JPEG"), encoded(photo(seed).resize((97, 97)))):
+            assert (look ^ look_of(other)).bit_count() <= 8
+    pairs = [(a ^ b).bit_count() for n, a in enumerate(looks) for b in looks[:n]]
+    assert min(pairs) > 40
+
+
+def test_the_same_picture_with_another_question_is_no_duplicate() -> None:
+    picture = (encoded(photo(0)),)
+    rows = [item("How many dogs?", pictures=picture), item("How many cats?", pictures=picture)]
+    assert dropped(both(), rows) == {}
+    assert set(dropped(both(match="images"), rows)) == {1}
+
+
+def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
+    rows = [
+        item("How many dogs?", source="a", pictures=(encoded(photo(0)),)),
+        item("How many dogs?", source="b", pictures=(encoded(photo(1)),)),
+        item("how many  DOGS", source="b", pictures=(encoded(photo(0), "JPEG"),)),
+    ]
+    found = dropped(both(), rows)
+    assert set(found) == {2}
+    assert "row 0" in found[2]
+    assert "from a" in found[2]
+    assert dropped(both(image_distance=None), rows) == {}
+
+
+def test_near_questions_are_found_where_they_are_asked_for() -> None:
+    question = (
+        "In the figure, the two lines AB and CD are parallel, and the angle at E is 40 degrees. Find F."
+    )
+    rows = [
+        item(question),
+        item(question.replace("Find", "Compute")),
+        item("What is the area of the circle?"),
+    ]
+    assert set(dropped(both(match="text", text_similarity=0.8), rows)) == {1}
+    assert dropped(both(match="text"), rows) == {}
+
+
+def test_rows_without_pictures_are_compared_by_their_question_alone() -> None:
+    rows = [item("What is x?"), item("What is x?"), item("What is x?", pictures=(png((9, 9)),))]
+    assert set(dropped(both(), rows)) == {1}
+
+
+looks = st.integers(0, 2**BITS - 1)
+
+
+@given(looks, st.sets(st.integers(0, BITS - 1), max_size=8), st.integers(8, 20))
+def test_the_index_misses_no_picture_within_the_distance(look: int, flips: set[int], most: int) -> None:
+    other = look
+    for bit in flips:
+        other ^= 1 << bit
+    index = Index(image_distance=most, texts=False)
+    index.add(0, Key((PictureKey(b"a", look),), b"", b""), by="pictures")
+    assert index.candidates(Key((PictureKey(b"b", other),), b"", b""), by="pictures") == [0]
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_similarity_is_symmetric_and_one_for_the_same_words(a: str, b: str) -> None:
+    first, second = (key_of(item(text), looks=False, texts=True) for text in (a, b))
+    assert similarity(first, second) == similarity(second, first)
+    assert 0 <= similarity(first, second) <= 1
+    assert (similarity(first, second) == 1) >= (normalised(a) == normalised(b))
+
+
+def test_similarity_estimates_the_share_of_common_runs() -> None:
+    words = [f"{n:05d}" for n in range(400)]
+    a, b = " ".join(words[:300]), " ".join(words[100:])
+    runs = [{text[i : i + 5] for i in range(len(text) - 4)} for text in (a, b)]
+    exact = len(runs[0] & runs[1]) / len(runs[0] | runs[1])
+    found = similarity(*(key_of(item(text), looks=False, texts=True) for text in (a, b)))
+    assert found == pytest.approx(exact, abs=0.15)
+
+
+def test_a_picture_of_a_benchmark_is_found_also_when_it_was_encoded_anew() -> None:
+    spec = apart()
+    theirs = [("bench", benchmark_key(spec, item("Which?", pictures=(encoded(photo(0)),))))]
+    rows = [
+        item("Another question", pictures=(encoded(photo(0), "JPEG"),)),
+        item("Which?", pictures=(encoded(photo(1)),)),
+        item("Two pictures", pictures=(encoded(photo(2)), encoded(photo(0)))),
+    ]
+    keys = [(row.source, benchmark_key(spec, row)) for row in rows]
+    found = Benchmarks(spec, theirs).contaminated(keys)
+    assert set(found) == {0, 2}
+    assert "picture of bench" in found[0]
+
+
+def test_only_equal_files_count_without_a_distance() -> None:
+    spec = apart(image_distance=None)
+    theirs = [("bench", benchmark_key(spec, item(pictures=(encoded(photo(0)),))))]
+    rows = [item(pictures=(encoded(photo(0), "JPEG"),)), item(pictures=(encoded(photo(0)),))]
+    keys = [(row.source, benchmark_key(spec, row)) for row in rows]
+    assert set(Benchmarks(spec, theirs).contaminated(keys)) == {1}
+
+
+def test_questions_count_alone_where_there_is_no_picture_or_a_similarity_is_given() -> None:
+    rows = [item("What is the capital?"), item("What is the capital?", pictures=(encoded(photo(0)),))]
+    for spec, found in ((apart(), {0}), (apart(text_similarity=0.9), {0, 1})):
+        theirs = [("bench", benchmark_key(spec, item("what is the capital")))]
+        keys = [(row.source, benchmark_key(spec, row)) for row in rows]
+        assert set(Benchmarks(spec, theirs).contaminated(keys)) == found
+
+
+def test_what_is_no_picture_is_our_error() -> None:
+    with pytest.raises(DataError, match="cannot be decoded"):
+        look_of(b"no picture")

@@ -1,0 +1,1 @@
+"""From many samples to fewer and better ones, each drop with its reason."""

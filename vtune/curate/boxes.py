@@ -1,0 +1,194 @@
+"""Rules for detection and grounding (V-Triune, appendix A, first stage)."""
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Literal
+
+from PIL import Image
+from pydantic import Field
+
+from vtune.curate.item import Item, Selected, input_pictures
+from vtune.errors import DataError
+from vtune.schema.box import area
+from vtune.schema.decode import UNDECODABLE
+from vtune.schema.sample import Sample
+from vtune.verifiers.boxes import LabelledBox, truth_boxes
+from vtune.verifiers.spaces import spaces_of
+
+_PLAIN_LABEL = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
+
+
+class BoxesPerCategory(Selected):
+    """Drops pictures with many things of one kind."""
+
+    filter: Literal["boxes_per_category"]
+    at_most: int = Field(gt=0)
+
+
+class BoxShare(Selected):
+    """Drops pictures with a box that fills much of them."""
+
+    filter: Literal["box_share"]
+    at_most: float = Field(gt=0, le=1)
+    """Area of a box / area of the picture."""
+
+
+class PlainLabels(Selected):
+    """Drops complex phrases: labels with many words, digits or punctuation. Empty labels pass."""
+
+    filter: Literal["plain_labels"]
+    at_most: int = Field(gt=0)
+    """Words."""
+
+
+class SinglesToMultis(Selected):
+    """Keeps, in each source, samples with one box a category and all others in a fixed proportion.
+
+    Whichever are too many are dropped at random.
+    """
+
+    filter: Literal["singles_to_multis"]
+    singles: int = Field(gt=0)
+    multis: int = Field(gt=0)
+
+
+class CategoryTail(Selected):
+    """Drops samples with a category that few samples of their source have: the long tail.
+
+    A dropped sample makes its other categories rarer, so this goes on until every category that is left is
+    in at least so many samples.
+    """
+
+    filter: Literal["category_tail"]
+    at_least: int = Field(gt=0)
+    """Samples."""
+
+
+def boxes_of(sample: Sample) -> list[LabelledBox]:
+    """The boxes of a ground truth in its own space, with labels where all have one.
+
+    Raises:
+        DataError: If it holds none, or one that is empty or outside of its picture.
+    """
+    try:
+        return truth_boxes(sample, labelled=True)
+    except DataError:
+        return truth_boxes(sample, labelled=False)
+
+
+def stated_extent(sample: Sample) -> tuple[float, float] | None:
+    """Width and height of the space that the boxes of a sample are in, None where only the picture tells."""
+    spaces = spaces_of(sample)
+    return None if spaces.x_end is None or spaces.y_end is None else (spaces.x_end, spaces.y_end)
+
+
+def crowded(spec: BoxesPerCategory, item: Item) -> str | None:
+    """The reason to drop a sample with too many boxes of one category."""
+    counts = Counter(entry.label for entry in boxes_of(item.sample))
+    label, most = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
+    return f"{most} boxes of {label!r}, at most {spec.at_most} are allowed" if most > spec.at_most else None
+
+
+def large(spec: BoxShare, item: Item) -> str | None:
+    """The reason to drop a sample with a box that is too large."""
+    width, height = _extent(item)
+    largest = max(boxes_of(item.sample), key=lambda entry: area(entry.box))
+    share = area(largest.box) / (width * height)
+    if share <= spec.at_most:
+        return None
+    return f"the box of {largest.label!r} fills {share:.0%} of the picture, at most {spec.at_most:.0%} may be"
+
+
+def complex_label(spec: PlainLabels, item: Item) -> str | None:
+    """The reason to drop a sample with a label that is no plain name."""
+    for entry in boxes_of(item.sample):
+        words = len(entry.label.split())
+        if words > spec.at_most:
+            return f"the label {entry.label!r} has {words} words, at most {spec.at_most} are allowed"
+        if entry.label and not _PLAIN_LABEL.fullmatch(entry.label):
+            return f"the label {entry.label!r} is not words alone"
+    return None
+
+
+def has_one_each(spec: SinglesToMultis, item: Item) -> bool:
+    """Whether every category has one box: V-Triune's single-box samples."""
+    labels = [entry.label for entry in boxes_of(item.sample)]
+    return len(set(labels)) == len(labels)
+
+
+def surplus(
+    spec: SinglesToMultis, entries: Sequence[tuple[str, bool]], rng: random.Random
+) -> Mapping[int, str]:
+    """Index -> reason of what has to go so that each source holds singles and multis in proportion.
+
+    Args:
+        spec: The proportion.
+        entries: (source, whether it is a single) of each sample.
+        rng: Chooses who goes.
+    """
+    kinds: dict[str, dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
+    for index, (source, single) in enumerate(entries):
+        kinds[source][single].append(index)
+    dropped: dict[int, str] = {}
+    for source in sorted(kinds):
+        singles, multis = kinds[source][True], kinds[source][False]
+        parts = min(len(singles) // spec.singles, len(multis) // spec.multis)
+        for name, members, wanted in (
+            ("single", singles, parts * spec.singles),
+            ("multi", multis, parts * spec.multis),
+        ):
+            for index in rng.sample(members, len(members) - wanted):
+                dropped[index] = (
+                    f"a {name}-box sample too many for {spec.singles}:{spec.multis} "
+                    f"({len(singles)} single, {len(multis)} multi)"
+                )
+    return dropped
+
+
+def categories(spec: CategoryTail, item: Item) -> tuple[str, ...]:
+    """The categories of a sample, each once."""
+    return tuple(sorted({entry.label for entry in boxes_of(item.sample)}))
+
+
+def in_the_tail(
+    spec: CategoryTail, entries: Sequence[tuple[str, tuple[str, ...]]], rng: random.Random
+) -> Mapping[int, str]:
+    """Index -> reason of the samples with rare categories.
+
+    Args:
+        spec: How many samples a category needs.
+        entries: (source, categories) of each sample.
+        rng: Not used: nothing is left to chance.
+    """
+    left = dict(enumerate(entries))
+    dropped: dict[int, str] = {}
+    while True:
+        counts = Counter((source, label) for source, labels in left.values() for label in labels)
+        rare = {key: count for key, count in counts.items() if count < spec.at_least}
+        if not rare:
+            return dropped
+        for index, (source, labels) in list(left.items()):
+            label = next((label for label in labels if (source, label) in rare), None)
+            if label is not None:
+                count = rare[source, label]
+                dropped[index] = f"the category {label!r} is in {count} samples, fewer than {spec.at_least}"
+                del left[index]
+
+
+def _extent(item: Item) -> tuple[float, float]:
+    stated = stated_extent(item.sample)
+    if stated is not None:
+        return stated
+    pictures = input_pictures(item)
+    try:
+        with Image.open(BytesIO(pictures[0])) as image:
+            return image.size
+    except (IndexError, *UNDECODABLE) as error:
+        raise DataError(
+            f"nobody knows how large the picture is: {error}",
+            where=f"sample {item.sample.id!r}",
+            fix="write width and height into verifier_parm",
+        ) from None

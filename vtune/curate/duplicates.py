@@ -1,0 +1,149 @@
+"""What is in the data twice, and what is in a benchmark too."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.curate.item import Item, Selected
+from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
+
+
+class Duplicates(Selected):
+    """Drops every row that is like an earlier one that is kept."""
+
+    filter: Literal["duplicates"]
+    match: Literal["both", "images", "text"]
+    """What has to be alike: pictures and question, all pictures, or the question."""
+    image_distance: int | None = Field(ge=0, lt=BITS)
+    """Bits of 256 in which the difference hashes of two near pictures may differ; null: equal files only."""
+    text_similarity: float = Field(gt=0, le=1)
+    """Share of runs of five characters that near questions have in common; 1: the same words."""
+
+
+class Contamination(Selected):
+    """Drops rows that show a picture of a benchmark or, without pictures, ask one of its questions."""
+
+    filter: Literal["contamination"]
+    suites: Literal["all"] | tuple[str, ...]
+    """Names or paths of suites; `all` means those that ship. What is not here is told, and left out."""
+    data: tuple[str, ...]
+    """Further Parquet files to keep apart from, e.g. other held-out samples."""
+    image_distance: int | None = Field(ge=0, lt=BITS)
+    """As in `duplicates`; null: equal files only."""
+    text_similarity: float | None = Field(gt=0, le=1)
+    """As in `duplicates`, for questions whatever their pictures; null: only where neither has a picture,
+    and then the same words."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.suites and not self.data:
+            raise ValueError("name suites or data to keep apart from")
+        return self
+
+
+def duplicate_key(spec: Duplicates, item: Item) -> Key:
+    """What is kept of a row to find its like."""
+    looks = spec.image_distance is not None and spec.match != "text"
+    return key_of(item, looks=looks, texts=spec.text_similarity < 1 and spec.match != "images")
+
+
+def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.Random) -> Mapping[int, str]:
+    """Index -> reason of the rows that are like an earlier one.
+
+    Where pictures have to be alike, a row without any is like none by its pictures; with `match: both`
+    it is compared by its question alone.
+
+    Args:
+        spec: What has to be alike.
+        entries: (source, key) of each row, in the order of the data.
+        rng: Not used: the first one stays.
+    """
+    index = Index(image_distance=spec.image_distance, texts=spec.text_similarity < 1)
+    dropped: dict[int, str] = {}
+    for number, (_, key) in enumerate(entries):
+        by = "text" if spec.match == "text" or not key.pictures else "pictures"
+        if spec.match == "images" and not key.pictures:
+            continue
+        for other in index.candidates(key, by=by):
+            why = _alike(spec, entries[other][1], key)
+            if why is not None:
+                dropped[number] = f"{why} as row {other} of what is left, from {entries[other][0]}"
+                break
+        else:
+            index.add(number, key, by=by)
+    return dropped
+
+
+def benchmark_key(spec: Contamination, item: Item) -> Key:
+    """What is kept of a row to find it in a benchmark."""
+    return key_of(item, looks=spec.image_distance is not None, texts=spec.text_similarity is not None)
+
+
+class Benchmarks:
+    """The keys of benchmarks, ready to be looked up.
+
+    Args:
+        spec: When something counts as theirs.
+        entries: (suite, key) of each of their rows.
+    """
+
+    def __init__(self, spec: Contamination, entries: Sequence[tuple[str, Key]]) -> None:
+        self._spec = spec
+        self._entries = entries
+        self._index = Index(image_distance=spec.image_distance, texts=spec.text_similarity is not None)
+        for number, (_, key) in enumerate(entries):
+            self._index.add(number, key, by="pictures")
+            self._index.add(number, key, by="text")
+
+    def contaminated(self, entries: Sequence[tuple[str, Key]]) -> Mapping[int, str]:
+        """Index -> reason of the rows, (source, key) each, that a benchmark holds too."""
+        found = {number: self._reason(key) for number, (_, key) in enumerate(entries)}
+        return {number: why for number, why in found.items() if why is not None}
+
+    def _reason(self, key: Key) -> str | None:
+        for number in self._index.candidates(key, by="pictures"):
+            suite, theirs = self._entries[number]
+            for picture in key.pictures:
+                bits = min(
+                    (bits for other in theirs.pictures if (bits := distance([picture], [other])) is not None),
+                    default=BITS,
+                )
+                if bits <= (self._spec.image_distance or 0) and self._near(picture.content, theirs):
+                    return f"shows a picture of {suite} ({bits} of {BITS} bits differ)"
+        for number in self._index.candidates(key, by="text"):
+            suite, theirs = self._entries[number]
+            if self._spec.text_similarity is None:
+                if key.text == theirs.text and not key.pictures and not theirs.pictures:
+                    return f"asks a question of {suite}"
+            elif (same := similarity(key, theirs)) >= self._spec.text_similarity:
+                return f"asks a question of {suite} (similarity {same:.2f})"
+        return None
+
+    def _near(self, content: bytes, theirs: Key) -> bool:
+        """Without difference hashes, all looks are 0: then only the same file counts."""
+        if self._spec.image_distance is not None:
+            return True
+        return any(picture.content == content for picture in theirs.pictures)
+
+
+def _alike(spec: Duplicates, a: Key, b: Key) -> str | None:
+    """In what two rows are alike, None where they are not alike enough."""
+    parts = []
+    if spec.match != "text" and (a.pictures or b.pictures):
+        if spec.image_distance is None:
+            if [p.content for p in a.pictures] != [p.content for p in b.pictures]:
+                return None
+            parts.append("the same picture")
+        else:
+            bits = distance(a.pictures, b.pictures)
+            if bits is None or bits > spec.image_distance:
+                return None
+            parts.append(f"nearly the same picture ({bits} of {BITS} bits differ)")
+    if spec.match != "images":
+        same = similarity(a, b) if spec.text_similarity < 1 else float(a.text == b.text)
+        if same < spec.text_similarity:
+            return None
+        parts.append("the same question" if same == 1 else f"nearly the same question ({same:.2f})")
+    return " and ".join(parts)

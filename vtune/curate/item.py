@@ -1,0 +1,106 @@
+"""A row as filters see it: a sample, or a trace, with where it came from."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vtune.config import Strict
+from vtune.schema.message import IMAGE, Picture
+from vtune.schema.parquet import load_picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+Record = Sample | Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row of a source."""
+
+    record: Record
+    source: str
+    """Name in the data recipe."""
+    base: Path
+    """Folder that picture paths start from."""
+
+    @property
+    def sample(self) -> Sample:
+        """The sample that it is; recipes over traces have no filter that asks for one."""
+        if not isinstance(self.record, Sample):
+            raise TypeError("this row is a trace, not a sample")
+        return self.record
+
+    @property
+    def trace(self) -> Trajectory:
+        """The trace that it is."""
+        if not isinstance(self.record, Trajectory):
+            raise TypeError("this row is a sample, not a trace")
+        return self.record
+
+
+class Selected(Strict):
+    """What every filter says first: which rows it looks at. All others pass."""
+
+    rows: Literal["all"] | tuple[str, ...]
+    """`all`, or names of sources and of abilities."""
+
+
+def concerns(spec: Selected, item: Item) -> bool:
+    """Whether a filter looks at a row."""
+    if spec.rows == "all":
+        return True
+    return item.source in spec.rows or (isinstance(item.record, Sample) and item.record.ability in spec.rows)
+
+
+def identity(record: Record) -> str:
+    """The id of a sample; of a trace, that of the sample that it answers."""
+    return record.id if isinstance(record, Sample) else record.sample_id
+
+
+def question(record: Record) -> str:
+    """What is asked, without `<image>` marks: the last user turn of a sample, the first of a trace."""
+    if isinstance(record, Sample):
+        return record.question
+    users = [message.content for message in record.messages if message.role == "user"]
+    return users[0].replace(IMAGE, "").strip() if users else ""
+
+
+def input_pictures(item: Item) -> list[bytes]:
+    """The encoded pictures that the question comes with, in order.
+
+    Raises:
+        DataError: If a picture's file cannot be read.
+    """
+    pictures: Sequence[Picture] = item.record.images
+    return [load_picture(picture, item.base) for picture in pictures if picture.origin == "input"]
+
+
+def asked_key(sample: Sample, pictures: Sequence[bytes], settings: Mapping[str, Any]) -> str:
+    """SHA-256 of all that a reply to a sample depends on, in hexadecimal: ids and sources do not count.
+
+    Args:
+        sample: What is asked.
+        pictures: Its encoded pictures.
+        settings: Whatever else the reply depends on; values that JSON can carry.
+    """
+    asked = {
+        "prompt": [[message.role, message.content, list(message.images)] for message in sample.prompt],
+        "choices": list(sample.choices),
+        "tools": list(sample.tools),
+        "pictures": [hashlib.sha256(picture).hexdigest() for picture in pictures],
+        "settings": dict(settings),
+    }
+    return digest(asked)
+
+
+def judged_key(asked: str, sample: Sample) -> str:
+    """SHA-256 of all that the verdict on a reply depends on, the reply given by its own key."""
+    return digest([asked, sample.ground_truth, sample.verifier, dict(sample.verifier_parm), sample.answer])
+
+
+def digest(values: Any) -> str:
+    """SHA-256 of values that JSON can carry, in hexadecimal; the order of keys does not matter."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

@@ -1,0 +1,137 @@
+"""Filters that ask a model: does a question need outside knowledge, and is its label right (CodeV §9)?
+
+CodeV prints neither prompt; both are ours. What the second one doubts goes to a person.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from vtune.curate.item import Selected
+from vtune.errors import DataError
+from vtune.judge.client import JudgeEndpoint
+from vtune.judge.prompts import Prompt
+from vtune.schema.sample import Sample
+
+Label = Literal["right", "wrong", "unsure"]
+"""What a judge thinks of a ground truth."""
+Decision = Literal["keep", "drop", "fix"]
+"""What a person says about a doubted one."""
+
+
+class ExternalKnowledge(Selected):
+    """Drops questions that pictures alone cannot answer (CodeV §9, e.g. OK-VQA)."""
+
+    filter: Literal["external_knowledge"]
+    judge: JudgeEndpoint
+    max_unscored: float = Field(ge=0, le=1)
+    """The run stops when the judge says nothing usable about a larger share of the rows."""
+
+
+class LabelCheck(Selected):
+    """Puts samples whose ground truth a judge doubts before a person (CodeV §9)."""
+
+    filter: Literal["label_check"]
+    judge: JudgeEndpoint
+    max_unscored: float = Field(ge=0, le=1)
+    """As in `external_knowledge`."""
+    unreviewed: Literal["drop", "keep"]
+    """What becomes of a doubted sample as long as no person has decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a person decided about a doubted sample."""
+
+    decision: Decision
+    ground_truth: str | None = None
+    """The right one, with `fix`."""
+
+
+KNOWLEDGE_SYSTEM = """You sort questions about pictures.
+Answer VISUAL if the question can be answered by looking at the pictures closely, together with reading, \
+counting, arithmetic, geometry, logic, and what every adult knows about everyday things.
+Answer EXTERNAL if it needs facts that are not in the pictures, such as encyclopedic, historical or \
+specialist knowledge, names of people or places, or a web search.
+Reply with one word: VISUAL or EXTERNAL."""
+
+LABEL_SYSTEM = """You check the labels of questions about pictures.
+You get a question and the answer that is on record. Solve the question yourself by looking at the pictures, \
+then compare. Formatting and wording do not matter.
+Reply with one word: RIGHT if the recorded answer is correct, WRONG if it is not, UNSURE if the pictures \
+or the question do not settle it."""
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def knowledge_prompt(sample: Sample) -> Prompt:
+    """Can the pictures answer it? The pictures follow the text."""
+    return Prompt(KNOWLEDGE_SYSTEM, f"Question: {_question(sample)}\n\nPictures:")
+
+
+def label_prompt(sample: Sample) -> Prompt:
+    """Is the ground truth right? The pictures follow the text."""
+    truth = sample.answer if sample.answer and sample.choices else sample.ground_truth
+    if sample.answer and sample.choices and sample.answer != sample.ground_truth:
+        truth = f"{sample.ground_truth} ({sample.answer})"
+    return Prompt(LABEL_SYSTEM, f"Question: {_question(sample)}\nRecorded answer: {truth}\n\nPictures:")
+
+
+def read_knowledge(reply: str) -> bool | None:
+    """Whether outside knowledge is needed, None where the reply is not one of the two words."""
+    return {"visual": False, "external": True}.get(_one_word(reply))
+
+
+def read_label(reply: str) -> Label | None:
+    """What the judge thinks of the label, None where the reply is not one of the three words."""
+    words: dict[str, Label] = {"right": "right", "wrong": "wrong", "unsure": "unsure"}
+    return words.get(_one_word(reply))
+
+
+def queue_row(key: str, sample: Sample, source: str, judged: Label) -> dict[str, Any]:
+    """A line of the queue for manual verification; a person fills in the last two fields."""
+    return {
+        "key": key,
+        "id": sample.id,
+        "source": source,
+        "question": sample.question,
+        "choices": list(sample.choices),
+        "ground_truth": sample.ground_truth,
+        "judge": judged,
+        "decision": None,
+        "corrected": None,
+    }
+
+
+def read_review(row: Any, where: str) -> tuple[str, Review] | None:
+    """(key, decision) of a line of the queue, None where nobody has decided yet.
+
+    Raises:
+        DataError: If it is not a line of the queue, or a decision that does not exist.
+    """
+    fix = "set `decision` to keep, drop or fix, the last with the right answer in `corrected`"
+    if not isinstance(row, dict) or not isinstance(row.get("key"), str) or "decision" not in row:
+        raise DataError("not a line of the review queue", where=where, fix="keep `key` and `decision`")
+    decision, corrected = row["decision"], row.get("corrected")
+    if decision is None:
+        if corrected is not None:
+            raise DataError("`corrected` is given without a decision", where=where, fix=fix)
+        return None
+    if decision not in ("keep", "drop", "fix"):
+        raise DataError(f"unknown decision {decision!r}", where=where, fix=fix)
+    if (decision == "fix") != isinstance(corrected, str):
+        raise DataError("`corrected` belongs to the decision fix, and only there", where=where, fix=fix)
+    return row["key"], Review(decision, corrected)
+
+
+def _question(sample: Sample) -> str:
+    listed = [f"{chr(ord('A') + number)}. {choice}" for number, choice in enumerate(sample.choices)]
+    shown = [line for line in listed if line not in sample.question]
+    return "\n".join([sample.question, *shown])
+
+
+def _one_word(reply: str) -> str:
+    words = _WORD.findall(reply)
+    return words[0].lower() if len(words) == 1 else ""

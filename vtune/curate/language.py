@@ -1,0 +1,39 @@
+"""Is it English? Counting and OCR keep English data only (V-Triune, appendix A)."""
+
+import unicodedata
+from functools import cache
+from typing import Any, Literal
+
+from vtune.curate.item import Item, Selected, question
+from vtune.schema.sample import Sample
+
+SURE = 0.5
+"""Probability from which on another language is believed (ours): it is near 1 for whole sentences, and spread
+over many languages for a word or two, which then pass."""
+
+
+class English(Selected):
+    """Drops questions in another language, and questions or answers in another script."""
+
+    filter: Literal["english"]
+
+
+def foreign(spec: English, item: Item) -> str | None:
+    """The reason to drop what is not English."""
+    text = question(item.record)
+    written = f"{text}\n{item.record.ground_truth}" if isinstance(item.record, Sample) else text
+    for letter in written:
+        if letter.isalpha() and not letter.isascii() and "LATIN" not in unicodedata.name(letter, ""):
+            return f"the letter {letter!r} is not of the Latin script"
+    language, probability = _identifier().classify(text)
+    if language != "en" and probability >= SURE:
+        return f"the question is in the language {language!r} (probability {probability:.2f})"
+    return None
+
+
+@cache
+def _identifier() -> Any:
+    """The model of py3langid, loaded once a process."""
+    from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_DIR / MODEL_FILE, norm_probs=True)

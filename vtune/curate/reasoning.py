@@ -1,0 +1,83 @@
+"""Rules for questions with short answers (V-Triune, appendix A, first stage; the four reasoning tasks)."""
+
+import re
+from typing import Literal
+
+from pydantic import Field
+
+from vtune.curate.item import Item, Selected
+from vtune.schema.sample import Sample
+
+_BOXED = re.compile(r"\$*\\boxed\{(.*)\}\$*", re.DOTALL)
+_OPTION = re.compile(r"(?:^|[\s(])\(?([A-H])[.):]\s*\S")
+_LETTER = re.compile(r"\(?([A-Ha-h])\)?[.:]?")
+_TRUE_FALSE = frozenset({"true", "false", "yes", "no", "correct", "incorrect", "right", "wrong"})
+_LISTED = 2
+"""Options in the text of a question from which on it is multiple choice."""
+
+
+class NoGuessing(Selected):
+    """Drops multiple-choice and true/false questions: a guess is too often right (V-Triune, appendix A)."""
+
+    filter: Literal["no_guessing"]
+
+
+class AnswerSymbols(Selected):
+    """Drops answers with symbols whose mere absence would make a right value not match."""
+
+    filter: Literal["answer_symbols"]
+    symbols: str = Field(min_length=1)
+    """One character each."""
+
+
+class AnswerLength(Selected):
+    """Drops long answers."""
+
+    filter: Literal["answer_length"]
+    at_most: int = Field(gt=0)
+    """Characters, without the box around the answer."""
+
+
+def guessable(spec: NoGuessing, item: Item) -> str | None:
+    """The reason to drop a question that can be guessed.
+
+    Multiple choice is a sample with choices, with the verifier `choice`, or whose truth is a letter that the
+    question lists as an option beside another one.
+    """
+    sample = item.sample
+    truth = answer_of(sample)
+    if sample.choices or sample.verifier == "choice":
+        return "multiple choice"
+    listed = set(_OPTION.findall(sample.question))
+    letter = _LETTER.fullmatch(truth)
+    if letter is not None and letter[1].upper() in listed and len(listed) >= _LISTED:
+        return f"multiple choice: the answer {truth!r} is one of the options {', '.join(sorted(listed))}"
+    if truth.lower().rstrip(".") in _TRUE_FALSE:
+        return f"true or false: the answer is {truth!r}"
+    return None
+
+
+def has_symbols(spec: AnswerSymbols, item: Item) -> str | None:
+    """The reason to drop an answer that holds one of the symbols."""
+    truth = answer_of(item.sample)
+    found = [symbol for symbol in spec.symbols if symbol in truth]
+    return f"the answer {_short(truth)} holds {' '.join(found)}" if found else None
+
+
+def too_long(spec: AnswerLength, item: Item) -> str | None:
+    """The reason to drop an answer that is longer than allowed."""
+    truth = answer_of(item.sample)
+    if len(truth) <= spec.at_most:
+        return None
+    return f"the answer {_short(truth)} has {len(truth)} characters, at most {spec.at_most} are allowed"
+
+
+def answer_of(sample: Sample) -> str:
+    r"""The ground truth without a `\boxed{}` around it."""
+    text = sample.ground_truth.strip()
+    boxed = _BOXED.fullmatch(text)
+    return boxed[1].strip() if boxed else text
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -1,0 +1,46 @@
+"""Rules for cold-start traces (CodeV, §9: which examples of Thyme-SFT are trained on)."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.curate.item import Item, Selected
+
+
+class ToolRounds(Selected):
+    """Drops traces with fewer or more tool calls than wanted."""
+
+    filter: Literal["tool_rounds"]
+    at_least: int = Field(ge=0)
+    at_most: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.at_least > self.at_most:
+            raise ValueError("at_least exceeds at_most")
+        return self
+
+
+class WholeTraces(Selected):
+    """Drops traces that teach a mistake: a call that failed, or an end without a single answer."""
+
+    filter: Literal["whole_traces"]
+
+
+def rounds_outside(spec: ToolRounds, item: Item) -> str | None:
+    """The reason to drop a trace with another number of tool calls."""
+    calls = len(item.trace.calls)
+    if spec.at_least <= calls <= spec.at_most:
+        return None
+    return f"{calls} tool calls, wanted are {spec.at_least} to {spec.at_most}"
+
+
+def broken(spec: WholeTraces, item: Item) -> str | None:
+    """The reason to drop a trace that fails somewhere."""
+    trace = item.trace
+    for number, call in enumerate(trace.calls):
+        if call.status != "ok":
+            return f"call {number} ended with status {call.status!r}"
+    if trace.stop_reason != "answer" or trace.answer is None:
+        return f"no single answer at the end (stop reason {trace.stop_reason!r})"
+    return None

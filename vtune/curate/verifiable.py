@@ -1,0 +1,51 @@
+"""Can a reply to it be judged at all? OCR labels must pass math-verify (V-Triune, appendix A)."""
+
+from dataclasses import replace
+from typing import Literal
+
+from vtune.curate.item import Item, Selected
+from vtune.curate.reasoning import answer_of
+from vtune.errors import DataError
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.math import SECONDS
+
+
+class Verifiable(Selected):
+    """Drops samples whose ground truth a verifier cannot read."""
+
+    filter: Literal["verifiable"]
+    verifier: str | None
+    """Name of a verifier, with its own options left out; null asks the sample's own."""
+
+
+class MathVerifiable(Selected):
+    """Drops answers that math-verify cannot match with themselves: V-Triune's condition on OCR labels.
+
+    Words meet it, for it reads them as products of letters; verifier `math` refuses them.
+    """
+
+    filter: Literal["math_verifiable"]
+
+
+def unverifiable(spec: Verifiable, item: Item) -> str | None:
+    """The reason to drop what no reply could get right. Main thread only (see `check_ground_truth`)."""
+    sample = item.sample
+    if spec.verifier is not None:
+        sample = replace(sample, verifier=spec.verifier, verifier_parm={})
+    try:
+        check_ground_truth(sample)
+    except DataError as error:
+        return error.what
+    return None
+
+
+def no_expression(spec: MathVerifiable, item: Item) -> str | None:
+    """The reason to drop what math-verify cannot read. Main thread only, since it arms SIGALRM."""
+    from math_verify import LatexExtractionConfig, parse, verify
+
+    truth = answer_of(item.sample)
+    config = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
+    found = parse(f"\\boxed{{{truth}}}", [config], fallback_mode="no_fallback", parsing_timeout=SECONDS)
+    if found and verify(found, found, timeout_seconds=SECONDS):
+        return None
+    return f"math-verify cannot read the answer {truth!r:.60}"

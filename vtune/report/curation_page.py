@@ -1,0 +1,144 @@
+"""One page about a curation: the funnel, and examples of what each filter dropped. It needs no other file."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from vtune.curate.boxes import boxes_of, stated_extent
+from vtune.curate.item import Item, identity, input_pictures, question
+from vtune.errors import DataError
+from vtune.schema.box import Box
+from vtune.schema.decode import UNDECODABLE
+from vtune.schema.sample import Sample
+
+SIDE = 240
+"""Longest side of a picture on the page, in pixels (ours)."""
+LONGEST = 400
+"""Characters of a text on the page (ours)."""
+
+_STYLE = """body{font:15px/1.45 system-ui,sans-serif;margin:2rem;max-width:80rem;color:#222}
+table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;border-bottom:1px solid #ddd;
+text-align:right}td:first-child,th:first-child{text-align:left}tr:last-child{font-weight:600}
+.row{display:flex;flex-wrap:wrap;gap:1rem}.card{width:240px;font-size:13px;overflow-wrap:anywhere}
+.card img{display:block;max-width:240px;margin-bottom:.3rem}.why{color:#a33}.id{color:#777}
+.warning{color:#a33}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An example."""
+
+    source: str
+    reason: str
+    """Why it was dropped; empty where it was kept."""
+    item: Item | None
+    """None where the row cannot be read."""
+
+
+def curation_page(
+    result: Mapping[str, Any],
+    dropped: Mapping[str, Sequence[Shown]],
+    kept: Mapping[str, Sequence[Shown]],
+) -> str:
+    """The page as HTML.
+
+    Args:
+        result: What `vtune.runs.curate.run_curate` returns.
+        dropped: Filter -> examples of what it dropped.
+        kept: Source -> examples of what is left.
+    """
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Curation</title>",
+        f"<style>{_STYLE}</style><h1>Curation</h1>",
+        *[f"<p class=warning>{escape(warning)}</p>" for warning in result["warnings"]],
+        _funnel(result),
+    ]
+    for name, examples in dropped.items():
+        rows = sum(_lost(row, name) for source, row in result["funnel"].items() if source != "all")
+        if rows:
+            parts.append(f"<h2>{escape(name)}: {rows} dropped</h2>{_cards(examples)}")
+    parts += [f"<h2>{escape(source)}: kept</h2>{_cards(shown)}" for source, shown in kept.items() if shown]
+    return "\n".join([*parts, "</html>", ""])
+
+
+def _lost(row: Mapping[str, int], name: str) -> int:
+    names = list(row)
+    return row[names[names.index(name) - 1]] - row[name]
+
+
+def _funnel(result: Mapping[str, Any]) -> str:
+    names = list(next(iter(result["funnel"].values())))
+    head = "".join(f"<th>{escape(name)}</th>" for name in ["source", *names])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in [source, *row.values()]) + "</tr>"
+        for source, row in result["funnel"].items()
+    )
+    return f"<h2>Rows left after each step</h2><table><tr>{head}</tr>{body}</table>"
+
+
+def _cards(examples: Sequence[Shown]) -> str:
+    return f"<div class=row>{''.join(map(_card, examples))}</div>"
+
+
+def _card(shown: Shown) -> str:
+    why = f"<div class=why>{escape(shown.reason)}</div>" if shown.reason else ""
+    if shown.item is None:
+        told = f"{escape(shown.source)}: a row that cannot be read"
+        return f"<div class=card>{why}<div class=id>{told}</div></div>"
+    record = shown.item.record
+    truth = record.ground_truth if isinstance(record, Sample) else record.answer or ""
+    return (
+        f"<div class=card>{_picture(shown.item)}<div>{escape(_short(question(record)))}</div>"
+        f"<div><b>{escape(_short(truth))}</b></div>{why}"
+        f"<div class=id>{escape(shown.source)}, {escape(identity(record))}</div></div>"
+    )
+
+
+def _picture(item: Item) -> str:
+    """The first picture, reduced, with the boxes of the ground truth and the evidence."""
+    try:
+        pictures = input_pictures(item)
+        if not pictures:
+            return ""
+        with Image.open(io.BytesIO(pictures[0])) as image:
+            width, height = image.size
+            image.draft("RGB", (SIDE, SIDE))
+            small = image.convert("RGB")
+    except (DataError, *UNDECODABLE) as error:
+        return f"<div class=why>{escape(_short(str(error)))}</div>"
+    small.thumbnail((SIDE, SIDE))
+    draw = ImageDraw.Draw(small)
+    for x0, y0, x1, y1 in _shares(item, width, height):
+        corners = (x0 * small.width, y0 * small.height, x1 * small.width, y1 * small.height)
+        draw.rectangle(corners, outline=(255, 60, 60), width=2)
+    out = io.BytesIO()
+    small.save(out, "JPEG", quality=80)
+    return f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}">'
+
+
+def _shares(item: Item, width: int, height: int) -> list[Box]:
+    """Boxes in shares of the picture's sides."""
+    record = item.record
+    if not isinstance(record, Sample):
+        return []
+    boxes = [_over(entry.bbox, width, height) for entry in record.evidence if entry.image == 0]
+    try:
+        truth = [entry.box for entry in boxes_of(record)]
+    except DataError:
+        return boxes
+    size = stated_extent(record) or (width, height)
+    return boxes + [_over(box, *size) for box in truth]
+
+
+def _over(box: Box, width: float, height: float) -> Box:
+    x0, y0, x1, y1 = box
+    return x0 / width, y0 / height, x1 / width, y1 / height
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

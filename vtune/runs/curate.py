@@ -1,0 +1,224 @@
+"""`vtune curate`: sources -> filters -> mix, told in the order in which the rows go through."""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from vtune.config import dump_recipe
+from vtune.curate.balance import random_subset
+from vtune.curate.duplicates import Contamination
+from vtune.curate.item import Item
+from vtune.errors import DataError, RunFailed
+from vtune.report.curation_page import Shown, curation_page
+from vtune.report.progress import say
+from vtune.runs.contamination import benchmark_prints, present_benchmarks
+from vtune.runs.data_recipe import DataRecipe, PassRate
+from vtune.runs.difficulty import check_pass_rate, model_print
+from vtune.runs.folder import check_folder, environment, write_whole
+from vtune.runs.funnel import Example, Ledger, funnel
+from vtune.runs.mixing import write_mix
+from vtune.runs.passes import Paid, filter_rows
+from vtune.runs.results import Results, locked
+from vtune.runs.review import take_reviews, write_queue
+from vtune.runs.rows import Dropped, Rows
+from vtune.runs.workers import Look, Workers, check_workers, looking
+from vtune.schema.parquet import count_rows, data_sources, fingerprint
+
+MADE = ("drops.jsonl", "page.html", "recipe.yaml")
+"""Files that a run leaves beside its records, `curation.json` and the queue."""
+
+
+def check_curation(recipe: DataRecipe) -> dict[str, Any]:
+    """What a run would read and at most pay for; nothing is started, and what is missing is listed.
+
+    Raises:
+        VtuneError: If a file is there and cannot be used.
+    """
+    sources: dict[str, dict[str, Any]] = {}
+    for name, source in recipe.used.items():
+        missing = [file for file in source.files if not Path(file).exists()]
+        rows = None if missing else sum(_count(Path(file), source.data_source) for file in source.files)
+        looked = None if rows is None else min(rows, source.sample or rows)
+        sources[name] = {"rows": rows, "sampled": looked, "missing": ", ".join(missing)}
+    known = sum(row["sampled"] or 0 for row in sources.values())
+    filters: dict[str, dict[str, Any]] = {}
+    for name, spec in zip(recipe.columns, recipe.filters, strict=True):
+        on = spec.rows if spec.rows == "all" else ", ".join(spec.rows)
+        most = 0
+        if isinstance(spec, PassRate):
+            most = known * (spec.rollouts + (spec.first.rollouts if spec.first else 0))
+        elif isinstance(spec, Paid):
+            most = known
+        filters[name] = {"rows": on, "model_calls_at_most": most}
+    return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
+
+
+def _count(path: Path, only: str | None) -> int:
+    return count_rows(path) if only is None else sum(name == only for name in data_sources(path))
+
+
+def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> dict[str, Any]:
+    """Curate, and write records, drops, a page and the funnel to `out`.
+
+    A run that was interrupted goes on when it is started again: replies of models are kept in `out/results`
+    by the content that they are about, so that none is asked for twice, also by another recipe in the same
+    folder. Where nothing has changed, the result of the last run is given back.
+
+    Args:
+        recipe: Sources, filters, mix.
+        out: The folder.
+        workers: Who looks at the rows; the result is the same.
+
+    Returns:
+        What `curation.json` holds: the funnel by source, the mix by ability, warnings, files.
+
+    Raises:
+        RunFailed: If no row is left, or too many could not be judged.
+        VtuneError: If something in the recipe or the data cannot be used.
+    """
+    check_folder(out)
+    check_workers(workers)
+    for spec in recipe.filters:
+        if isinstance(spec, PassRate):
+            check_pass_rate(spec)
+    files = {name: [Path(file) for file in source.files] for name, source in recipe.used.items()}
+    rows = Rows(recipe.records, files, {name: source.data_source for name, source in recipe.used.items()})
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
+        take_reviews(out / "queue.jsonl", reviews)
+        inputs = _inputs(recipe, out)
+        before = _unchanged(out, inputs)
+        if before is not None:
+            say(f"nothing has changed since {out} was made")
+            return before
+        # What is there is no longer the result of one run.
+        (out / "curation.json").unlink(missing_ok=True)
+        with looking(workers) as looks:
+            return _curate(recipe, rows, looks, reviews, out, inputs)
+
+
+def _curate(
+    recipe: DataRecipe, rows: Rows, looks: Look, reviews: Results, out: Path, inputs: str
+) -> dict[str, Any]:
+    sizes = _sample(recipe, rows)
+    with Ledger(rows, ["valid", *recipe.columns, "mix"], out / "drops.jsonl", recipe.seed) as ledger:
+        bought = filter_rows(recipe, rows, ledger, looks, reviews, out)
+        _cap(recipe, rows, ledger)
+    write_queue(out / "queue.jsonl", bought.queue)
+    final = {source: len(rows.positions(source)) * recipe.mix.repeat.get(source, 1) for source in rows.left}
+    table = funnel(ledger, sizes, final)
+    warnings = _warnings(recipe, table, ledger)
+    if not table["all"]["after"]:
+        raise RunFailed(
+            "no row is left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
+        )
+    records, abilities = write_mix(recipe, rows, bought.notes, out)
+    result = {
+        "records": recipe.records,
+        "funnel": table,
+        "published": {name: source.published for name, source in recipe.used.items() if source.published},
+        "abilities": abilities,
+        "unscored": bought.unscored,
+        "waiting_for_review": len(bought.queue),
+        "warnings": warnings,
+        "benchmarks": present_benchmarks(recipe),
+        "files": [records.name, *MADE],
+    }
+    write_whole(out / "recipe.yaml", dump_recipe(recipe))
+    shown = {name: _shown(rows, ledger.examples(n)) for n, name in enumerate(ledger.columns)}
+    kept = {source: _shown(rows, ledger.kept_examples(source)) for source in rows.left}
+    write_whole(out / "page.html", curation_page(result, shown, kept))
+    made = {name: fingerprint(out / name) for name in (records.name, *MADE)}
+    write_whole(out / "environment.json", json.dumps(environment({}), indent=2) + "\n")
+    document = {"inputs": inputs, "made": made, "result": result}
+    write_whole(out / "curation.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return result
+
+
+def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
+    """Leave of each source the rows that are to be looked at; return (rows, rows left) by source."""
+    sizes = {}
+    for name, source in recipe.used.items():
+        there = rows.positions(name)
+        chosen = random_subset(there, source.sample, random.Random(f"sample {recipe.seed} {name}"))
+        if len(chosen) < len(there):
+            rows.left[name] = bytearray(n in chosen for n in range(len(rows.left[name])))
+        sizes[name] = (len(there), len(chosen))
+    return sizes
+
+
+def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
+    """Leave of each source no more rows than the mix takes."""
+    column = len(ledger.columns) - 1
+    for source, most in recipe.mix.caps.items():
+        if source not in rows.left:
+            continue
+        there = rows.positions(source)
+        chosen = random_subset(there, most, random.Random(f"cap {recipe.seed} {source}"))
+        for position in there:
+            if position not in chosen:
+                reason = f"not among the {most} that were chosen at random of {len(there)}"
+                ledger.drop(source, Dropped(position, column, None, reason))
+
+
+def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger: Ledger) -> list[str]:
+    """What a person should know before the data are used."""
+    told = []
+    for column, spec in enumerate(recipe.filters, start=1):
+        if not ledger.concerned[column]:
+            told.append(
+                f"`{ledger.columns[column]}` looked at no row: does `rows` name abilities of the data?"
+            )
+        elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
+            told.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
+    for source, row in table.items():
+        if source == "all":
+            continue
+        steps = ["sampled", *ledger.columns]
+        for before, name in pairwise(steps):
+            if row[before] and not row[name]:
+                told.append(f"`{name}` dropped all that was left of {source}, {row[before]} rows")
+    return told
+
+
+def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:
+    """Examples as the page shows them."""
+    shown = []
+    for example in examples:
+        item = rows.item(example.source, example.position)
+        shown.append(Shown(example.source, example.reason, item if isinstance(item, Item) else None))
+    return shown
+
+
+def _inputs(recipe: DataRecipe, out: Path) -> str:
+    """A hash of all that the result depends on; pictures in files of their own are taken as unchanged."""
+    prints: dict[str, Any] = {"version": version("vtune"), "recipe": recipe.model_dump(mode="json")}
+    for name, source in recipe.used.items():
+        prints[f"source {name}"] = [fingerprint(Path(file)) for file in source.files]
+    for number, spec in enumerate(recipe.filters):
+        if isinstance(spec, Contamination):
+            prints[f"benchmarks {number}"] = benchmark_prints(spec)
+        if isinstance(spec, PassRate):
+            prints[f"model {number}"] = model_print(spec.model)
+    reviews = out / "results" / "reviews.jsonl"
+    prints["reviews"] = fingerprint(reviews)
+    return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()
+
+
+def _unchanged(out: Path, inputs: str) -> dict[str, Any] | None:
+    """The result of the last run, where this one would make the same and its files are as it left them."""
+    path = out / "curation.json"
+    if not path.exists():
+        return None
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        same = kept["inputs"] == inputs
+        made = {name: fingerprint(out / name) for name in kept["made"]} if same else {}
+    except (ValueError, KeyError, DataError):
+        return None
+    return dict(kept["result"]) if same and made == kept["made"] and not kept["result"]["unscored"] else None

@@ -1,0 +1,140 @@
+"""A data recipe: sources, the filters that their rows go through in order, and how what is left is mixed."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.curate.balance import Balance
+from vtune.curate.boxes import BoxesPerCategory, BoxShare, CategoryTail, PlainLabels, SinglesToMultis
+from vtune.curate.difficulty import Band, FirstPass
+from vtune.curate.duplicates import Contamination, Duplicates
+from vtune.curate.filters import FOR_TRACES, NOT_FOR_SAMPLES
+from vtune.curate.item import Selected
+from vtune.curate.judging import ExternalKnowledge, LabelCheck
+from vtune.curate.language import English
+from vtune.curate.reasoning import AnswerLength, AnswerSymbols, NoGuessing
+from vtune.curate.traces import ToolRounds, WholeTraces
+from vtune.curate.verifiable import MathVerifiable, Verifiable
+from vtune.judge.client import JudgeEndpoint
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Dtype
+from vtune.rollout.agent import Rollout
+from vtune.runs.engines import Kind
+from vtune.runs.sandbox import SandboxRecipe
+
+
+class Source(Strict):
+    """Files whose rows get one `data_source`: the source's name in the recipe."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """Parquet files, in order. What stood in `data_source` is kept in `extra_info` where it differs."""
+    data_source: str | None
+    """Only rows of this `data_source`, where files hold several; null: all rows."""
+    sample: int | None = Field(gt=0)
+    """Rows that are looked at, chosen at random; null: all."""
+    published: tuple[int | None, int | None] | None
+    """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
+
+
+class PassRate(Selected):
+    """Drops what a model finds too easy or too hard, by rollouts of it."""
+
+    filter: Literal["pass_rate"]
+    model: str
+    """Folder or hub name."""
+    engine: Kind
+    seed: int
+    rollouts: int = Field(gt=0)
+    """Of each sample that is still undecided after the first pass."""
+    tools: bool
+    """Whether the rollouts may call the tools of their samples."""
+    first: FirstPass | None
+    band: Band
+    verifier_parm: Mapping[str, Any]
+    """Options of the verifier for these rollouts, over those of the samples."""
+    judge: JudgeEndpoint | None
+    """Asked by samples with verifier `judge`; null where there are none."""
+    images: PixelBudget
+    rollout: Rollout
+    sandbox: SandboxRecipe
+    dtype: Dtype
+    threads: int = Field(gt=0)
+    max_unscored: float = Field(ge=0, le=1)
+    """The run stops when a larger share of the samples has a rollout that nobody could score."""
+
+
+Filter = Annotated[
+    NoGuessing
+    | AnswerSymbols
+    | AnswerLength
+    | BoxesPerCategory
+    | BoxShare
+    | PlainLabels
+    | SinglesToMultis
+    | CategoryTail
+    | English
+    | Verifiable
+    | MathVerifiable
+    | Balance
+    | Duplicates
+    | Contamination
+    | ToolRounds
+    | WholeTraces
+    | ExternalKnowledge
+    | LabelCheck
+    | PassRate,
+    Field(discriminator="filter"),
+]
+"""A filter's section; `filter` says which."""
+
+
+class Mix(Strict):
+    """What becomes of the rows that passed; all sources are spread evenly through the file."""
+
+    caps: Mapping[str, Annotated[int, Field(ge=0)]]
+    """Source -> rows that it keeps at most, chosen at random."""
+    repeat: Mapping[str, Annotated[int, Field(gt=0)]]
+    """Source -> how often each of its rows comes; once where it is not named."""
+
+
+class DataRecipe(Strict):
+    """What `vtune curate` does."""
+
+    records: Literal["samples", "traces"]
+    """Whether the files hold samples or cold-start traces (trajectories)."""
+    seed: int
+    """Decides whatever is left to chance, draws of rollouts aside."""
+    sources: Mapping[str, Source | None] = Field(min_length=1)
+    """Name -> its files; null leaves a source out."""
+    filters: tuple[Filter, ...]
+    mix: Mix
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.used:
+            raise ValueError("every source is null")
+        for section in ("caps", "repeat"):
+            if unknown := set(getattr(self.mix, section)) - set(self.sources):
+                raise ValueError(f"mix.{section} names {', '.join(sorted(unknown))}, which is no source")
+        for number, spec in enumerate(self.filters):
+            fits = type(spec) in FOR_TRACES if self.records == "traces" else type(spec) not in NOT_FOR_SAMPLES
+            if not fits:
+                raise ValueError(f"filters.{number}: `{spec.filter}` cannot look at {self.records}")
+        return self
+
+    @property
+    def used(self) -> dict[str, Source]:
+        """The sources that are not left out."""
+        return {name: source for name, source in self.sources.items() if source is not None}
+
+    @property
+    def columns(self) -> list[str]:
+        """A name for each filter, in order: its kind, numbered where a kind comes more than once."""
+        kinds = [spec.filter for spec in self.filters]
+        counts = {kind: kinds.count(kind) for kind in kinds}
+        return [
+            kind if counts[kind] == 1 else f"{kind}_{kinds[: number + 1].count(kind)}"
+            for number, kind in enumerate(kinds)
+        ]

@@ -1,0 +1,66 @@
+"""What passed, as one file: all sources evenly through it."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from vtune.curate.item import Record
+from vtune.curate.mix import copy_of, interleaved
+from vtune.runs.data_recipe import DataRecipe
+from vtune.runs.rows import Rows
+from vtune.schema.message import Picture
+from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+Notes = Mapping[tuple[str, int], Mapping[str, float]]
+"""(source, position) -> filter -> number to keep with the row."""
+
+
+def write_mix(
+    recipe: DataRecipe, rows: Rows, notes: Notes, out: Path
+) -> tuple[Path, dict[str, dict[str, float]]]:
+    """Write what is left, all sources evenly through the file; return it and its rows by ability."""
+    repeat = {source: recipe.mix.repeat.get(source, 1) for source in rows.left}
+    sizes = {source: len(rows.positions(source)) * times for source, times in repeat.items()}
+    streams = {source: _stream(rows, source, times, notes, out) for source, times in repeat.items()}
+    counts: Counter[str] = Counter()
+
+    def records() -> Iterator[Record]:
+        for source in interleaved(sizes, random.Random(f"mix {recipe.seed}")):
+            record = next(streams[source])
+            counts[record.ability if isinstance(record, Sample) else ""] += 1
+            yield record
+
+    path = out / f"{recipe.records}.parquet"
+    if recipe.records == "samples":
+        write_samples(path, (record for record in records() if isinstance(record, Sample)))
+    else:
+        write_trajectories(path, (record for record in records() if isinstance(record, Trajectory)))
+    total = counts.total()
+    return path, {
+        ability: {"rows": count, "share": count / total} for ability, count in sorted(counts.items())
+    }
+
+
+def _stream(rows: Rows, source: str, times: int, notes: Notes, out: Path) -> Iterator[Record]:
+    for number in range(times):
+        for position, item in rows.items(source):
+            record = item.record
+            images = tuple(_placed(picture, item.base, out) for picture in record.images)
+            if isinstance(record, Sample):
+                note = notes.get((source, position), {})
+                record = replace(record, images=images, extra={**record.extra, **note})
+            else:
+                record = replace(record, images=images)
+            yield copy_of(record, number)
+
+
+def _placed(picture: Picture, base: Path, out: Path) -> Picture:
+    """The picture as it is found from another folder."""
+    if picture.data is not None or picture.path is None:
+        return picture
+    return replace(picture, path=os.path.relpath(base / picture.path, out))

@@ -1,0 +1,98 @@
+"""What was paid for once: results by content hash, in a file that only grows."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from vtune.errors import DataError, RecipeError
+
+
+class Results:
+    """A JSONL file of results, each under the SHA-256 of all that it depends on.
+
+    A line is in the file as soon as `put` returns, so a killed process loses nothing that it had finished.
+    Memory holds a hash and a place for each, not the results.
+
+    Args:
+        path: The file, made if missing; written by one process only.
+
+    Raises:
+        DataError: If it holds something else. A last line that a kill cut short is cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._places: dict[bytes, int] = {}
+        self._file: IO[bytes] = path.open("a+b")
+        self._end = self._read_places()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __contains__(self, key: str) -> bool:
+        return bytes.fromhex(key) in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def get(self, key: str) -> Any:
+        """The result, None where there is none."""
+        place = self._places.get(bytes.fromhex(key))
+        if place is None:
+            return None
+        self._file.seek(place)
+        return json.loads(self._file.readline())["result"]
+
+    def put(self, key: str, result: Any) -> None:
+        """Keep a result that JSON can carry; a later one under the same key takes its place."""
+        line = (
+            json.dumps({"key": key, "result": result}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        )
+        self._file.write(line)
+        self._file.flush()
+        self._places[bytes.fromhex(key)] = self._end
+        self._end += len(line)
+
+    def _read_places(self) -> int:
+        """Fill in where each result begins; return where the file ends."""
+        self._file.seek(0)
+        end = 0
+        for number, line in enumerate(self._file, start=1):
+            if not line.endswith(b"\n"):
+                self._file.truncate(end)
+                break
+            try:
+                self._places[bytes.fromhex(json.loads(line)["key"])] = end
+            except (ValueError, KeyError, TypeError):
+                raise DataError(
+                    "not a kept result", where=f"{self._path}:{number}", fix="delete the line, or the file"
+                ) from None
+            end += len(line)
+        return end
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """No other process works in this folder meanwhile.
+
+    Raises:
+        RecipeError: If one does already.
+    """
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecipeError(
+                f"another process works in {folder}", fix="wait for it, or choose another --out"
+            ) from None
+        yield

@@ -1,0 +1,187 @@
+"""What a judge says about samples, and what a person says about those that it doubts."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vtune.curate.item import Item, asked_key, concerns, input_pictures, judged_key
+from vtune.curate.judging import (
+    ExternalKnowledge,
+    LabelCheck,
+    Review,
+    knowledge_prompt,
+    label_prompt,
+    queue_row,
+    read_knowledge,
+    read_label,
+    read_review,
+)
+from vtune.errors import DataError, ServiceError
+from vtune.judge.client import JudgeClient
+from vtune.report.progress import Steps
+from vtune.runs.folder import write_whole
+from vtune.runs.results import Results
+from vtune.runs.rows import chunks
+from vtune.schema.message import Picture
+from vtune.verifiers import check_ground_truth
+
+AHEAD = 4
+"""Questions that are read ahead for each that may be under way (ours)."""
+
+
+@dataclass(slots=True)
+class Opinions:
+    """What a paid filter found out; every row is named by source and position."""
+
+    dropped: dict[tuple[str, int], str] = field(default_factory=dict)
+    unscored: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Rows that nobody could judge, and why; a service that failed is asked again by the next run."""
+    asked: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Rows that the filter looked at, with their ids."""
+    corrected: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Ground truths that a person has put right."""
+    queue: list[dict[str, Any]] = field(default_factory=list)
+    """Lines for a person."""
+    notes: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Numbers to keep with the rows."""
+
+
+async def judge_all(
+    spec: ExternalKnowledge | LabelCheck,
+    items: Iterator[tuple[int, Item]],
+    reviews: Results,
+    *,
+    cache: Path,
+    progress: Steps,
+) -> Opinions:
+    """Ask the judge about every row that the filter looks at.
+
+    Args:
+        spec: The filter.
+        items: (position, row) of what is left, of all sources.
+        reviews: What persons have decided.
+        cache: Where the judge's replies are kept.
+        progress: Advanced by a step a row.
+    """
+    found = Opinions()
+    async with JudgeClient(spec.judge, cache=cache) as client:
+        for batch in chunks(items, spec.judge.concurrency * AHEAD):
+            wanted = [(position, item) for position, item in batch if concerns(spec, item)]
+            replies = await asyncio.gather(*[_ask(spec, client, item) for _, item in wanted])
+            for (position, item), reply in zip(wanted, replies, strict=True):
+                place = item.source, position
+                found.asked[place] = item.sample.id
+                _take(spec, found, place, item, reply, reviews)
+            for _ in batch:
+                progress.advance()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    why: str
+    ours: bool
+    """A picture that cannot be read, and not a judge that does not answer."""
+
+
+async def _ask(spec: ExternalKnowledge | LabelCheck, client: JudgeClient, item: Item) -> str | _Failed:
+    sample = item.sample
+    prompt = knowledge_prompt(sample) if isinstance(spec, ExternalKnowledge) else label_prompt(sample)
+    try:
+        pictures = [Picture(data=data) for data in input_pictures(item)]
+        return await client.ask(prompt, pictures)
+    except DataError as error:
+        return _Failed(error.what, ours=True)
+    except ServiceError as error:
+        return _Failed(error.what, ours=False)
+
+
+def _take(
+    spec: ExternalKnowledge | LabelCheck,
+    found: Opinions,
+    place: tuple[str, int],
+    item: Item,
+    reply: str | _Failed,
+    reviews: Results,
+) -> None:
+    """Sort one reply into what was found."""
+    if isinstance(reply, _Failed):
+        (found.dropped if reply.ours else found.unscored)[place] = reply.why
+        return
+    if isinstance(spec, ExternalKnowledge):
+        external = read_knowledge(reply)
+        if external is None:
+            found.unscored[place] = f"the judge said {reply[:60]!r}"
+        elif external:
+            found.dropped[place] = "the judge says that it needs knowledge from outside the pictures"
+        return
+    label = read_label(reply)
+    if label is None:
+        found.unscored[place] = f"the judge said {reply[:60]!r}"
+    elif label != "right":
+        _doubt(spec, found, place, item, label, reviews)
+
+
+def _doubt(
+    spec: LabelCheck, found: Opinions, place: tuple[str, int], item: Item, label: Any, reviews: Results
+) -> None:
+    key = review_key(item)
+    kept = reviews.get(key)
+    if kept is None:
+        found.queue.append(queue_row(key, item.sample, item.source, label))
+        if spec.unreviewed == "drop":
+            found.dropped[place] = f"the judge says {label!r} of its label; waits for a person's decision"
+        return
+    review = Review(**kept)
+    if review.decision == "drop":
+        found.dropped[place] = "a person has found its label wrong"
+    elif review.ground_truth is not None:
+        try:
+            check_ground_truth(replace(item.sample, ground_truth=review.ground_truth))
+        except DataError as error:
+            found.queue.append(queue_row(key, item.sample, item.source, label))
+            found.dropped[place] = f"what a person wrote instead of its label cannot be used: {error.what}"
+        else:
+            found.corrected[place] = review.ground_truth
+
+
+def review_key(item: Item) -> str:
+    """Content of a sample with its label: what a person's decision is about."""
+    return judged_key(asked_key(item.sample, input_pictures(item), {}), item.sample)
+
+
+def take_reviews(queue: Path, reviews: Results) -> int:
+    """Keep the decisions that a person has written into the queue; return how many.
+
+    Raises:
+        DataError: Naming the line of the first that cannot be read.
+    """
+    if not queue.exists():
+        return 0
+    taken = 0
+    for number, line in enumerate(queue.read_text(encoding="utf-8").splitlines(), start=1):
+        where = f"{queue}:{number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"not JSON: {error}", where=where, fix="mend the line") from None
+        decided = read_review(row, where)
+        if decided is not None:
+            key, review = decided
+            try:
+                reviews.put(key, {"decision": review.decision, "ground_truth": review.ground_truth})
+            except ValueError:
+                raise DataError("`key` has been changed", where=where, fix="restore the line") from None
+            taken += 1
+    return taken
+
+
+def write_queue(queue: Path, lines: list[dict[str, Any]]) -> None:
+    """Write what waits for a person; no file where nothing does."""
+    if lines:
+        write_whole(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    else:
+        queue.unlink(missing_ok=True)

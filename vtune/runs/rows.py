@@ -1,0 +1,272 @@
+"""The rows of a data recipe's sources: where each is, which are left, and one look at some of them."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from vtune.curate.filters import CORPORA, RULES
+from vtune.curate.item import Item, Record, Selected, concerns, identity
+from vtune.errors import DataError
+from vtune.schema.fields import Row
+from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
+from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
+
+Kind = Literal["samples", "traces"]
+PART_ROWS = 8192
+"""Rows of a part, unless a single row group has more (ours): opening a file costs as much as many rows."""
+VALID = 0
+"""Column of rows that cannot be used at all; filters are numbered from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Row groups of one of a source's files that are looked at together."""
+
+    source: str
+    path: Path
+    groups: range
+    row: int
+    """Row of the file that it begins with."""
+    first: int
+    """Position in the source of that row."""
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A look at the rows of one part that are left."""
+
+    kind: Kind
+    part: Part
+    left: bytes
+    """A byte a row: 1 where it is left."""
+    truths: Mapping[int, str]
+    """Position -> ground truth that a person has corrected."""
+    rules: Sequence[tuple[int, Selected]]
+    """(column, section) of the rules to apply, in order."""
+    corpus: tuple[int, Selected] | None
+    """The corpus filter that keys are taken for, of the rows that passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A row that goes."""
+
+    position: int
+    column: int
+    identity: str | None
+    """Its id, None where the row was not read again."""
+    reason: str
+
+
+@dataclass(slots=True)
+class Found:
+    """What a task found."""
+
+    part: Part
+    dropped: list[Dropped] = field(default_factory=list)
+    keys: list[tuple[int, str, Any]] = field(default_factory=list)
+    """(position, id, key) of the rows that passed and that the corpus filter looks at."""
+    identities: list[tuple[int, str]] = field(default_factory=list)
+    """(position, id) of every sample that could be read; nothing of traces, whose ids may repeat."""
+    concerned: Counter[int] = field(default_factory=Counter)
+    """Column -> rows that the filter has looked at."""
+
+
+class Rows:
+    """All sources as positions, of which fewer and fewer are left.
+
+    Args:
+        kind: What the files hold.
+        files: Source -> its files.
+        only: Source -> `data_source` of its rows in these files, None where all rows are its own.
+
+    Raises:
+        DataError: If a file cannot be read or lacks a column, or a source has no row.
+    """
+
+    def __init__(
+        self, kind: Kind, files: Mapping[str, Sequence[Path]], only: Mapping[str, str | None]
+    ) -> None:
+        self.kind: Kind = kind
+        self.parts: dict[str, list[Part]] = {}
+        self.left: dict[str, bytearray] = {}
+        self.truths: dict[str, dict[int, str]] = {source: {} for source in files}
+        for source, paths in files.items():
+            self.parts[source] = list(_parts(kind, source, paths))
+            size = sum(part.size for part in self.parts[source])
+            wanted = only[source]
+            if wanted is None:
+                self.left[source] = bytearray(b"\x01") * size
+            else:
+                found = chain.from_iterable(data_sources(path) for path in paths)
+                self.left[source] = bytearray(name == wanted for name in found)
+            if not any(self.left[source]):
+                raise DataError(
+                    f"source `{source}` has no row",
+                    where=", ".join(map(str, paths)),
+                    fix="`vtune data inspect` shows what a file holds; `data_source` selects rows",
+                )
+
+    def tasks(
+        self, rules: Sequence[tuple[int, Selected]], corpus: tuple[int, Selected] | None
+    ) -> Iterator[Task]:
+        """One task for each part in which any row is left, in the order of the sources."""
+        for part in chain.from_iterable(self.parts.values()):
+            task = self._task(part, rules, corpus)
+            if any(task.left):
+                yield task
+
+    def items(self, source: str) -> Iterator[tuple[int, Item]]:
+        """(position, row) of what is left of a source. Rows that cannot be read are long gone."""
+        for part in self.parts[source]:
+            task = self._task(part, (), None)
+            if not any(task.left):
+                continue
+            for position, item in _items(task):
+                if isinstance(item, DataError):
+                    raise item
+                yield position, item
+
+    def item(self, source: str, position: int) -> Item | DataError:
+        """One row, left or not."""
+        part = self.place(source, position)
+        sizes = group_sizes(part.path)
+        for group in part.groups:
+            end = part.first + sizes[group]
+            if position < end:
+                break
+            part = replace(part, row=part.row + sizes[group], first=end)
+        only = bytearray(sizes[group])
+        only[position - part.first] = 1
+        task = self._task(replace(part, groups=range(group, group + 1), size=sizes[group]), (), None)
+        _, item = next(_items(replace(task, left=bytes(only))))
+        return item
+
+    def place(self, source: str, position: int) -> Part:
+        """The part that a position is in."""
+        parts = self.parts[source]
+        return parts[bisect_right([part.first for part in parts], position) - 1]
+
+    def positions(self, source: str) -> list[int]:
+        """What is left of a source."""
+        return [position for position, left in enumerate(self.left[source]) if left]
+
+    def _task(
+        self, part: Part, rules: Sequence[tuple[int, Selected]], corpus: tuple[int, Selected] | None
+    ) -> Task:
+        end = part.first + part.size
+        truths = {p: truth for p, truth in self.truths[part.source].items() if part.first <= p < end}
+        return Task(self.kind, part, bytes(self.left[part.source][part.first : end]), truths, rules, corpus)
+
+
+def look(task: Task) -> Found:
+    """Apply rules to the rows of a task, and take keys of those that pass. Main thread only (math-verify).
+
+    A rule that cannot make sense of a row drops it, with what it could not read as the reason.
+    """
+    found = Found(task.part)
+    for position, item in _items(task):
+        if isinstance(item, DataError):
+            found.dropped.append(Dropped(position, VALID, None, _one_line(item)))
+            continue
+        if task.kind == "samples":
+            found.identities.append((position, identity(item.record)))
+        _judge(task, position, item, found)
+    return found
+
+
+def _judge(task: Task, position: int, item: Item, found: Found) -> None:
+    """Send one row through the rules, up to the first that drops it, and take its key."""
+    name = identity(item.record)
+    for column, spec in task.rules:
+        if not concerns(spec, item):
+            continue
+        found.concerned[column] += 1
+        try:
+            reason = RULES[type(spec)](spec, item)
+        except DataError as error:
+            reason = _one_line(error)
+        if reason is not None:
+            found.dropped.append(Dropped(position, column, name, reason))
+            return
+    if task.corpus is None:
+        return
+    column, spec = task.corpus
+    if concerns(spec, item):
+        found.concerned[column] += 1
+        try:
+            found.keys.append((position, name, CORPORA[type(spec)].key(spec, item)))
+        except DataError as error:
+            found.dropped.append(Dropped(position, column, name, _one_line(error)))
+
+
+def _items(task: Task) -> Iterator[tuple[int, Item | DataError]]:
+    part = task.part
+    for offset, row in enumerate(scan_groups(part.path, part.groups)):
+        if task.left[offset]:
+            position = part.first + offset
+            try:
+                record = _record(task, row, part.row + offset)
+            except DataError as error:
+                yield position, error
+                continue
+            truth = task.truths.get(position)
+            if truth is not None and isinstance(record, Sample):
+                record = replace(record, ground_truth=truth, answer=truth)
+            yield position, Item(record, part.source, part.path.parent)
+
+
+def _record(task: Task, row: Row, number: int) -> Record:
+    """The row as a record of its source."""
+    source = task.part.source
+    if task.kind == "traces":
+        return replace(trajectory_from_row(row), source=source)
+    sample = sample_from_row(row, place=f"{task.part.path.stem}/{number}")
+    if sample.source == source:
+        return sample
+    return replace(sample, source=source, extra={**sample.extra, "data_source": sample.source})
+
+
+def _parts(kind: Kind, source: str, paths: Sequence[Path]) -> Iterator[Part]:
+    needs = SAMPLE_NEEDS
+    if kind == "traces":
+        needs = tuple(name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS)
+    first = 0
+    for path in paths:
+        there = columns(path)
+        missing = [name for name in needs if name not in there]
+        if missing:
+            raise DataError(
+                f"the file has no column `{missing[0]}`",
+                where=str(path),
+                fix=f"the recipe says that it holds {kind}; its columns are {', '.join(there)}",
+            )
+        sizes = group_sizes(path)
+        row = begin = 0
+        for end in range(1, len(sizes) + 1):
+            size = sum(sizes[begin:end])
+            if end == len(sizes) or size + sizes[end] > PART_ROWS:
+                yield Part(source, path, range(begin, end), row, first, size)
+                begin, row, first = end, row + size, first + size
+
+
+T = TypeVar("T")
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Items, so many at a time."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+def _one_line(error: DataError) -> str:
+    place = f" ({error.where})" if error.where.startswith("column") else ""
+    return " ".join(f"{error.what}{place}".split())
