@@ -136,6 +136,30 @@ def export(
     show(export_data(layout, file, out), render_values, as_json=as_json)
 
 
+@app.command("index")
+def index(
+    corpus: Annotated[
+        Path, typer.Argument(help="JSON lines or Parquet of passages (id, title, text), or a folder of them.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    pictures: Annotated[
+        bool,
+        typer.Option(
+            "--pictures", help="The corpus is a folder of pictures, or rows with image, title, text."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build an index for text_search_tool, or with --pictures for image_search_tool."""
+    from vtune.report.values import render_values
+    from vtune.runs.indexing import index_passages, index_pictures
+
+    from .output import show
+
+    result = index_pictures(corpus, out) if pictures else index_passages(corpus, out)
+    show(result, render_values, as_json=as_json)
+
+
 @app.command("inspect")
 def inspect(
     file: Annotated[Path, typer.Argument(help="Parquet file of samples.")],

@@ -61,3 +61,50 @@ def rewards(
         max_bytes=max_mb * 2**20,
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )
+
+
+@app.command(
+    "search",
+    epilog="POST /search takes {query, top_k}, POST /images {picture: base64, top_k}; GET /health."
+    " SIGINT and SIGTERM end it.",
+)
+def search(
+    index: Annotated[
+        Path | None, typer.Argument(metavar="[INDEX]", help="Index of passages: `vtune data index`.")
+    ] = None,
+    pictures: Annotated[
+        Path | None, typer.Option("--pictures", help="Index of pictures: `vtune data index --pictures`.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8193,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Questions answered at a time.")] = 4,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
+    ] = None,
+    max_mb: Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")] = 32,
+    as_json: AsJson = False,
+) -> None:
+    """Search local indexes for runs with `tools.text_search.url` or `tools.image_search.url`."""
+    from vtune.errors import MissingExtra
+
+    try:
+        from vtune.runs.searching import run_search
+        from vtune.runs.serve import read_token
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
+    from vtune.report.values import render_values
+
+    from .output import show
+
+    run_search(
+        index,
+        pictures,
+        host,
+        port,
+        token=None if token_file is None else read_token(token_file),
+        threads=threads,
+        max_bytes=max_mb * 2**20,
+        ready=lambda facts: show(facts, render_values, as_json=as_json),
+    )

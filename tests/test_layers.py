@@ -77,7 +77,8 @@ def test_imports_point_down(file: str) -> None:
         ("deepspeed", {"vtune/update/deepspeed.py"}),
         ("openai", {"vtune/judge/client.py"}),
         ("vllm", {"vtune/rollout/vllm.py"}),
-        ("httpx2", {"vtune/rollout/servers.py", "vtune/reward/servers.py"}),
+        ("httpx2", {"vtune/rollout/servers.py", "vtune/reward/servers.py", "vtune/tools/http.py"}),
+        ("bm25s", {"vtune/tools/bm25.py", "vtune/tools/bm25_build.py", "vtune/tools/words.py"}),
     ],
 )
 def test_one_file_imports_it(name: str, owners: set[str]) -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
@@ -9,7 +10,7 @@ from vtune.metrics.by_source import by_source
 from vtune.schema.message import Message
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Call, Trajectory
+from vtune.schema.trajectory import Call, Status, Trajectory
 from vtune.verifiers.detection import verify_detection, with_iou
 
 LOOK = Call(tool="python", arguments="{}", status="ok")
@@ -50,7 +51,7 @@ QUIZ = [
     ),
 ]
 BROKEN = [Trajectory(sample_id="broken/1", source="broken", stop_reason="error", reward=None)]
-CALLS = {f"calls_{status}": 0.0 for status in ("ok", "error", "blocked", "timeout", "killed", "infra")}
+CALLS = {f"calls_{status}": 0.0 for status in (*get_args(Status), "invalid")}
 
 
 def test_a_step_of_numbers_told_in_full() -> None:

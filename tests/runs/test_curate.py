@@ -349,7 +349,7 @@ def test_a_broken_picture_costs_its_row_and_a_tool_that_nobody_can_run_stops(
     write_samples(data, [replace(good, tools=("image_zoom_in_tool",))])
     ended = vtune("curate", recipe, "--out", tmp_path / "other")
     assert ended.code == 2
-    assert "no rollout can run the tool(s) image_zoom_in_tool" in ended.err
+    assert "pass_rate cannot run the tool(s) image_zoom_in_tool" in ended.err
 
 
 def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_labels(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from tests.runs.test_data import GOOD
 from vtune.data.formats.building import Options
 from vtune.errors import DataError, RecipeError
 from vtune.rollout.transcript import check_trace
-from vtune.runs.data import check_data, validate
 from vtune.runs.exporting import export_data
 from vtune.runs.importing import import_data
 from vtune.schema.message import Picture
@@ -78,14 +77,6 @@ def test_imported_traces_can_be_learnt_from(tmp_path: Path) -> None:
     assert len(traces) == 3
     for trace in traces:
         check_trace(trace, where="here")
-
-
-def test_a_run_refuses_tools_that_no_rollout_can_run(tmp_path: Path) -> None:
-    path = tmp_path / "zoom.parquet"
-    write_samples(path, [GOOD, replace(GOOD, id="signs/2", tools=("python", "image_zoom_in_tool"))])
-    assert validate([path])["problems"] == []
-    with pytest.raises(DataError, match=r"row 1: no rollout can run the tool\(s\) image_zoom_in_tool yet"):
-        check_data([path])
 
 
 def test_an_export_holds_pictures_that_lay_in_files(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from vtune.errors import DataError
 from vtune.metrics.replies import leaks, reflects
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Status, Trajectory
+from vtune.tools.calls import INVALID
 
 ALL = "all"
 """Name of the row over all sources."""
@@ -28,6 +29,7 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`: means over those where it was scored;
     - `accuracy`: share of full marks among the answers that were scored;
     - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
+      `calls_invalid`: how many were no JSON call of a tool that is offered;
     - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose calls were
       all scored;
     - `red_flags`: mean number of calls that carry one;
@@ -85,6 +87,7 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     statuses = Counter(call.status for t in trajectories for call in t.calls)
     row: dict[str, float] = {"trajectories": len(trajectories)}
     row |= {name: fmean(values) for name, values in means.items() if values}
+    row["calls_invalid"] = sum(call.tool == INVALID for t in trajectories for call in t.calls)
     row |= {f"calls_{status}": statuses[status] for status in get_args(Status)}
     return row | _tools(trajectories) | _parts(rewards)
 

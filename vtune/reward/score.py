@@ -220,7 +220,7 @@ def form_of(trajectory: Trajectory, recipe: RewardRecipe) -> Verdict:
     """The format part, by the recipe's rule."""
     if recipe.format_rule == "counted":
         return counted_tags(trajectory.reply)
-    return format_reward(trajectory.messages)
+    return format_reward(trajectory.messages, trajectory.calls)
 
 
 def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:

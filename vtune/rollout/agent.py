@@ -1,4 +1,4 @@
-"""The loop of CodeV §2.2 and §4.2: think, write code, look at what came back, again, answer."""
+"""The loop of CodeV §2.2 and §4.2: think, write code or call tools, look at what came back, again, answer."""
 
 import asyncio
 import io
@@ -24,12 +24,18 @@ from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
+from vtune.tools import zoom
+from vtune.tools.calls import Asked, read_calls, tool_response
 from vtune.tools.lasting import LastingSession
 from vtune.tools.observation import Observation, sandbox_output
 from vtune.tools.python import run_python
+from vtune.tools.tool import Scene, View
+from vtune.tools.toolbox import Results, Toolbox, arguments_of
 from vtune.verifiers.tags import answer
 
 CODE = re.compile(r"<code>(.*?)</code>", re.DOTALL)
+PYTHON = "python"
+"""The tool that takes code, in a form of its own; all others take JSON."""
 
 
 class Rollout(Strict):
@@ -74,8 +80,19 @@ class Job:
     """Seeds the draw and the sandbox; unique in a run. Its last number is that of the rollout."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A call and what came of it."""
+
+    call: Call
+    text: str
+    """As the policy reads it, framed."""
+    images: tuple[bytes, ...]
+    """As the policy sees them."""
+
+
 class Agent:
-    """Runs conversations between an engine and a sandbox.
+    """Runs conversations between an engine, a sandbox and other tools. What a sample offers decides which.
 
     Args:
         engine: Draws the turns.
@@ -86,6 +103,7 @@ class Agent:
         look: What the policy is shown of a tool's picture; evaluation passes a function that
             blackens it, to prove that the picture is used.
         waiting: Runs while conversations wait for the sandbox.
+        tools: What samples may offer beside `python`.
     """
 
     def __init__(
@@ -97,6 +115,7 @@ class Agent:
         recipe: Rollout,
         look: Callable[[bytes], bytes] | None = None,
         waiting: Stopwatch | None = None,
+        tools: Toolbox | None = None,
     ) -> None:
         self._engine = engine
         self._sandbox = sandbox
@@ -105,6 +124,7 @@ class Agent:
         self._recipe = recipe
         self._look = look
         self._waiting = waiting or Stopwatch()
+        self._tools = tools or Toolbox({})
         self._closing: set[asyncio.Task[None]] = set()
         """Sessions that end while something else is done."""
         self._lost = 0
@@ -119,12 +139,14 @@ class Agent:
 
         Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
         as the batch and the sandbox hold, and the next begins when one ends.
-        A sandbox that fails ends its trajectory with `stop_reason` "error"; it is never scored.
+        A sandbox or a tool that fails ends its trajectory with `stop_reason` "error"; it is never scored.
+        Calls of one turn run at the same time, and the same call of one group is made once.
         """
         if self._closing:
             await asyncio.gather(*self._closing)
             self._closing.clear()
         found: dict[int, Trajectory] = {}
+        results = Results()
         room = min(self._recipe.max_batch, self._sandbox.capacity)
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
@@ -139,9 +161,11 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for cohort, left in lanes:
-                    tasks.create_task(self._lane(cohort, left, found, done, ended))
+                    tasks.create_task(self._lane(cohort, left, found, results, done, ended))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
+        finally:
+            await results.clear()
         # Once round, so that the last sessions are told to end.
         await asyncio.sleep(0)
         return [found[number] for number in range(len(jobs))]
@@ -159,22 +183,23 @@ class Agent:
         cohort: int,
         left: Iterator[tuple[int, Job]],
         found: dict[int, Trajectory],
+        results: Results,
         done: Callable[[], None],
         ended: Callable[[Job, Trajectory], None],
     ) -> None:
         """One conversation after the other, until none of its cohort is left."""
         try:
             for number, job in left:
-                found[number] = await self._one(job, cohort, done)
+                found[number] = await self._one(job, cohort, results, done)
                 ended(job, found[number])
         finally:
             self._engine.leave(cohort)
 
-    async def _one(self, job: Job, cohort: int, done: Callable[[], None]) -> Trajectory:
+    async def _one(self, job: Job, cohort: int, results: Results, done: Callable[[], None]) -> Trajectory:
         opening: asyncio.Task[LastingSession] | None = None
         book = Transcript(self._chat, self._pictures)
         try:
-            if job.sample.tools:
+            if PYTHON in job.sample.tools:
                 # The session gets ready while the first turn is drawn.
                 opening = asyncio.create_task(
                     LastingSession.open(
@@ -183,7 +208,7 @@ class Agent:
                 )
                 # It begins now, not when this conversation first waits.
                 await asyncio.sleep(0)
-            stop = await self._converse(job, cohort, book, opening)
+            stop = await self._converse(job, cohort, book, opening, results)
         except ServiceError as error:
             stop = "error"
             self._note_failure(book, str(error))
@@ -194,17 +219,26 @@ class Agent:
         return replace(_record(job, book, stop), sandbox=self._sandbox.tier if opening else "")
 
     async def _converse(
-        self, job: Job, cohort: int, book: Transcript, opening: asyncio.Task[LastingSession] | None
+        self,
+        job: Job,
+        cohort: int,
+        book: Transcript,
+        opening: asyncio.Task[LastingSession] | None,
+        results: Results,
     ) -> StopReason:
         recipe = self._recipe
         sizes = [_size(data) for data in job.images]
         names = image_names(job.images)
+        offered = self._tools.names(job.sample.tools)
+        schemas = self._tools.schemas(offered)
         try:
             # The number of the rollout apart: a group answers one question.
             draw = hash(job.key[:-1])
-            book.open(ask(recipe.prompt, job.sample, names, sizes, draw=draw), job.images)
+            book.open(ask(recipe.prompt, job.sample, names, sizes, schemas, draw=draw), job.images)
         except DataError as error:
             raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
+        shown_size = self._pictures.shown_size
+        views = [View(data, n, None, shown_size(data)) for n, data in enumerate(job.images)]
         for turn in range(recipe.max_turns):
             room = recipe.max_tokens - len(book.token_ids)
             if room <= 0:
@@ -225,23 +259,82 @@ class Agent:
             text = book.wrote(completion)
             if completion.finish == "length":
                 return "context" if room <= recipe.max_new_tokens else "length"
-            code = CODE.search(text)
-            if code is None or opening is None or completion.finish == "end":
+            code = CODE.search(text) if opening is not None and completion.finish == "stop" else None
+            # Who answers has no more to ask.
+            asked = read_calls(text, offered) if offered and code is None and "</answer>" not in text else []
+            if code is None and not asked:
                 return "answer"
             if turn == recipe.max_turns - 1:
                 return "turns"
             with self._waiting:
-                seen = await run_python(await opening, code[1])
-            seen = self._readable(seen)
-            if seen.status == "infra":
-                raise ServiceError(f"the sandbox failed: {seen.error}")
-            images = [self._look(data) if self._look else data for data in seen.images]
-            call = _call(code[1], seen, book)
-            if len(book.token_ids) + book.observation_length(seen.text, images) >= recipe.max_tokens:
-                book.ran(replace(call, crops=()))
+                if code is not None and opening is not None:
+                    steps = [await self._run_code(code[1], await opening, book)]
+                else:
+                    scene = Scene(job.sample, job.images, tuple(views))
+                    steps = await self._ask(asked, scene, job.group, book, results)
+            if any(step.call.status == "infra" for step in steps):
+                for step in steps:
+                    book.ran(replace(step.call, crops=()))
+                return "error"
+            seen = "\n".join(step.text for step in steps)
+            images = [data for step in steps for data in step.images]
+            if len(book.token_ids) + book.observation_length(seen, images) >= recipe.max_tokens:
+                for step in steps:
+                    book.ran(replace(step.call, crops=()))
                 return "context"
-            book.returned(seen.text, images, call)
+            known = len(book.calls)
+            book.returned(seen, [(step.call, step.images) for step in steps])
+            for call in book.calls[known:]:
+                views += self._views(call, book, views)
         return "turns"
+
+    async def _run_code(self, code: str, session: LastingSession, book: Transcript) -> _Step:
+        seen = self._readable(await run_python(session, code))
+        if seen.status == "infra":
+            raise ServiceError(f"the sandbox failed: {seen.error}")
+        call = _call(PYTHON, json.dumps({"code": code}), seen, book.last_turn, len(book.images))
+        return _Step(call, seen.text, self._looked_at(seen))
+
+    async def _ask(
+        self, asked: Sequence[Asked], scene: Scene, group: int, book: Transcript, results: Results
+    ) -> list[_Step]:
+        """All calls of one turn, at the same time."""
+        found = await asyncio.gather(*(self._tools.run(one, scene, group, results) for one in asked))
+        steps = []
+        first = len(book.images)
+        spans = book.spans([one.end for one in asked])
+        for one, answered, span in zip(asked, found, spans, strict=True):
+            seen = self._usable(answered)
+            call = _call(one.tool, arguments_of(one), seen, span, first)
+            steps.append(_Step(call, tool_response(seen.text), self._looked_at(seen)))
+            first += len(seen.images)
+        return steps
+
+    def _looked_at(self, seen: Observation) -> tuple[bytes, ...]:
+        return tuple(self._look(data) if self._look else data for data in seen.images)
+
+    def _views(self, call: Call, book: Transcript, before: Sequence[View]) -> list[View]:
+        """The pictures of a call, for later calls; a zoom's crop is a region of what it was cut out of."""
+        found = []
+        regions = {crop.shown: crop for crop in call.crops} if call.tool == zoom.NAME else {}
+        for number in call.images:
+            data = book.images[number].data or b""
+            size = self._pictures.shown_size(data)
+            crop = regions.get(number)
+            if crop is not None:
+                found.append(View(before[crop.image].data, crop.image, crop.bbox, size))
+            else:
+                found.append(View(data, number, None, size))
+        return found
+
+    def _usable(self, seen: Observation) -> Observation:
+        """The observation, or our failure in its place where a tool's picture cannot be decoded."""
+        try:
+            for data in seen.images:
+                self._pictures.read(data)
+        except DataError as error:
+            return Observation(text="", status="infra", error=f"a tool returned no picture: {error.what}")
+        return seen
 
     def _readable(self, seen: Observation) -> Observation:
         """The observation, or an error in its place where code forged a picture that nobody can decode."""
@@ -269,11 +362,19 @@ async def _close(opening: "asyncio.Task[LastingSession]") -> None:
     await session.close()
 
 
-def _call(code: str, seen: Observation, book: Transcript) -> Call:
-    first = len(book.images)
+def _call(tool: str, arguments: str, seen: Observation, span: tuple[int, int], first: int) -> Call:
+    """The record of a call.
+
+    Args:
+        tool: Its name.
+        arguments: As JSON.
+        seen: What came of it.
+        span: Its tokens.
+        first: Number that its first picture gets.
+    """
     return Call(
-        tool="python",
-        arguments=json.dumps({"code": code}),
+        tool=tool,
+        arguments=arguments,
         status=seen.status,
         error=seen.error,
         output=seen.output,
@@ -282,7 +383,7 @@ def _call(code: str, seen: Observation, book: Transcript) -> Call:
             for crop in seen.crops
         ),
         seconds=seen.seconds,
-        span=book.last_turn,
+        span=span,
     )
 
 

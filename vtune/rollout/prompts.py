@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
+from vtune.tools.calls import tools_block
 
-Style = Literal["codev", "plain", "pool"]
+Style = Literal["codev", "plain", "tools", "pool"]
 
-CODEV_SYSTEM = """You are a helpful assistant.
+Size = tuple[int, int]
+Schemas = Sequence[Mapping[str, Any]]
 
-**Goal**:
-- Answer the user's question based on the provided image and question.
-- You can optionally generate and execute Python code to help analyze or process the image before answering.
-
-**Python execution rules**:
+PYTHON_RULES = """**Python execution rules**:
 - The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
 <sandbox_output>…</sandbox_output>.
 - Use sandbox output to decide whether to answer the question or run another round of Python code.
@@ -29,6 +27,15 @@ CODEV_SYSTEM = """You are a helpful assistant.
 # your python code here
 ```
 </code>"""
+"""CodeV, template 13.1: how code is written and run."""
+
+CODEV_SYSTEM = f"""You are a helpful assistant.
+
+**Goal**:
+- Answer the user's question based on the provided image and question.
+- You can optionally generate and execute Python code to help analyze or process the image before answering.
+
+{PYTHON_RULES}"""
 """CodeV, template 13.1, word for word."""
 
 CODEV_USER = """
@@ -39,14 +46,28 @@ CODEV_USER = """
 <answer>Answer to the user's question.</answer>"""
 """CodeV, template 13.1: the end of the user turn."""
 
+TOOLS_SYSTEM = """You answer questions about pictures, one step at a time, and look for what you do not know.
 
-def codev(sample: Sample, names: Sequence[str], sizes: Sequence[tuple[int, int]]) -> tuple[Message, ...]:
+In each turn, first think: what is known, what is missing, and which step comes next. Write it between <think> and \
+</think>. Then do one of two things:
+- If something is missing, call a tool. Its result comes back in <tool_response> and you go on.
+- If you know the answer, write it between <answer> and </answer>, in as few words as it needs, and nothing after it.
+
+Never guess what a tool would say. A result may be incomplete, or about something else: read it with care, and try \
+another query or a closer look where it does not help."""
+"""Ours, in the form that Dong et al. ask for (appendix B.2): thoughts, then one tool call or the answer."""
+
+
+def codev(
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = ()
+) -> tuple[Message, ...]:
     """Template 13.1 of CodeV. A sample without tools, or with a system turn of its own, keeps its system turn.
 
     Args:
         sample: What is asked.
         names: File name of each picture in the sandbox.
         sizes: (width, height) of each stored picture, in pixels.
+        schemas: Of tools with JSON arguments; this template knows none.
     """
     messages = list(sample.prompt)
     if sample.tools and messages[0].role != "system":
@@ -60,9 +81,34 @@ def codev(sample: Sample, names: Sequence[str], sizes: Sequence[tuple[int, int]]
     return tuple(messages)
 
 
-def plain(sample: Sample, names: Sequence[str], sizes: Sequence[tuple[int, int]]) -> tuple[Message, ...]:
+def plain(
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = ()
+) -> tuple[Message, ...]:
     """The sample's own turns, nothing added: for policies that learnt the protocol from traces."""
     return sample.prompt
+
+
+def tools(
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = ()
+) -> tuple[Message, ...]:
+    """Thoughts, tool calls and an answer, with the tools in the system turn as Qwen's template prints them.
+
+    A system turn that the sample has stays, and the tools follow it. Where `python` is offered too, the rules of
+    CodeV's template say how code is written.
+
+    Args:
+        sample: What is asked.
+        names: File name of each picture in the sandbox.
+        sizes: (width, height) of each stored picture, in pixels.
+        schemas: Of the tools that the sample offers, beside `python`.
+    """
+    own = sample.prompt[0].role == "system"
+    parts = [sample.prompt[0].content if own else TOOLS_SYSTEM]
+    if "python" in sample.tools:
+        parts.append(PYTHON_RULES)
+    if schemas:
+        parts.append(tools_block(schemas))
+    return (Message("system", "\n\n".join(parts)), *sample.prompt[own:])
 
 
 def pool(sample: Sample, draw: int) -> tuple[Message, ...]:
@@ -81,14 +127,21 @@ def pool(sample: Sample, draw: int) -> tuple[Message, ...]:
 
 
 def ask(
-    style: Style, sample: Sample, names: Sequence[str], sizes: Sequence[tuple[int, int]], *, draw: int
+    style: Style,
+    sample: Sample,
+    names: Sequence[str],
+    sizes: Sequence[Size],
+    schemas: Schemas = (),
+    *,
+    draw: int,
 ) -> tuple[Message, ...]:
     """A sample as turns, in the style that a recipe names; see the function of each for the arguments."""
-    return pool(sample, draw) if style == "pool" else STYLES[style](sample, names, sizes)
+    return pool(sample, draw) if style == "pool" else STYLES[style](sample, names, sizes, schemas)
 
 
-STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[tuple[int, int]]], tuple[Message, ...]]] = {
+STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[Size], Schemas], tuple[Message, ...]]] = {
     "codev": codev,
     "plain": plain,
+    "tools": tools,
 }
 """Name in the recipe -> how a sample becomes turns, where no luck is in it."""

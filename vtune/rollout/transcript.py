@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice, pairwise
 
 from vtune.errors import DataError
 from vtune.models.batch import Row
@@ -10,6 +11,7 @@ from vtune.models.pictures import PictureReader, Pixels
 from vtune.rollout.engine import Completion
 from vtune.schema.message import Message, Picture
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.calls import OPEN, responses
 
 
 class Transcript:
@@ -64,16 +66,38 @@ class Transcript:
         """Tokens that a tool's output would take."""
         return len(self._observation(text, [self._reader.read(data) for data in images]))
 
-    def returned(self, text: str, images: Sequence[bytes], call: Call) -> None:
-        """What a tool gave back, and the call that it answers (its `images` are filled in here)."""
+    def spans(self, ends: Sequence[int]) -> list[tuple[int, int]]:
+        """The policy's latest turn in parts, as first and last+1 token: together they are the whole turn.
+
+        Args:
+            ends: Index behind the last character of each part, rising; what follows the last belongs to it.
+        """
+        start, end = self._turn
+        marks = [start]
+        for characters in ends[:-1]:
+            low, high = marks[-1], end
+            while low < high:
+                middle = (low + high) // 2
+                if len(self._chat.decode(self.token_ids[start:middle])) >= characters:
+                    high = middle
+                else:
+                    low = middle + 1
+            marks.append(low)
+        return list(pairwise([*marks, end]))
+
+    def returned(self, text: str, results: Sequence[tuple[Call, Sequence[bytes]]]) -> None:
+        """What tools gave back: each call that is answered, and its pictures (`images` is filled in here)."""
+        images = [data for _, shown in results for data in shown]
         pixels = [self._reader.read(data) for data in images]
         self._append(self._observation(text, pixels))
-        numbers = tuple(range(len(self.images), len(self.images) + len(images)))
-        self.messages.append(Message("user", text, numbers))
-        origin = f"call:{len(self.calls)}"
-        self.images += [Picture(data=data, origin=origin) for data in images]
+        first = len(self.images)
+        self.messages.append(Message("user", text, tuple(range(first, first + len(images)))))
         self.pixels += pixels
-        self.calls.append(replace(call, images=numbers))
+        for call, shown in results:
+            numbers = tuple(range(len(self.images), len(self.images) + len(shown)))
+            origin = f"call:{len(self.calls)}"
+            self.images += [Picture(data=data, origin=origin) for data in shown]
+            self.calls.append(replace(call, images=numbers))
 
     def ran(self, call: Call) -> None:
         """A call whose output had no room: it counts, though the policy never saw what came of it."""
@@ -106,7 +130,11 @@ def check_trace(trace: Trajectory, *, where: str) -> None:
         raise DataError(
             "a trace must end with an assistant turn", where=where, fix="drop the row or complete it"
         )
-    observations = roles[roles.index("assistant") :].count("user")
+    observations = sum(
+        responses(message.content)
+        for message in trace.messages[roles.index("assistant") :]
+        if message.role == "user"
+    )
     if observations != len(trace.calls):
         raise DataError(
             f"a trace has {observations} observations for {len(trace.calls)} calls",
@@ -133,18 +161,24 @@ def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
     for index, message in enumerate(trace.messages[first:], start=first):
         if message.role == "assistant":
             ids = chat.words(message.content)
-            # Generation stops at the end of a call, so only an answer is taught to end the turn.
-            last = index == len(trace.messages) - 1
-            count = len(ids) + last
-            said = (*ids, chat.end_id) if last else tuple(ids)
+            # Generation stops at the end of code, so only answers and tool calls are taught to end the turn.
+            ends = index == len(trace.messages) - 1 or OPEN in message.content
+            count = len(ids) + ends
+            said = (*ids, chat.end_id) if ends else tuple(ids)
             book.wrote(Completion(said, (0.0,) * count, "end", (0,) * count))
         else:
-            call = next(calls, None)
-            if call is None:
+            answered = list(islice(calls, responses(message.content)))
+            if len(answered) < responses(message.content):
                 raise DataError(
                     "a trace has more observations than calls", where=f"trace of {trace.sample_id!r}"
                 )
-            book.returned(message.content, _data(trace, [message]), call)
+            data = _data(trace, [message])
+            results, start = [], 0  # pictures stand in the order of the calls
+            for call in answered:
+                end = len(data) if call is answered[-1] else start + len(call.images)
+                results.append((call, data[start:end]))
+                start = end
+            book.returned(message.content, results)
     return book
 
 

@@ -16,7 +16,7 @@ import yaml
 from PIL import Image
 
 from vtune.config import load_recipe, shipped
-from vtune.errors import MissingExtra, RecipeError
+from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
 from vtune.runs.engines import check_vllm
@@ -26,6 +26,7 @@ from vtune.runs.rl import RLRecipe
 from vtune.runs.sft import SFTRecipe
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
+from vtune.tools.store import read_manifest
 from vtune.update.memory import ADAM, MASTER, trained
 
 Level = Literal["ok", "warn", "fail"]
@@ -180,12 +181,59 @@ def _services(values: Mapping[str, Any]) -> Iterator[Check]:
     service = values.get("reward", {}).get("service")
     if service is not None:
         yield from _rewards(service, judge)
+    yield from _searches(values.get("tools") or {})
     for url in values.get("rollout", {}).get("servers", ()):
         _, why = _ask(f"{url.rstrip('/')}/health", None)
         fix = "start it, or mend rollout.servers"
         yield Check(
             "rollout server", "fail" if why else "ok", f"{url}{': ' + why if why else ''}", fix if why else ""
         )
+
+
+def _searches(tools: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether each search service lives, takes the token and has an index, and each index is there."""
+    for name, kind in (("text_search", "passages"), ("image_search", "pictures")):
+        section = tools.get(name)
+        if section is None:
+            continue
+        title = name.replace("_", " ")
+        web = section.get("web")
+        variable = web["api_key_env"] if web else section["token_env"]
+        if variable and variable not in os.environ:
+            yield Check(title, "fail", f"{variable} is not set", f"export {variable}=...")
+        elif section["url"]:
+            yield _search_service(title, section["url"].rstrip("/"), variable, kind)
+        elif section["index"]:
+            yield _index(title, Path(section["index"]), kind)
+        else:
+            yield Check(title, "ok", "the web" if web else "cached in the samples")
+
+
+def _index(title: str, folder: Path, kind: str) -> Check:
+    try:
+        facts = read_manifest(folder, kind)
+    except DataError as error:
+        return Check(title, "fail", error.what, error.fix)
+    return Check(title, "ok", f"{folder}: {facts[kind]} {kind}")
+
+
+def _search_service(title: str, url: str, variable: str | None, kind: str) -> Check:
+    text, why = _ask(f"{url}/health", None)
+    if why:
+        return Check(
+            title, "fail", f"{url}: {why}", f"start it (`vtune serve search`), or mend the URL ({kind})"
+        )
+    try:
+        count = json.loads(text)[kind]
+    except (ValueError, KeyError, TypeError):
+        return Check(title, "fail", f"{url} is no search service", "give the URL of a `vtune serve search`")
+    if count is None:
+        return Check(title, "fail", f"{url} has no {kind}", "start it with an index of them")
+    # A path that is not there: behind a token, strangers are not even told that.
+    _, why = _ask(f"{url}/none", os.environ.get(variable) if variable else None)
+    if why == "status 401":
+        return Check(title, "fail", f"{url} wants a token", "token_env names the variable that holds it")
+    return Check(title, "ok", f"{url}: {count} {kind}")
 
 
 def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Iterator[Check]:

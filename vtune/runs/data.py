@@ -24,7 +24,6 @@ from vtune.schema.parquet import (
 )
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.tools import RUNNABLE
 from vtune.verifiers.perfect import check_full_marks
 
 _SHOWN_PROBLEMS = 10
@@ -60,7 +59,9 @@ Scan = Callable[[Path], Iterator[Sample | DataError]]
 """Reads a file: one entry a row, the sample or what is wrong with it."""
 
 
-def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, to_run: bool = False) -> dict[str, Any]:
+def validate(
+    paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False
+) -> dict[str, Any]:
     """Check every row of every file without a model.
 
     A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier
@@ -71,7 +72,7 @@ def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, to_run: bool =
     Args:
         paths: Files of samples or of traces.
         scan: Reads one of samples.
-        to_run: Samples must also offer no tool that rollouts cannot run yet.
+        samples_only: No file may hold traces.
 
     Returns:
         `rows`; `by_source`, the good rows; and `problems`, each with `file`, `row` (from 0; None where the
@@ -83,7 +84,7 @@ def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, to_run: bool =
     places: dict[str, str] = {}
     for path in paths:
         try:
-            traces = scan is scan_samples and not to_run and "messages" in columns(path)
+            traces = scan is scan_samples and not samples_only and "messages" in columns(path)
             for row, entry in enumerate(scan_trajectories(path) if traces else scan(path)):
                 rows += 1
                 try:
@@ -93,8 +94,6 @@ def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, to_run: bool =
                         _check_trace(entry, path, row)
                     else:
                         check_sample(entry, path.parent, f"{path}, row {row}", places)
-                        if to_run:
-                            _check_tools(entry)
                 except DataError as error:
                     problems.append(problem_of(path, row, error))
                 else:
@@ -105,7 +104,7 @@ def validate(paths: Sequence[Path], scan: Scan = scan_samples, *, to_run: bool =
 
 
 def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
-    """Refuse files with bad rows, or with tools that cannot be run, before a run starts.
+    """Refuse files with bad rows, before a run starts.
 
     Args:
         paths: Files of samples.
@@ -114,7 +113,7 @@ def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
     Raises:
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths, scan, to_run=True)["problems"]
+    problems: list[Problem] = validate(paths, scan, samples_only=True)["problems"]
     if not problems:
         return
     lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]
@@ -151,16 +150,6 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
                 fix="write xyxy in pixels of the stored image",
             )
-
-
-def _check_tools(sample: Sample) -> None:
-    others = sorted(set(sample.tools) - set(RUNNABLE))
-    if others:
-        raise DataError(
-            f"no rollout can run the tool(s) {', '.join(others)} yet",
-            where=f"sample {sample.id!r}",
-            fix=f"keep only {', '.join(RUNNABLE)} in `tools`, or leave these samples out",
-        )
 
 
 def _check_trace(trace: Trajectory, path: Path, row: int) -> None:

@@ -33,9 +33,11 @@ from vtune.runs.sandbox import sandbox_of, say_tier
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.tools import RUNNABLE
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
+
+RUNNABLE = ("python",)
+"""Tools that this filter's rollouts can run: it has no `tools` section."""
 
 CHUNK = 256
 """Samples whose rollouts are drawn together (ours): enough to keep an engine busy, few enough that their
@@ -136,7 +138,7 @@ def _check_tools(sample: Sample) -> None:
     others = sorted(set(sample.tools) - set(RUNNABLE))
     if others:
         raise DataError(
-            f"no rollout can run the tool(s) {', '.join(others)} yet",
+            f"pass_rate cannot run the tool(s) {', '.join(others)}",
             where=f"sample {sample.id!r}",
             fix="set `tools: false` in pass_rate, or name other rows in `rows`",
         )

@@ -31,6 +31,7 @@ from vtune.runs.engines import Kind, check_vllm, evaluation_engine
 from vtune.runs.folder import MAY_CHANGE, check_folder, environment, write_whole
 from vtune.runs.questions import Source, check_questions, fingerprints, read_questions, without_pictures
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
+from vtune.runs.tools import ToolsRecipe, tools_of
 from vtune.runs.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
@@ -56,6 +57,8 @@ class EvalSuite(Source):
     """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
     rollout: Rollout
     sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """What samples may offer beside `python`; null: nothing."""
     reward: RewardRecipe
     dtype: Dtype
     threads: int = Field(gt=0)
@@ -69,7 +72,7 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     """
     _thresholds(suite.reward)
     load_chat(model)
-    count = check_questions(suite, suite.reward, limit=limit)
+    count = check_questions(suite, suite.reward, suite.tools, limit=limit)
     return {"samples": count, "rollouts": count * suite.rollouts}
 
 
@@ -188,10 +191,11 @@ async def _evaluate(
     async with (
         aclosing(engine),
         sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
+        tools_of(suite.tools, out / "search.jsonl") as tools,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
         say_tier(sandbox)
-        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look)
+        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look, tools=tools)
         done = drawn(folder, rollouts=suite.rollouts)
         total = count * suite.rollouts
         seen: list[Trajectory] = []

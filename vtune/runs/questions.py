@@ -17,6 +17,7 @@ from vtune.errors import DataError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import check_samples
 from vtune.runs.data import check_data
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.schema.message import Picture
 from vtune.schema.parquet import fingerprint, load_picture, scan_samples
 from vtune.schema.sample import Sample
@@ -69,18 +70,23 @@ class Source(Strict):
     """Null leaves questions as the data put them."""
 
 
-def check_questions(source: Source, reward: RewardRecipe, *, limit: int | None) -> int:
+def check_questions(
+    source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, limit: int | None
+) -> int:
     """See that all questions can be read and judged, without a model; return their number.
 
     Args:
         source: Of a suite.
         reward: That will score them.
+        tools: That they may offer, beside `python`.
         limit: Only so many of them are wanted.
 
     Raises:
         DataError: If data are missing, with how to get them; with the first bad rows otherwise.
-        RecipeError: If the calls of a sample would need a judge, and there is none.
+        RecipeError: If the calls of a sample would need a judge, and there is none, or it offers a tool that
+            cannot run.
     """
+    check_indexes(tools)
     count = 0
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
@@ -90,6 +96,7 @@ def check_questions(source: Source, reward: RewardRecipe, *, limit: int | None) 
                 return
             count += 1
             if isinstance(entry, Sample):
+                check_tools([entry], tools)
                 check_samples([entry], reward)
             yield entry
 

@@ -40,6 +40,7 @@ from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
 from vtune.runs.stopping import Stopping
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
@@ -67,6 +68,8 @@ class RLRecipe(Strict):
     images: PixelBudget
     rollout: TrainingRollout
     sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """What samples may offer beside `python`; null: nothing."""
     reward: RewardRecipe
     advantage: Advantage
     credit: Credit | None = None
@@ -127,6 +130,8 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     """
     paths = [Path(name) for name in recipe.data]
     check_data(paths)
+    check_indexes(recipe.tools)
+    check_tools((sample for path in paths for sample in read_samples(path)), recipe.tools)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
     rollouts = recipe.prompts_per_step * recipe.group_size
     return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
@@ -237,12 +242,15 @@ async def _train(
     async with (
         aclosing(engine),
         sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
+        tools_of(recipe.tools, out / f"search-{ranks.rank}.jsonl") as tools,
         Scorer(recipe.reward, judge_cache=cache, shown=policy.pictures.shown_size) as scorer,
         aclosing(rollouts),
     ):
         if ranks.first:
             say_tier(sandbox)
-        agent = Agent(engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting)
+        agent = Agent(
+            engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting, tools=tools
+        )
 
         def keep_now(done: int) -> None:
             state = {"taken": taken, **tightening.state}

@@ -57,20 +57,31 @@ def run_rewards(
     check_token(host, token)
     service = Service(None if recipe is None else read_reward(recipe), workers=workers)
     app = app_of(service, token=token, max_bytes=max_bytes)
-    with _listen(host, port) as listener:
-        name, number = listener.getsockname()[:2]
-        url = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-        facts = {"url": url, "token": token is not None} | service.health()
+    with listen(host, port) as listener:
+        facts = {"url": url_of(listener), "token": token is not None} | service.health()
         asyncio.run(_serve(service, app, listener, lambda: ready(facts)))
 
 
 async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+    async with service.running():
+        service.start_workers()
+        await serve_until_told(app, listener, ready)
+
+
+async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+
+    Args:
+        app: What answers.
+        listener: Where requests come in.
+        ready: Called before the first one is answered.
+    """
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
-            lifespan="off",  # the workers end with this function, however the server ends
+            lifespan="off",  # what a service needs ends with its function, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
         )
@@ -82,16 +93,29 @@ async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready:
     # uvicorn sends itself the signal again when all is done; to be told to stop is how a service ends well.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        async with service.running():
-            service.start_workers()
-            ready()
-            await server.serve(sockets=[listener])
+        ready()
+        await server.serve(sockets=[listener])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def url_of(listener: socket.socket) -> str:
+    """Where clients find what listens."""
+    name, number = listener.getsockname()[:2]
+    return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        host: Name or address.
+        port: 0 takes a free one.
+
+    Raises:
+        RecipeError: If the address cannot be had.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # The protocol is named: asyncio turns Nagle's algorithm off only where it is, and that costs 40 ms.

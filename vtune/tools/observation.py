@@ -9,7 +9,7 @@ from vtune.schema.trajectory import Status
 IMAGE_MARK = "<image>"
 """Stands where a picture goes, as in the user's turn."""
 
-_SPECIAL = re.compile(r"<(?=/?(?:image|sandbox_output|code|think|answer)>|\|)")
+_SPECIAL = re.compile(r"<(?=/?(?:image|sandbox_output|code|think|answer|tool_call|tool_response)>|\|)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,14 @@ def sandbox_output(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Text without marks of the protocol.
+    """Text without marks of the protocol, and without halves of characters that no file can hold.
 
-    What code prints is the model's own writing: a printed `<image>` must not count as a picture, nor a
-    printed `</sandbox_output>` end the output.
+    What code prints is the model's own writing, and what a search finds is anybody's: a printed `<image>`
+    must not count as a picture, nor a printed `</sandbox_output>` end the output.
     """
-    return _SPECIAL.sub("< ", text)
+    return _SPECIAL.sub("< ", whole(text))
+
+
+def whole(text: str) -> str:
+    """Text that can be encoded: half a surrogate pair, which JSON may spell, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.bench.bench_search import agreement
+from tests.tools.corpus import exact_scores, make_corpus, queries, write_corpus
+from vtune.errors import DataError, RecipeError
+from vtune.runs.indexing import index_passages
+from vtune.tools import bm25_build
+from vtune.tools.bm25 import PassageIndex
+from vtune.tools.bm25_build import build_index
+from vtune.tools.passage import Passage
+from vtune.tools.words import STOP_WORDS, words
+
+
+def built(folder: Path, *texts: str) -> PassageIndex:
+    folder.mkdir()
+    passages = [Passage(str(number), "", text) for number, text in enumerate(texts)]
+    build_index(passages, folder, lambda: None)
+    return PassageIndex(folder)
+
+
+def test_the_first_passage_is_that_of_an_exact_bm25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In many portions, and merged in many ranges of words: as with a corpus that no memory holds."""
+    monkeypatch.setattr(bm25_build, "PORTION", 5_000)
+    monkeypatch.setattr(bm25_build, "MERGED", 4_000)
+    corpus = make_corpus(1_500, seed=3, vocabulary=3_000)
+    write_corpus(corpus, tmp_path / "corpus.jsonl")
+    facts = index_passages(tmp_path / "corpus.jsonl", tmp_path / "index")
+    assert facts["passages"] == 1_500
+    index = PassageIndex(tmp_path / "index")
+    asked = queries(corpus, 40, seed=4)
+    assert agreement(index, corpus, asked) == 1.0
+    exact = exact_scores(corpus, asked[0])
+    for number, score in index.rank(asked[0], 20):
+        assert score == pytest.approx(exact[number], rel=1e-5)
+    assert {path.name for path in (tmp_path / "index").iterdir()} == {
+        "index.json",
+        "passages.bin",
+        "passages.ends.npy",
+        "data.csc.index.npy",
+        "indices.csc.index.npy",
+        "indptr.csc.index.npy",
+        "vocab.index.json",
+        "params.index.json",
+    }
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text("ab c7é", min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=8))
+def test_an_index_scores_as_bm25s_own_builder_does(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    index = built(tmp_path_factory.mktemp("index") / "one", *texts)
+    tokens = [[word for word in words(text) if word not in STOP_WORDS] for text in texts]
+    if not any(tokens):
+        assert index.rank("a b c7", 3) == []
+        return
+    theirs = bm25s.BM25()
+    theirs.index(tokens, show_progress=False)
+    for word in {word for text in tokens for word in text}:
+        scores = np.zeros(len(texts))
+        for number, score in index.rank(word, len(texts)):
+            scores[number] = score
+        assert scores == pytest.approx(theirs.get_scores([word]), rel=1e-5)
+
+
+def test_equal_passages_rank_in_their_order_and_strangers_not_at_all(tmp_path: Path) -> None:
+    index = built(tmp_path / "index", "a ferry", "the island", "a ferry", "A FERRY!")
+    assert [number for number, _ in index.rank("Ferry", 2)] == [0, 2]
+    assert [number for number, _ in index.rank("ferry", 9)] == [0, 2, 3]
+    assert index.find("volcano the", 3) == []
+    assert index.find("island", 3) == [Passage("1", "", "the island")]
+
+
+def test_numbers_and_words_of_any_script_are_found(tmp_path: Path) -> None:
+    index = built(tmp_path / "index", "opened in 1996", "Größe 7", "北京 大学")
+    assert [index.rank(query, 1)[0][0] for query in ("1996", "GRÖSSE", "7", "北京")] == [0, 1, 1, 2]
+
+
+def test_half_a_character_in_a_corpus_becomes_a_question_mark(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"text": "a ferry \\ud83d", "title": "\\ud83d"}\n')
+    index_passages(tmp_path / "corpus.jsonl", tmp_path / "index")
+    assert PassageIndex(tmp_path / "index").find("ferry", 1)[0].text == "a ferry ?"
+
+
+def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "a ferry"}\n{"title": "no text"}\n')
+    with pytest.raises(DataError, match="has no text") as caught:
+        index_passages(corpus, tmp_path / "index")
+    assert caught.value.where == f"{corpus}, row 1"
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+    corpus.write_text('{"text": "a ferry"}\n')
+    index_passages(corpus, tmp_path / "index")
+    with pytest.raises(RecipeError, match="is there already"):
+        index_passages(corpus, tmp_path / "index")
+    corpus.write_text("\n")
+    with pytest.raises(DataError, match="no passage"):
+        index_passages(corpus, tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["index.json", "passages.bin", "passages.ends.npy", "params.index.json"])
+def test_an_index_that_lost_a_file_is_refused(tmp_path: Path, name: str) -> None:
+    built(tmp_path / "index", "a ferry")
+    (tmp_path / "index" / name).unlink()
+    with pytest.raises(DataError):
+        PassageIndex(tmp_path / "index")
+
+
+def test_an_index_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    built(tmp_path / "index", "a ferry")
+    path = tmp_path / "index" / "passages.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match="cut short"):
+        PassageIndex(tmp_path / "index")

@@ -1,0 +1,101 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.models.rows import picture
+from vtune.errors import DataError
+from vtune.runs.indexing import index_pictures
+from vtune.tools.picture_index import Entry, PictureIndex, build_picture_index
+from vtune.tools.pictures import Vector, decoded, layout, perceptual_hash
+
+
+def scene(seed: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
+    """Coloured areas with edges, as photographs have; noise would look alike everywhere."""
+    rng = np.random.default_rng(seed)
+    small = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+    return small.resize(size, Image.Resampling.BICUBIC)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: int) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+SCENES = [scene(seed) for seed in range(20)]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> PictureIndex:
+    folder = tmp_path_factory.mktemp("pictures")
+    entries = [Entry(encoded(image), f"scene {n}", f"text {n}") for n, image in enumerate(SCENES)]
+    assert build_picture_index(entries, folder, lambda: None)["pictures"] == 20
+    return PictureIndex(folder, min_score=0.75)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda image: encoded(image), id="as it is"),
+        pytest.param(lambda image: encoded(image, "JPEG", quality=40), id="as JPEG"),
+        pytest.param(lambda image: encoded(image.resize((70, 50))), id="small"),
+        pytest.param(lambda image: encoded(image.resize((320, 240))), id="large"),
+        pytest.param(lambda image: encoded(image.crop((3, 3, 157, 117))), id="without its border"),
+    ],
+)
+def test_a_picture_is_found_however_it_was_encoded(index: PictureIndex, change) -> None:  # type: ignore[no-untyped-def]
+    for number, image in enumerate(SCENES):
+        first = index.find(change(image), 1)[0]
+        assert (first.title, first.text) == (f"scene {number}", f"text {number}")
+        assert first.thumbnail is not None
+        assert max(decoded(first.thumbnail).size) <= 256
+
+
+def test_strangers_are_not_found(index: PictureIndex) -> None:
+    assert [index.find(encoded(scene(seed)), 3) for seed in range(100, 110)] == [[]] * 10
+
+
+def test_the_embedding_can_be_another_and_is_told_apart(tmp_path: Path) -> None:
+    def mean(image: Image.Image) -> Vector:
+        colour = np.asarray(image, np.float32).mean(axis=(0, 1)) + 1e-3
+        return np.asarray(colour / np.linalg.norm(colour), np.float32)
+
+    build_picture_index([Entry(encoded(SCENES[0]), "a", "")], tmp_path, lambda: None, embed=mean)
+    assert PictureIndex(tmp_path, min_score=0.75, embed=mean).find(encoded(SCENES[0]), 1)[0].title == "a"
+    with pytest.raises(DataError, match="or to this embedding"):
+        PictureIndex(tmp_path, min_score=0.75)
+
+
+def test_vectors_have_length_one_and_hashes_hardly_move() -> None:
+    for image in SCENES[:5]:
+        assert np.linalg.norm(layout(image)) == pytest.approx(1, rel=1e-5)
+        small = image.resize((80, 60))
+        assert np.bitwise_count(perceptual_hash(image) ^ perceptual_hash(small)) <= 6
+    assert np.isfinite(layout(Image.new("RGB", (5, 5)))).all()
+
+
+def test_a_folder_and_rows_make_the_same_index(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "ferry.png").write_bytes(picture(40, 30))
+    assert index_pictures(photos, tmp_path / "one")["pictures"] == 1
+    (tmp_path / "rows.jsonl").write_text('{"image": "photos/ferry.png"}\n')
+    assert index_pictures(tmp_path / "rows.jsonl", tmp_path / "two")["pictures"] == 1
+    for name in ("one", "two"):
+        (match,) = PictureIndex(tmp_path / name, min_score=0.9).find(picture(40, 30), 5)
+        assert match.title == "ferry"
+
+
+def test_a_picture_that_is_missing_or_none_is_told_with_its_row(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"image": "no.png"}\n')
+    with pytest.raises(DataError, match=r"no picture at .*no\.png") as caught:
+        index_pictures(rows, tmp_path / "index")
+    assert "row 0" in caught.value.where
+    (tmp_path / "no.png").write_bytes(b"text")
+    with pytest.raises(DataError, match="cannot be decoded"):
+        index_pictures(rows, tmp_path / "index")
+    assert not (tmp_path / "index").exists()

@@ -1,0 +1,116 @@
+"""The web search, against a server that answers as Serper does."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtune.errors import DataError, ServiceError
+from vtune.tools.http import Patience
+from vtune.tools.passage import Passage
+from vtune.tools.web import Web
+
+PATIENCE = Patience(timeout_s=5, retries=2, deadline_s=10, concurrency=2)
+FOUND = Passage("https://a.example", "A ferry", "It sails.\nhttps://a.example")
+
+
+@contextmanager
+def serper(*statuses: int) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """Its URL, and (key, question) of every request; it answers with these statuses, then with 200."""
+    asked: list[tuple[str, Any]] = []
+    left = list(statuses)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append((self.headers["X-API-KEY"], question))
+            self.send_response(left.pop(0) if left else 200)
+            self.end_headers()
+            found = [{"title": "A ferry", "link": "https://a.example", "snippet": "It sails."}] * 2
+            self.wfile.write(json.dumps({"organic": found if question["q"] == "ferry" else []}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def search(url: str, record: Path, *queries: str, key: str | None = "k", **changes: Any) -> list[Any]:
+    """What each query finds, or the error that it ends in, all asked at once."""
+
+    async def main() -> list[Any]:
+        settings = {"recorded": (), "max_requests": 9} | changes
+        web = Web(key, PATIENCE, record=record, url=url, **settings)
+        try:
+            return await asyncio.gather(*(web.search(query, 1) for query in queries), return_exceptions=True)
+        finally:
+            await web.aclose()
+
+    return asyncio.run(main())
+
+
+def test_the_web_is_asked_once_and_its_answers_outlive_it(tmp_path: Path) -> None:
+    record = tmp_path / "run" / "search.jsonl"
+    with serper() as (url, asked):
+        assert search(url, record, "ferry", "ferry", "volcano") == [[FOUND], [FOUND], []]
+        assert sorted(question["q"] for _, question in asked) == ["ferry", "volcano"]
+        assert asked[0][0] == "k"
+        assert search(url, record, "ferry") == [[FOUND]]
+        assert len(asked) == 2
+    # Without a key, and without the web.
+    assert search("http://127.0.0.1:1", tmp_path / "new.jsonl", "ferry", key=None, recorded=[record]) == [
+        [FOUND]
+    ]
+    (missing,) = search("http://127.0.0.1:1", tmp_path / "new.jsonl", "island", key=None, recorded=[record])
+    assert isinstance(missing, ServiceError)
+    assert "on record" in missing.what
+
+
+def test_the_budget_is_that_of_the_whole_run(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    with serper() as (url, asked):
+        found = search(url, record, "ferry", "a", "b", max_requests=2)
+        assert sum(isinstance(one, ServiceError) for one in found) == 1
+        assert len(asked) == 2
+        (after_resume,) = search(url, record, "c", max_requests=2)
+        assert "budget of 2" in str(after_resume)
+        assert len(asked) == 2
+
+
+def test_a_busy_api_is_asked_again_and_a_refusal_is_not(tmp_path: Path) -> None:
+    with serper(429, 500) as (url, asked):
+        assert search(url, tmp_path / "a.jsonl", "ferry") == [[FOUND]]
+        assert len(asked) == 3
+    with serper(403) as (url, asked):
+        (refused,) = search(url, tmp_path / "b.jsonl", "ferry")
+        assert "HTTP 403" in str(refused)
+        assert len(asked) == 1
+    assert not (tmp_path / "b.jsonl").exists()
+
+
+def test_a_record_that_was_cut_short_loses_its_last_line_only(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    with serper() as (url, asked):
+        search(url, record, "ferry", "a")
+        lines = record.read_text()
+        record.write_text(lines[:-5])
+        known = [json.loads(line)["query"] for line in record.read_text().split("\n")[:-1]]
+        assert len(known) == 1
+        search(url, record, "ferry", "a")
+        assert len(asked) == 3
+    assert record.read_text() == lines
+    record.write_text("{}\n")
+    with pytest.raises(DataError, match="not a recorded search"):
+        search("http://127.0.0.1:1", record, "ferry")

@@ -1,0 +1,146 @@
+"""`vtune data index`: a corpus of passages, or of pictures with texts, as an index that can be searched."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.source import Place, files, read_rows
+from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.report.progress import Rows
+from vtune.runs.tools import NO_SEARCH
+from vtune.schema.fields import Row
+from vtune.tools.passage import Passage, passage_from
+from vtune.tools.picture_index import Entry, build_picture_index
+
+PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
+
+METADATA = "metadata.jsonl"
+"""Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""
+
+
+def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
+    """Build an index of passages; `out` is there completely or not at all.
+
+    Args:
+        corpus: JSON lines or Parquet with `text`, and maybe `id` and `title`; or a folder of such files.
+        out: Folder to write; must not be there.
+
+    Returns:
+        `kind`, `passages`, `words`, `postings`, `out`, `bytes`.
+
+    Raises:
+        RecipeError: If `out` is there.
+        DataError: If a row has no text, with file and row.
+    """
+    try:
+        from vtune.tools.bm25_build import build_index
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
+    return _whole(out, lambda folder, tick: build_index(_passages(corpus), folder, tick))
+
+
+def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
+    """Build an index of pictures; `out` is there completely or not at all.
+
+    Args:
+        corpus: A folder of pictures, with `metadata.jsonl` where they have titles and texts; or JSON lines or
+            Parquet with `image` (a path from the file's folder, or bytes), and maybe `title` and `text`.
+        out: Folder to write; must not be there.
+
+    Returns:
+        `kind`, `pictures`, `width`, `out`, `bytes`.
+
+    Raises:
+        RecipeError: If `out` is there.
+        DataError: If a picture cannot be read.
+    """
+    entries = _folder(corpus) if _is_picture_folder(corpus) else _entries(corpus)
+    return _whole(out, lambda folder, tick: build_picture_index(entries, folder, tick))
+
+
+def _whole(out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]) -> dict[str, Any]:
+    if out.exists():
+        raise RecipeError(f"{out} is there already", fix="choose another --out, or remove it")
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    try:
+        with Rows("index") as progress:
+            facts = build(partial, progress.advance)
+        partial.rename(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return facts | {"out": str(out), "bytes": sum(path.stat().st_size for path in out.iterdir())}
+
+
+def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
+    for place, row in read_rows(corpus):
+        if isinstance(row, DataError):
+            raise _at(place, row)
+        yield place, row
+
+
+def _passages(corpus: Path) -> Iterator[Passage]:
+    for place, row in _rows(corpus):
+        try:
+            yield passage_from(row, place.id)
+        except DataError as error:
+            raise _at(place, error) from None
+
+
+def _entries(corpus: Path) -> Iterator[Entry]:
+    for place, row in _rows(corpus):
+        try:
+            yield _entry(row, "image", place.file.parent)
+        except DataError as error:
+            raise _at(place, error) from None
+
+
+def _is_picture_folder(corpus: Path) -> bool:
+    if not corpus.is_dir() or (corpus / METADATA).is_file():
+        return corpus.is_dir()
+    return any(path.suffix.lower() in PICTURE_ENDINGS for path in corpus.iterdir())
+
+
+def _folder(corpus: Path) -> Iterable[Entry]:
+    if (corpus / METADATA).is_file():
+        for place, row in _rows(corpus / METADATA):
+            try:
+                yield _entry(row, "file_name", corpus)
+            except DataError as error:
+                raise _at(place, error) from None
+        return
+    for path, _ in files(corpus, PICTURE_ENDINGS):
+        yield Entry(_read(path), path.stem, "")
+
+
+def _entry(row: Mapping[str, Any], column: str, base: Path) -> Entry:
+    value = row.get(column)
+    if isinstance(value, Mapping):  # Hugging Face's struct of bytes and path
+        value = value.get("bytes") or value.get("path")
+    if isinstance(value, str):
+        title, data = Path(value).stem, _read(base / value)
+    elif isinstance(value, bytes):
+        title, data = "", value
+    else:
+        raise DataError(f"a row has no picture in `{column}`", fix="write a path, or bytes")
+    title, text = row.get("title", title), row.get("text") or ""
+    if not isinstance(title, str) or not isinstance(text, str):
+        raise DataError("`title` and `text` are texts", fix="mend the row")
+    return Entry(data, title, text)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"no picture at {path}: {error.strerror}", fix="paths start from the file's folder"
+        ) from None
+
+
+def _at(place: Place, error: DataError) -> DataError:
+    where = f"{place.file}" if place.row is None else f"{place.file}, row {place.row}"
+    return DataError(error.what, where=where, fix=error.fix)

@@ -1,0 +1,61 @@
+"""Text search in an index of passages (`vtune data index`), memory-mapped: BM25 by bm25s."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import bm25s
+import numpy as np
+
+from vtune.errors import DataError
+from vtune.tools.passage import Passage
+from vtune.tools.store import Records, read_manifest
+from vtune.tools.words import words
+
+
+class PassageIndex:
+    """An index that was built; several processes may open one folder, and share its pages.
+
+    Raises:
+        DataError: If the folder holds no whole index of passages.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        facts = read_manifest(folder, "passages")
+        self._records = Records(folder, "passages")
+        try:
+            self._bm25 = bm25s.BM25.load(folder, mmap=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+        self.passages: int = facts["passages"]
+        if not len(self._records) == self._bm25.scores["num_docs"] == self.passages:
+            raise DataError(f"the files in {folder} do not belong together", fix="build the index again")
+
+    async def search(self, query: str, top_k: int) -> list[Passage]:
+        """The passages with the highest BM25, of equal ones the earlier first; none without a common word."""
+        return await asyncio.to_thread(self.find, query, top_k)
+
+    def find(self, query: str, top_k: int) -> list[Passage]:
+        """The same, at once."""
+        return [self._passage(number) for number, _ in self.rank(query, top_k)]
+
+    def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
+        """(number of the passage, score) of the best passages, in order."""
+        known = self._bm25.vocab_dict
+        numbers = [known[word] for word in words(query) if word in known]
+        if not numbers:
+            return []
+        scores = self._bm25.get_scores_from_ids(numbers)
+        found = np.flatnonzero(scores)
+        if top_k < len(found):
+            values = scores[found]
+            found = found[values >= np.partition(values, -top_k)[-top_k]]
+        best = found[np.lexsort((found, -scores[found]))][:top_k]
+        return [(int(number), float(scores[number])) for number in best]
+
+    def _passage(self, number: int) -> Passage:
+        return Passage(**json.loads(self._records[number]))
+
+    async def aclose(self) -> None:
+        """Close its files."""
+        self._records.close()

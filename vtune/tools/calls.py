@@ -1,0 +1,127 @@
+"""Calls in Qwen's chat template: `<tool_call>` around JSON that the policy writes, `<tool_response>` around
+what comes back.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+INVALID = "invalid"
+"""`Call.tool` of what stands in `<tool_call>` and names no tool that the sample offers, or is not JSON."""
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+MOST = 8
+"""Calls of one turn that run; ours: a model that writes one after the other must not flood a service."""
+
+_CALL = re.compile(rf"{OPEN}(.*?)(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One `<tool_call>` as it was written."""
+
+    tool: str
+    """A tool that is offered, or `INVALID`."""
+    arguments: Mapping[str, Any]
+    """What its JSON says; of an invalid one {"text": what was written}."""
+    problem: str
+    """Why it cannot run, as the model is told; empty where it can be tried."""
+    end: int
+    """Index behind its last character in the turn."""
+
+
+def read_calls(turn: str, offered: Sequence[str]) -> list[Asked]:
+    """The calls of a turn, in order; [] where it makes none.
+
+    What is malformed, or one too many, is the model's mistake: it is kept, as a call that has failed already.
+
+    Args:
+        turn: What the policy wrote in one turn.
+        offered: Names of the tools that its sample offers.
+    """
+    calls = [
+        _read(found[1], found[0].endswith(CLOSE), found.end(), offered) for found in _CALL.finditer(turn)
+    ]
+    too_many = f"this call did not run: a turn may have {MOST} calls"
+    return [
+        call if number < MOST or call.problem else replace(call, problem=too_many)
+        for number, call in enumerate(calls)
+    ]
+
+
+def _read(text: str, closed: bool, end: int, offered: Sequence[str]) -> Asked:
+    def invalid(problem: str) -> Asked:
+        return Asked(INVALID, {"text": text.strip()}, problem, end)
+
+    if not closed:
+        return invalid(f"the tool call has no {CLOSE}")
+    try:
+        value = _parsed(text)
+    except (ValueError, RecursionError) as error:
+        return invalid(f"the tool call is not JSON: {str(error)[:200]}")
+    if not isinstance(value, dict) or set(value) != {"name", "arguments"}:
+        return invalid('a tool call is an object with "name" and "arguments" and nothing else')
+    name, arguments = value["name"], value["arguments"]
+    if not isinstance(name, str) or name not in offered:
+        return invalid(f"there is no tool {json.dumps(name)[:80]}; the tools are {', '.join(offered)}")
+    if not isinstance(arguments, dict):
+        return invalid('"arguments" is an object')
+    return Asked(name, arguments, "", end)
+
+
+def _parsed(text: str) -> Any:
+    """The value; what cannot be written as JSON and UTF-8 again (NaN, half a surrogate pair) is none."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no number of JSON")
+
+    value = json.loads(text, parse_constant=refuse)
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return value
+
+
+def is_valid(turn: str) -> bool:
+    """Whether a turn holds one call, and that is JSON with a name and arguments."""
+    calls = _CALL.findall(turn)
+    if len(calls) != 1 or CLOSE not in turn:
+        return False
+    try:
+        value = _parsed(calls[0])
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(value, dict)
+        and set(value) == {"name", "arguments"}
+        and isinstance(value["name"], str)
+        and isinstance(value["arguments"], dict)
+    )
+
+
+def tool_response(text: str) -> str:
+    """The frame of Qwen's template around what a tool says."""
+    return f"<tool_response>\n{text}\n</tool_response>"
+
+
+def responses(turn: str) -> int:
+    """How many calls a turn of tool output answers: one for each frame, one where there is none."""
+    return max(turn.count("<tool_response>"), 1)
+
+
+def tools_block(schemas: Sequence[Mapping[str, Any]]) -> str:
+    """The end of the system turn that offers tools, character for character as Qwen's template prints it.
+
+    Args:
+        schemas: One for each tool: {"type": "function", "function": {name, description, parameters}}.
+    """
+    lines = "".join(f"\n{json.dumps(schema, ensure_ascii=False)}" for schema in schemas)
+    return (
+        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>{lines}\n"
+        "</tools>\n\nFor each function call, return a json object with function name and arguments within "
+        f"{OPEN}{CLOSE} XML tags:\n{OPEN}\n"
+        '{"name": <function-name>, "arguments": <args-json-object>}\n'
+        f"{CLOSE}"
+    )

@@ -1,0 +1,127 @@
+"""Questions to services over HTTP: asked again while there is time, and given up when it has passed."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import ServiceError
+
+FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
+"""Seconds between attempts, doubled each time; ours."""
+
+RETRIED = (408, 429)
+"""Statuses below 500 that say nothing against the question."""
+
+CONNECT = 5.0
+"""Seconds that a connection may take; ours."""
+
+
+class Patience(Strict):
+    """How long a service is waited for."""
+
+    timeout_s: float = Field(gt=0)
+    """For one attempt, in seconds."""
+    retries: int = Field(ge=0)
+    """Further attempts after a failed connection, a time-out or a status 408, 429 or 5xx."""
+    deadline_s: float = Field(gt=0)
+    """For all attempts together, in seconds; then the call is ours and the trajectory is unscored."""
+    concurrency: int = Field(gt=0)
+    """Requests under way at the same time."""
+
+
+class Poster:
+    """Posts JSON to one URL and reads JSON.
+
+    After as many failures in a row as there may be requests under way the service counts as down: then a
+    question gets one attempt, until one succeeds. So an outage stops a run in minutes instead of hours.
+    """
+
+    def __init__(self, url: str, patience: Patience, *, headers: Mapping[str, str], name: str) -> None:
+        """Prepare, without connecting.
+
+        Args:
+            url: Where to.
+            patience: How long to wait.
+            headers: Of every request.
+            name: What errors call the service.
+        """
+        self._url = url
+        self._patience = patience
+        self._headers = dict(headers)
+        self._name = name
+        self._room = asyncio.Semaphore(patience.concurrency)
+        self._failures = 0
+        self._http: httpx2.AsyncClient | None = None
+        self.sent = 0
+        """Requests that went out."""
+
+    async def post(self, body: Mapping[str, Any]) -> Any:
+        """What the service answers.
+
+        Raises:
+            ServiceError: If it gives no usable answer in time, or refuses the question.
+        """
+        if self._http is None:
+            self._http = httpx2.AsyncClient(
+                headers=self._headers,
+                timeout=httpx2.Timeout(self._patience.timeout_s, connect=CONNECT),
+                limits=httpx2.Limits(max_connections=None),
+            )
+        why = "no time"
+        try:
+            # The deadline runs from here on, so that a long queue costs nobody.
+            async with self._room, asyncio.timeout(self._patience.deadline_s):
+                down = self._failures >= self._patience.concurrency
+                wait = FIRST_WAIT
+                for attempt in range(1 if down else self._patience.retries + 1):
+                    if attempt:
+                        await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                        wait = min(2 * wait, LONGEST_WAIT)
+                    try:
+                        return await self._once(self._http, body)
+                    except _Again as error:
+                        why = str(error)
+        except TimeoutError:
+            why = f"nothing within {self._patience.deadline_s:g} s ({why})"
+        self._failures += 1
+        raise ServiceError(
+            f"{self._name} gave no answer: {why}", where=self._url, fix="see that it is up, and what it logs"
+        )
+
+    async def _once(self, http: httpx2.AsyncClient, body: Mapping[str, Any]) -> Any:
+        self.sent += 1
+        try:
+            async with asyncio.timeout(self._patience.timeout_s):
+                response = await http.post(self._url, json=body)
+        except (httpx2.TransportError, TimeoutError) as error:
+            raise _Again(f"{type(error).__name__} {error}".strip()) from None
+        status = response.status_code
+        if status >= 500 or status in RETRIED:
+            raise _Again(f"HTTP {status}: {response.text[:200]}")
+        self._failures = 0
+        if status != 200:
+            raise ServiceError(
+                f"{self._name} refuses: HTTP {status}: {response.text[:200]}",
+                where=self._url,
+                fix="mend `tools` in the recipe, or the key",
+            )
+        try:
+            return response.json()
+        except ValueError:
+            raise ServiceError(
+                f"{self._name} answers no JSON: {response.text[:200]!r}", where=self._url
+            ) from None
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+
+class _Again(Exception):
+    """No usable answer; another attempt may get one."""

@@ -1,0 +1,194 @@
+"""image_search_tool: what is known about pictures that look like the question's."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Protocol
+
+from vtune.errors import DataError, ServiceError
+from vtune.schema.sample import Sample
+from vtune.tools.observation import IMAGE_MARK, Observation, inert
+from vtune.tools.pictures import Match, PictureSearcher
+from vtune.tools.text_search import CUT
+from vtune.tools.tool import Mistake, Scene, Schema, check_names, function, shown
+
+NAME = "image_search_tool"
+
+NOTHING = "No matching images were found."
+
+TITLES, THUMBNAILS, SUMMARY = "image_search_title_list", "image_search_thumbnail_list", "image_search_summary"
+"""Columns of SenseNova-MARS's files, kept in a sample's `extra`."""
+
+
+class Matches(Protocol):
+    """Where matches come from."""
+
+    async def of(self, scene: Scene, top_k: int) -> list[Match]:
+        """At most `top_k` matches of the question's first picture, best first.
+
+        Raises:
+            ServiceError: If it cannot tell.
+        """
+        ...
+
+    def check(self, sample: Sample) -> None:
+        """See, before a run, that a sample can be searched for.
+
+        Raises:
+            DataError: If not.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End what was opened."""
+        ...
+
+
+class Replayed:
+    """Results that stand in the sample: a search that was made when the data was.
+
+    Args:
+        thumbnails: Folder that the paths of thumbnails start from, where a sample has them; None shows titles
+            only.
+    """
+
+    def __init__(self, thumbnails: Path | None) -> None:
+        self._folder = thumbnails
+
+    async def of(self, scene: Scene, top_k: int) -> list[Match]:
+        """The titles, in order, each with its thumbnail; a summary counts for the first."""
+        try:
+            titles, paths = self._columns(scene.sample)
+            summary = str(scene.sample.extra.get(SUMMARY) or "")
+            pictures: list[bytes | None] = [self._read(path) for path in paths[:top_k]]
+        except DataError as error:
+            raise ServiceError(error.what, where=error.where, fix=error.fix) from None
+        return [
+            Match(title=title, text=summary if number == 0 else "", score=1.0, thumbnail=picture)
+            for number, (title, picture) in enumerate(zip_longest(titles[:top_k], pictures))
+        ]
+
+    def check(self, sample: Sample) -> None:
+        """It has the columns, and its thumbnails are there."""
+        _, paths = self._columns(sample)
+        for path in paths:
+            if self._folder is not None and not (self._folder / path).is_file():
+                raise DataError(
+                    f"no thumbnail at {self._folder / path}",
+                    where=f"sample {sample.id!r}, extra_info.{THUMBNAILS}",
+                    fix="mend tools.image_search.thumbnails, or set it to null to show titles only",
+                )
+
+    def _columns(self, sample: Sample) -> tuple[list[str], list[str]]:
+        where = f"sample {sample.id!r}, extra_info"
+        titles = sample.extra.get(TITLES)
+        paths = sample.extra.get(THUMBNAILS) if self._folder is not None else None
+        if not isinstance(titles, list) or not all(isinstance(title, str) for title in titles):
+            raise DataError(
+                f"no cached image search: {TITLES} is no list of texts",
+                where=where,
+                fix="import data that has it, take image_search_tool out of `tools`, or search an index",
+            )
+        if paths is None:
+            return titles, []
+        if (
+            not isinstance(paths, list)
+            or len(paths) != len(titles)
+            or not all(isinstance(p, str) for p in paths)
+        ):
+            raise DataError(
+                f"{THUMBNAILS} is no list of as many paths as {TITLES} has titles",
+                where=where,
+                fix="mend the row, or set tools.image_search.thumbnails to null",
+            )
+        return titles, paths
+
+    def _read(self, path: str) -> bytes:
+        assert self._folder is not None
+        try:
+            return (self._folder / path).read_bytes()
+        except OSError as error:
+            raise DataError(f"a thumbnail cannot be read: {error}") from None
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Searched:
+    """Results of a picture index, here or in a service."""
+
+    def __init__(self, searcher: PictureSearcher) -> None:
+        self._searcher = searcher
+
+    async def of(self, scene: Scene, top_k: int) -> list[Match]:
+        """What the index finds."""
+        return await self._searcher.search(scene.images[0], top_k)
+
+    def check(self, sample: Sample) -> None:
+        """It has a picture."""
+        if not sample.images:
+            raise DataError(
+                "image_search_tool is offered, and there is no picture",
+                where=f"sample {sample.id!r}",
+                fix="take it out of `tools`",
+            )
+
+    async def aclose(self) -> None:
+        """Close the index."""
+        await self._searcher.aclose()
+
+
+class ImageSearch:
+    """Looks the question's first picture up; there is nothing to choose.
+
+    Args:
+        matches: Where matches come from.
+        top_k: How many to show at most.
+        max_chars: Of an answer's text; the rest is cut off.
+        show: Whether to show thumbnails.
+    """
+
+    def __init__(self, matches: Matches, *, top_k: int, max_chars: int, show: bool) -> None:
+        self.matches = matches
+        self._top_k = top_k
+        self._max_chars = max_chars
+        self._show = show
+
+    @property
+    def schema(self) -> Schema:
+        """Its name is that of SenseNova-MARS; it has no argument."""
+        return function(
+            NAME,
+            "Look up the question's picture: what is known about pictures that look like it.",
+            {},
+            [],
+        )
+
+    def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
+        """The picture."""
+        check_names(arguments, self.schema)
+        if not scene.images:
+            raise Mistake("the question has no picture")
+        return hashlib.sha256(scene.images[0]).hexdigest()
+
+    async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
+        """Search."""
+        self.key(arguments, scene)
+        found = await self.matches.of(scene, self._top_k)
+        return shown(*self._told(found)) if found else shown(NOTHING)
+
+    def _told(self, found: Sequence[Match]) -> tuple[str, list[bytes]]:
+        """The answer's text with its marks, and the pictures of the marks."""
+        lines, pictures, room = [], [], self._max_chars
+        for number, match in enumerate(found, start=1):
+            text = inert(f"{number}. {match.title}" + (f"\n{match.text}" if match.text else ""))
+            if len(text) > room:
+                lines.append(text[:room].rstrip() + CUT)
+                break
+            room -= len(text)
+            mark = self._show and match.thumbnail is not None
+            lines.append(f"{text}\n{IMAGE_MARK}" if mark else text)
+            if self._show and match.thumbnail is not None:
+                pictures.append(match.thumbnail)
+        return "\n".join(lines), pictures

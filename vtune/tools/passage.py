@@ -1,0 +1,65 @@
+"""What text searches find."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from vtune.errors import DataError
+from vtune.tools.observation import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of text that answers, or does not."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Searcher(Protocol):
+    """Whatever finds passages."""
+
+    async def search(self, query: str, top_k: int) -> list[Passage]:
+        """At most `top_k` passages, best first; [] where none fits.
+
+        Raises:
+            ServiceError: If it cannot tell.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End what was opened."""
+        ...
+
+
+def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
+    """The passage of a row of a corpus.
+
+    Args:
+        row: With `text`, and maybe `id` and `title`; other keys are left alone. Published corpora also call
+            the text `contents` or `passage`.
+        fallback_id: Its id where the row has none.
+
+    Raises:
+        DataError: If there is no text.
+    """
+    text = next((row[key] for key in ("text", "contents", "passage") if isinstance(row.get(key), str)), None)
+    if not text or not text.strip():
+        raise DataError(
+            "a passage has no text",
+            fix="each row needs `text` (or `contents`, `passage`), and may have `id` and `title`",
+        )
+    title, identity = row.get("title"), row.get("id")
+    if not isinstance(title, str | None) or not isinstance(identity, str | int | None):
+        raise DataError("`title` is a text, and `id` a text or a number", fix="mend the row")
+    return Passage(fallback_id if identity is None else whole(str(identity)), whole(title or ""), whole(text))
+
+
+def numbered(passages: Sequence[Passage]) -> str:
+    """Passages as the policy, and a summariser, read them."""
+    parts = []
+    for number, passage in enumerate(passages, start=1):
+        head = f"{number}. {passage.title}\n" if passage.title else f"{number}. "
+        parts.append(head + passage.text.strip())
+    return "\n\n".join(parts)

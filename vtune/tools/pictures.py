@@ -1,0 +1,112 @@
+"""What picture searches look at, and what they find."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vtune.errors import DataError
+from vtune.schema.decode import UNDECODABLE
+
+Vector = NDArray[np.float32]
+
+Embed = Callable[[Image.Image], Vector]
+"""A picture as a vector of length 1: an index is built and asked with the same function."""
+
+HASH_SIDE, DCT_SIDE = 8, 32
+"""Of the perceptual hash: 64 low frequencies of a 32 x 32 picture (Zauner 2010, pHash)."""
+
+GRID, ANGLES = 4, 8
+"""Of `layout`: cells a side, and directions of edges in each; ours."""
+
+EDGES_WEIGHT = 0.5
+"""Share of edges, against colours, in `layout`; ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A picture that looks alike."""
+
+    title: str
+    text: str
+    score: float
+    """1 for the same picture."""
+    thumbnail: bytes | None
+    """Encoded; None where there is none."""
+
+
+class PictureSearcher(Protocol):
+    """Whatever finds pictures that look alike."""
+
+    async def search(self, picture: bytes, top_k: int) -> list[Match]:
+        """At most `top_k`, best first; [] where none does.
+
+        Raises:
+            ServiceError: If it cannot tell.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End what was opened."""
+        ...
+
+
+def decoded(data: bytes) -> Image.Image:
+    """The picture in colours.
+
+    Raises:
+        DataError: If it is none.
+    """
+    try:
+        return Image.open(io.BytesIO(data)).convert("RGB")
+    except UNDECODABLE as error:
+        raise DataError(f"a picture cannot be decoded: {error}", fix="re-encode it as PNG or JPEG") from None
+
+
+def perceptual_hash(picture: Image.Image) -> np.uint64:
+    """64 bits that a resize or another encoding hardly changes (Zauner 2010)."""
+    grey = np.asarray(picture.convert("L").resize((DCT_SIDE, DCT_SIDE), Image.Resampling.BOX), np.float64)
+    low = (_DCT @ grey @ _DCT.T)[:HASH_SIDE, :HASH_SIDE].ravel()
+    # The first is the mean brightness, which says nothing and is larger than all others.
+    bits = np.packbits(low > np.median(low[1:]))
+    return np.uint64(bits.view(np.uint64)[0])
+
+
+def layout(picture: Image.Image) -> Vector:
+    """Where a picture has which colours and which edges: the embedding of an index that is given no other.
+
+    Returns:
+        float32, shape (GRID² · (3 + ANGLES),), of length 1.
+    """
+    side = GRID * 16
+    colours = np.asarray(picture.resize((side, side), Image.Resampling.BOX), np.float64) / 255
+    cells = colours.reshape(GRID, 16, GRID, 16, 3).mean(axis=(1, 3))
+    down, right = np.gradient(colours.mean(axis=2))
+    angle = ((np.arctan2(down, right) / np.pi + 1) / 2 * ANGLES).astype(int) % ANGLES
+    row, column = np.divmod(np.arange(side * side), side)
+    place = (row // 16 * GRID + column // 16) * ANGLES + angle.ravel()
+    edges = np.bincount(place, np.hypot(down, right).ravel(), minlength=GRID * GRID * ANGLES)
+    parts = [
+        _unit((cells - 0.5).ravel()) * np.sqrt(1 - EDGES_WEIGHT),
+        _unit(edges) * np.sqrt(EDGES_WEIGHT),
+    ]
+    return _unit(np.concatenate(parts)).astype(np.float32)
+
+
+def _unit(vector: NDArray[Any]) -> NDArray[Any]:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 0 else vector
+
+
+def _dct(side: int) -> NDArray[np.float64]:
+    """The matrix of the cosine transform, shape (side, side)."""
+    k, n = np.mgrid[:side, :side]
+    waves: NDArray[np.float64] = np.cos(np.pi * k * (2 * n + 1) / (2 * side))
+    return waves
+
+
+_DCT = _dct(DCT_SIDE)

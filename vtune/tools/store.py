@@ -1,0 +1,108 @@
+"""Many small records in one file, found by number: only what is asked for is ever read."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from vtune.errors import DataError
+
+
+class RecordWriter:
+    """Writes byte strings one after the other, and where each one ends; a context manager.
+
+    Args:
+        folder: Where the two files go.
+        name: Of the files: NAME.bin and NAME.ends.npy.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._ends: list[np.ndarray[Any, Any]] = []
+        self._latest: list[int] = []
+        self._end = 0
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        self._file = (self._folder / f"{self._name}.bin").open("wb", buffering=1 << 20)
+        return self
+
+    def append(self, record: bytes) -> None:
+        """One more."""
+        assert self._file is not None
+        self._file.write(record)
+        self._end += len(record)
+        self._latest.append(self._end)
+        if len(self._latest) == 1 << 16:
+            self._pack()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._file is not None
+        self._file.close()
+        if kind is None:
+            self._pack()
+            np.save(self._folder / f"{self._name}.ends.npy", np.concatenate(self._ends))
+
+    def _pack(self) -> None:
+        self._ends.append(np.array(self._latest, dtype=np.int64))
+        self._latest = []
+
+
+class Records:
+    """Reads what a `RecordWriter` wrote; any number of threads may read.
+
+    Raises:
+        DataError: If the files are not there, or are not whole.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        path = folder / f"{name}.bin"
+        try:
+            self._ends = np.load(folder / f"{name}.ends.npy", mmap_mode="r")
+            self._file = path.open("rb")
+        except (OSError, ValueError) as error:
+            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+        if len(self) and os.fstat(self._file.fileno()).st_size != self._ends[-1]:
+            raise DataError(f"{path} is cut short", fix="build the index again")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> bytes:
+        start = int(self._ends[number - 1]) if number else 0
+        return os.pread(self._file.fileno(), int(self._ends[number]) - start, start)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+MANIFEST = "index.json"
+"""Says what a folder is an index of; written last."""
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write what an index is."""
+    (folder / MANIFEST).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+    """What an index is.
+
+    Raises:
+        DataError: If the folder holds none of this kind.
+    """
+    fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if kind == "pictures" else "")
+    try:
+        facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise DataError(f"no index in {folder}", fix=fix) from None
+    if not isinstance(facts, dict) or facts.get("kind") != kind:
+        raise DataError(f"the index in {folder} is not one of {kind}", fix=fix)
+    return facts

@@ -1,0 +1,114 @@
+"""What every tool with a JSON schema has in common: how it is described, and what it is given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from vtune.sandbox import ShownCrop
+from vtune.schema.box import Box
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Status
+from vtune.tools.observation import Observation, inert
+
+Schema = Mapping[str, Any]
+"""{"type": "function", "function": {"name", "description", "parameters"}}."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A picture of the conversation as a tool may use it."""
+
+    data: bytes
+    """Encoded: the picture that it was cut out of, or itself."""
+    image: int
+    """Index into the trajectory's images of what `data` is."""
+    region: Box | None
+    """What it shows of `data`, xyxy in pixels; None: all."""
+    seen: tuple[int, int]
+    """(width, height) in pixels in which the policy sees it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a call is about."""
+
+    sample: Sample
+    images: tuple[bytes, ...]
+    """The sample's encoded pictures."""
+    views: Sequence[View]
+    """Every picture of the conversation, in the order in which the policy saw them."""
+
+
+class Tool(Protocol):
+    """A tool. The same arguments about the same scene give the same result."""
+
+    @property
+    def schema(self) -> Schema:
+        """How it is described to the policy."""
+        ...
+
+    def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
+        """What its result depends on, beside the question: calls of one question with one key are one call.
+
+        Raises:
+            Mistake: If the arguments are wrong.
+        """
+        ...
+
+    async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
+        """Do it.
+
+        Raises:
+            Mistake: If the model asked for something that cannot be: it is told.
+            ServiceError: If we failed: the trajectory is not scored.
+        """
+        ...
+
+
+class Mistake(Exception):
+    """What the model did wrong, in the words that it is told."""
+
+
+def function(name: str, description: str, properties: Schema, required: Sequence[str]) -> Schema:
+    """A function's schema in the form of Qwen's template."""
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": dict(properties),
+                "required": list(required),
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+def check_names(arguments: Mapping[str, Any], schema: Schema) -> None:
+    """See that no argument is missing and none is unknown.
+
+    Raises:
+        Mistake: Naming it.
+    """
+    parameters = schema["function"]["parameters"]
+    for name in parameters["required"]:
+        if name not in arguments:
+            raise Mistake(f'the argument "{name}" is missing')
+    known = parameters["properties"]
+    for name in arguments:
+        if name not in known:
+            raise Mistake(
+                f'there is no argument "{name[:40]}"; the arguments are {", ".join(known) or "none"}'
+            )
+
+
+def refused(why: str, status: Status = "error") -> Observation:
+    """The observation of a call that failed by the model's fault."""
+    return Observation(text=f"Error: {inert(why)}", status=status, error=why)
+
+
+def shown(text: str, images: Sequence[bytes] = (), crops: Sequence[ShownCrop] = ()) -> Observation:
+    """The observation of a call that went well; `text` has one `<image>` a picture."""
+    return Observation(text=text, images=tuple(images), status="ok", output=text, crops=tuple(crops))
