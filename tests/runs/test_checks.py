@@ -14,7 +14,7 @@ import pytest
 
 from tests.runs.commands import vtune
 from tests.test_cli import picture
-from vtune.config import find, load_recipe
+from vtune.config import find, load_recipe, shipped
 from vtune.runs import checks, doctor
 from vtune.runs.rl import RLRecipe
 from vtune.schema.parquet import read_samples, write_samples
@@ -62,8 +62,10 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     ended = vtune("doctor", path, "--json")
     result = json.loads(ended.out)
     found = {check["name"]: check for check in result["checks"]}
-    assert set(found) == {"shared memory", "model", "memory", "disk", "pictures", "pixels, lens"}
-    assert all(found[name]["level"] == "ok" for name in found if name != "shared memory")
+    suites = {f"pixels, {name}" for name in shipped("eval_suites")}
+    assert set(found) == {"shared memory", "model", "memory", "disk", "pictures"} | suites
+    asked = ("model", "memory", "disk", "pictures", "pixels, lens")
+    assert all(found[name]["level"] == "ok" for name in asked)
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
 
 
