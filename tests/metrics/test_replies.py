@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from vtune.errors import DataError
-from vtune.metrics.replies import REFLECTIVE, examples, keep_replies, last_replies, reflects
+from vtune.metrics.replies import (
+    REFLECTIVE,
+    examples,
+    forget_replies,
+    keep_replies,
+    last_replies,
+    reflects,
+)
 from vtune.schema.message import Message
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Trajectory
@@ -64,3 +71,10 @@ def test_a_broken_file_of_replies_is_named(tmp_path: Path) -> None:
     (tmp_path / "replies/step-000003.jsonl").write_text(json.dumps([1]) + "\n")
     with pytest.raises(DataError, match="replies"):
         last_replies(tmp_path)
+
+
+def test_replies_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> None:
+    for step in (0, 4, 5):
+        keep_replies(tmp_path, step, [reply(1.0)])
+    forget_replies(tmp_path, 4)
+    assert [path.name for path in (tmp_path / "replies").iterdir()] == ["step-000000.jsonl"]

@@ -265,3 +265,24 @@ def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     found = asyncio.run(story())
     assert isinstance(found.pop(1), asyncio.CancelledError)
     assert whys(found) == ["read 0", "read 2", "read 3"]
+
+
+def test_one_that_is_sent_again_late_takes_no_time_from_the_others() -> None:
+    """Its first answer is a failure that comes when its own time is nearly over."""
+    tries: Counter[str] = Counter()
+
+    async def slow_to_fail(items: Items) -> httpx2.Response:
+        found = []
+        for item in items:
+            reply = item["trajectory"]["messages"][-1]["content"]
+            tries[reply] += 1
+            failed = {"status": 500, "reward": None, "error": {"what": "a worker died"}}
+            found.append(failed if reply == "0" and tries[reply] == 1 else result(item))
+        if tries["0"] == 1:
+            await asyncio.sleep(0.6)
+        return httpx2.Response(200, json={"results": found})
+
+    net = Net(a=slow_to_fail)
+    scored = run(net, 1, deadline_s=0.5, rounds=2)
+    assert "in time" in whys(scored)[0] or "no reward service" in whys(scored)[0]
+    assert whys(scored)[1] == "read 0"

@@ -23,7 +23,7 @@ from tests.reward.build import TARGET, WRONG, looks, recipe, sample
 from tests.reward.serving import Served, alive, children, serving
 from tests.verifiers.cases import CASES, sample_of, wrap
 from vtune.errors import RecipeError, RunFailed
-from vtune.reward.recipe import RewardRecipe
+from vtune.reward.recipe import IouSchedule, RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.reward.service import ITEMS, Service, app_of
 from vtune.reward.wire import item_of, settings_of
@@ -213,6 +213,22 @@ def test_without_any_reward_section_a_request_is_refused() -> None:
     assert "--recipe" in answer.json()["error"]["fix"]
 
 
+def test_a_recipe_with_one_threshold_says_how_tight_boxes_are_for_requests_that_do_not() -> None:
+    fixed = IouSchedule(schedule="fixed", thresholds=(0.5,), until=(), target=None)
+    staged = IouSchedule(schedule="staged", thresholds=(0.5, 0.9), until=(0.5,), target=None)
+    loose = dataclasses.replace(sample_of("detection"), verifier_parm=without_iou("detection"))
+    item = item_of(*told(loose, wrap(CASES["detection"].gold)))
+    (right,) = asked(("POST", "/score", item), given=recipe().model_copy(update={"iou": fixed}))
+    assert (right.status_code, right.json()["reward"]["accuracy"]) == (200, 1.0)
+    (unsaid,) = asked(("POST", "/score", item), given=recipe().model_copy(update={"iou": staged}))
+    assert unsaid.status_code == 422
+    assert "how tight" in unsaid.json()["error"]["what"]
+
+
+def without_iou(verifier: str) -> dict[str, Any]:
+    return {key: value for key, value in sample_of(verifier).verifier_parm.items() if key != "iou"}
+
+
 def test_a_bug_is_500_for_its_own_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
     from vtune.reward import service
 
@@ -268,7 +284,13 @@ def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served)
     (fits,) = asked(("POST", "/score", "x" * 2000), max_bytes=2000)
     assert fits.status_code == 422
     host, port = served.url.removeprefix("http://").split(":")
-    for header, status in (("Content-Length: 99999999999", b"413"), ("Transfer-Encoding: chunked", b"411")):
+    chunked = "Transfer-Encoding: chunked"
+    for header, status in (
+        ("Content-Length: 99999999999", b"413"),
+        (chunked, b"411"),
+        # The length is not that of what comes in chunks.
+        (f"Content-Length: 1\r\n{chunked}", b"411"),
+    ):
         with socket.create_connection((host, int(port)), timeout=20) as line:
             line.sendall(f"POST /score HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n".encode())
             assert line.recv(1000).split()[1] == status

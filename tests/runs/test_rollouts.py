@@ -116,3 +116,31 @@ def test_a_hand_over_that_fails_goes_through_all_weights_because_others_gather_w
         asyncio.run(rollouts.of(0))
     assert gathered == ["a", "b", "c"]
     assert len(waited) == 2
+
+
+def test_a_process_whose_draw_ahead_failed_still_hands_over_as_the_others_wait_for_it() -> None:
+    waited: list[int] = []
+    log = Log()
+
+    async def draw(step: int) -> tuple[int, int]:
+        if step == 1:
+            raise RunFailed("the engine died")
+        return await log.draw(step)
+
+    async def run() -> None:
+        rollouts = Rollouts(
+            draw,
+            log,
+            lambda: iter(()),
+            lambda: waited.append(len(log.said)),
+            staleness=1,
+            steps=3,  # type: ignore[arg-type]
+        )
+        await rollouts.of(0)
+        waited.clear()
+        with pytest.raises(RunFailed, match="the engine died"):
+            await rollouts.of(1)
+
+    asyncio.run(run())
+    assert len(waited) == 2
+    assert log.said[-1] == "take 1"

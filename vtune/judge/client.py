@@ -188,7 +188,8 @@ def _read_cache(path: Path) -> dict[str, str]:
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if len(whole) < len(text):
-        path.write_text(whole, encoding="utf-8")
+        with path.open("r+b") as file:
+            file.truncate(len(whole.encode()))
     replies: dict[str, str] = {}
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         try:

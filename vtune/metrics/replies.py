@@ -82,6 +82,13 @@ def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
     partial.replace(path)
 
 
+def forget_replies(run: Path, first_step: int) -> None:
+    """Remove what was kept of this step and of later ones, which a run that goes on will draw again."""
+    for path in (run / "replies").glob("step-*.jsonl"):
+        if int(path.stem.removeprefix("step-")) >= first_step:
+            path.unlink()
+
+
 def last_replies(run: Path) -> list[dict[str, Any]]:
     """The replies that were kept last; none where a run has kept none.
 
@@ -97,7 +104,7 @@ def last_replies(run: Path) -> list[dict[str, Any]]:
         return []
     step = int(kept[-1].stem.removeprefix("step-"))
     try:
-        lines = kept[-1].read_text(encoding="utf-8").splitlines()
+        lines = kept[-1].read_text(encoding="utf-8").split("\n")[:-1]
         return [{"step": step, **json.loads(line)} for line in lines]
     except (OSError, ValueError, TypeError) as error:
         what = f"kept replies cannot be read: {error}"

@@ -134,7 +134,14 @@ class RewardClient:
         now = time.monotonic()
         for item in items:
             item.ends = item.ends or now + self._deadline_s
-        ends = min(item.ends or 0.0 for item in items)
+        late = [item for item in items if item.ends is not None and item.ends <= now]
+        if late:
+            _fail(late, Unusable("no reward service answered in time"))
+            items = [item for item in items if item not in late]
+            if not items:
+                return
+        # One that is sent again has little time left; its mates keep theirs.
+        ends = max(item.ends or 0.0 for item in items)
         try:
             body = b", ".join(item.body for item in items)
             body = b'{"reward": %b, "items": [%b]}' % (self._settings, body)

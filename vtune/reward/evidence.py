@@ -136,7 +136,6 @@ class Judges:
         self._client = client
         self._only = only
         self._boxes = BoxJudge(levels)
-        self._client = client
         self._model = ModelJudge(client, levels) if client is not None else None
 
     def by(self, only: By | None) -> "Judges":

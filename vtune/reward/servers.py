@@ -30,9 +30,6 @@ LATELY = 200
 FAILED, TOO_LARGE = 500, 413
 """HTTP statuses: a worker or judge failed; smaller requests might be taken."""
 
-KEYS = {"status", "reward", "error"}
-"""Of every result."""
-
 RETRIED = (408, 429)
 """Statuses below 500 that say nothing against the request."""
 
@@ -117,10 +114,12 @@ class Servers:
         """
         began, wait = time.monotonic(), FIRST_WAIT
         tried: list[_Server] = []
+        asked = False
         while (now := time.monotonic()) < ends:
             server = self._choose(tried)
             if server is not None:
                 tried.append(server)
+                asked = True
                 try:
                     return await self._hedged(server, body, count, ends)
                 except Unusable:
@@ -131,7 +130,7 @@ class Servers:
             pause = max(pause, min(one.breaker.opens_in(now) for one in self._servers))
             await asyncio.sleep(min(pause, ends - now))
             wait, tried = min(2 * wait, LONGEST_WAIT), []
-        self._down = self._down or self._answered < began
+        self._down = self._down or (asked and self._answered < began)
         whys = ", ".join(f"{one.url}: {one.breaker.why or 'busy'}" for one in self._servers)
         raise Unusable(f"no reward service answered ({whys})")
 

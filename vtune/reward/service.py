@@ -21,7 +21,8 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
 from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
-from vtune.verifiers import VERIFIERS
+from vtune.verifiers import VERIFIERS, verifier_of
+from vtune.verifiers.detection import with_iou
 from vtune.verifiers.verifying import Verifying
 
 ITEMS = 1024
@@ -84,6 +85,7 @@ class Service:
         if not isinstance(request, dict):
             raise DataError("the request is no JSON object", fix='send {"sample": {…}, "reply": "…"}')
         request = dict(request)
+        own = not request.get("reward")
         settings = request.pop("reward", None) or self._settings
         if settings is None:
             raise DataError(
@@ -93,6 +95,8 @@ class Service:
         if not isinstance(settings, dict):
             raise DataError("`reward` is no JSON object", fix="send the reward section of a recipe")
         recipe = recipe_of(settings, self._endpoint)
+        if own and self._recipe is not None:
+            recipe = recipe.model_copy(update={"iou": self._recipe.iou})
         if "items" not in request:
             (result,) = await self._all([request], recipe)
             return result.pop("status"), result
@@ -135,6 +139,9 @@ class Service:
         began = time.monotonic()
         try:
             sample, trajectory = read_item(item)
+            fixed = recipe.iou is not None and recipe.iou.schedule in ("fixed", "average")
+            if recipe.iou is not None and fixed and verifier_of(sample).reads_iou:
+                sample = with_iou(sample, recipe.iou.thresholds)
         except VtuneError as error:
             self.counts.add("", WRONG, time.monotonic() - began)
             return {"status": WRONG, "reward": None, "error": told(error)}
@@ -181,7 +188,7 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def score(request: Request) -> Response:
         try:
             asked = json.loads(await request.body())
-        except ValueError as error:  # of json, and of text that is no UTF-8
+        except (ValueError, RecursionError) as error:  # of json, and of text that is no UTF-8
             raise DataError(f"the request is not JSON: {error}") from None
         status, answer = await service.answer(asked)
         return _json(answer, status)

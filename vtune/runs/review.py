@@ -162,7 +162,10 @@ def take_reviews(queue: Path, reviews: Results) -> int:
     if not queue.exists():
         return 0
     taken = 0
-    for number, line in enumerate(queue.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not `splitlines`: a text may hold characters at which that splits too.
+    for number, line in enumerate(queue.read_text(encoding="utf-8").split("\n"), start=1):
+        if not line.strip():
+            continue
         where = f"{queue}:{number}"
         try:
             row = json.loads(line)

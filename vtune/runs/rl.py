@@ -22,7 +22,7 @@ from vtune.config import Strict
 from vtune.errors import RecipeError, RunFailed
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
-from vtune.metrics.replies import examples, keep_replies
+from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
@@ -258,6 +258,8 @@ async def _train(
 
         learn = _Learning(trainer, recipe, ranks)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
+        if ranks.first:
+            forget_replies(out, done)
         settings = recipe.model_dump(mode="json")
         tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
         stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=done)

@@ -56,9 +56,12 @@ class Rollouts(Generic[D]):
             await self._hand_over(step)
             drawn = await self._draw(step)
         else:
-            drawn = await self._ahead
-            self._ahead = None
-            await self._hand_over(step)
+            ahead, self._ahead = self._ahead, None
+            try:
+                drawn = await ahead
+            finally:
+                # Also where this process failed: the others hand over, and wait for it.
+                await self._hand_over(step)
         if self._staleness == 0:
             await self._engine.rest()
         elif step + 1 < self._steps:

@@ -160,7 +160,7 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
 async def _json(request: Request) -> Any:
     try:
         return json.loads(await request.body())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"the request is not JSON: {error}") from None
 
 

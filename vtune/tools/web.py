@@ -119,7 +119,8 @@ def _read(path: Path, *, mend: bool = False) -> dict[tuple[str, int], list[Passa
         ) from None
     whole = text[: text.rfind("\n") + 1]
     if mend and len(whole) < len(text):
-        path.write_text(whole, encoding="utf-8")
+        with path.open("r+b") as file:
+            file.truncate(len(whole.encode()))
     found: dict[tuple[str, int], list[Passage]] = {}
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         try:

@@ -30,8 +30,9 @@ VERIFIERS: Mapping[str, Verifier] = MappingProxyType(
         "math": Verifier(verify_math, check_math, in_worker=True),
         "counting": Verifier(verify_counting, check_counting),
         "ocr": Verifier(verify_ocr, check_ocr, in_worker=True),
-        "detection": Verifier(verify_detection, check_detection, reads_iou=True),
-        "grounding": Verifier(verify_grounding, check_grounding, reads_iou=True),
+        # Hundreds of boxes take seconds to match.
+        "detection": Verifier(verify_detection, check_detection, in_worker=True, reads_iou=True),
+        "grounding": Verifier(verify_grounding, check_grounding, in_worker=True, reads_iou=True),
         "point_in_box": Verifier(verify_point_in_box, check_point_in_box),
         "judge": Verifier(verify_judge, check_judge, asks_judge=True),
     }

@@ -1,5 +1,6 @@
 import base64
 import datetime
+import io
 import string
 from decimal import Decimal
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tests.data.formats.published import jpeg
 from vtune.data.formats.judging import guess_verifier
@@ -34,6 +36,16 @@ def test_a_picture_is_read_from_every_form(value: object, tmp_path: Path) -> Non
     (tmp_path / "a.jpg").write_bytes(jpeg(0))
     (picture,) = pictures("images", value, tmp_path)
     assert picture.data == jpeg(0)
+
+
+def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    Image.new("RGB", (400, 400), "red").save(out, "PNG")
+    coded = base64.b64encode(out.getvalue()).decode()
+    assert max(map(len, coded.split("/"))) > 255
+    assert len(coded) < 4096
+    (picture,) = pictures("images", coded, tmp_path)
+    assert picture.data == out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def read_json(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix="download the file again") from None
 
 
@@ -102,7 +102,7 @@ def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
                 if line.strip():
                     try:
                         yield number, _mapping(json.loads(line))
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         yield number, DataError(f"the line is not JSON: {error}", fix="mend or drop the line")
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None

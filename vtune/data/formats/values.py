@@ -190,12 +190,20 @@ def _decoded(text: str, base: Path) -> bytes | None:
     """The bytes of a data URI or of base64; None for what is a path."""
     if text.startswith("data:"):
         text = text.partition(",")[2]
-    elif len(text) < _PATH and (Path(text).suffix or (base / text).is_file()):
+    elif len(text) < _PATH and (Path(text).suffix or _is_file(base / text)):
         return None
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        # No file system has such a name: it is base64.
+        return False
 
 
 def _loaded(column: str, name: str, base: Path) -> bytes:
