@@ -28,6 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the files of tests/golden")
 
 
+LONGEST = ("test_launch.py", "test_benchmarks.py", "test_curate.py", "test_mixed_tasks.py", "test_attacks.py")
+"""Files that take a minute and more: a worker that began with one of them last would keep all waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; everything else stays in order."""
+    rank = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with tests/golden/NAME byte by byte; `pytest --golden` rewrites the file."""
