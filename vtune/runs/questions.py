@@ -97,7 +97,11 @@ def check_questions(
             count += 1
             if isinstance(entry, Sample):
                 check_tools([entry], tools)
-                check_samples([entry], reward)
+                try:
+                    check_samples([entry], reward)
+                except DataError as error:
+                    # Told with its row.
+                    entry = error
             yield entry
 
     for path in _paths(source):
@@ -105,7 +109,8 @@ def check_questions(
             raise DataError(f"{path} is named twice", fix="name it once")
         if not path.exists():
             raise DataError(
-                f"there is no {path}", fix=f"{source.data_from}; or name what you have with --data PATH"
+                f"cannot read {path}: there is no such file",
+                fix=f"{source.data_from}; or name what you have with --data PATH",
             )
     check_data(_paths(source), scan)
     if not count:
