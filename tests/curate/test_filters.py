@@ -65,6 +65,8 @@ def test_what_no_reply_could_get_right_is_dropped() -> None:
     own = Verifiable(filter="verifiable", rows="all", verifier=None)
     assert unverifiable(own, item(truth="B", choices=("x", "y"), verifier="choice")) is None
     assert "no single option" in (unverifiable(own, item(truth="Q", choices=("x",), verifier="choice")) or "")
+    with pytest.raises(ValidationError, match="no verifier is called 'mth'"):
+        Verifiable(filter="verifiable", rows="all", verifier="mth")
     as_math = Verifiable(filter="verifiable", rows="all", verifier="math")
     assert unverifiable(as_math, item(truth="1/2")) is None
     assert unverifiable(as_math, item(truth="about two or three"))

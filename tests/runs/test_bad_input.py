@@ -118,3 +118,14 @@ def test_a_question_that_nobody_can_judge_is_refused(tiny: Path, lens: Path, tmp
         assert "no evidence boxes, and the recipe has no judge" in ended.err
         assert "search_abilities" in ended.err
         assert not (tmp_path / "out").exists()
+
+
+def test_a_token_that_is_not_set_is_told_before_a_folder_is_made(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    service = "{urls: ['http://127.0.0.1:9'], token_env: VTUNE_NO_SUCH_TOKEN}"
+    out = tmp_path / "out"
+    ended = vtune(*rl(tiny, lens / "train.parquet", out), *setting(reward__service=service))
+    assert ended.code == 2
+    assert "no environment variable VTUNE_NO_SUCH_TOKEN" in ended.err
+    assert not out.exists()

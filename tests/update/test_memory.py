@@ -45,8 +45,10 @@ def alive() -> list[torch.Tensor]:
 
 
 def size_of(tensors: list[torch.Tensor]) -> int:
-    """Bytes, each storage once."""
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    """Bytes, each storage once; those on the device `meta` have none."""
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if not t.is_meta
+    }
     return sum(storages.values())
 
 

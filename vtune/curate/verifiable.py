@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Literal
 
+from pydantic import field_validator
+
 from vtune.curate.item import Item, Selected
 from vtune.curate.reasoning import answer_of
 from vtune.errors import DataError
-from vtune.verifiers import check_ground_truth
+from vtune.verifiers import VERIFIERS, check_ground_truth
 from vtune.verifiers.math import SECONDS
 
 
@@ -16,6 +18,13 @@ class Verifiable(Selected):
     filter: Literal["verifiable"]
     verifier: str | None
     """Name of a verifier, with its own options left out; null asks the sample's own."""
+
+    @field_validator("verifier")
+    @classmethod
+    def _is_one(cls, name: str | None) -> str | None:
+        if name is not None and name not in VERIFIERS:
+            raise ValueError(f"no verifier is called {name!r}; known: {', '.join(VERIFIERS)}")
+        return name
 
 
 class MathVerifiable(Selected):

@@ -1,6 +1,7 @@
 """From trajectories to rewards: the answer, the form, and what the tool calls showed."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -325,6 +326,21 @@ def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
 
 def _at_threshold(sample: Sample, iou: Sequence[float]) -> Sample:
     return with_iou(sample, iou) if iou and verifier_of(sample).reads_iou else sample
+
+
+def check_keys(recipe: RewardRecipe) -> None:
+    """See, before a run, that what its judge and its services want to be shown is there.
+
+    Raises:
+        RecipeError: If an environment variable is not set.
+    """
+    wanted = {
+        "the judge's key": recipe.judge.api_key_env if recipe.judge is not None else None,
+        "the token of the reward service": recipe.service.token_env if recipe.service is not None else None,
+    }
+    for what, name in wanted.items():
+        if name is not None and name not in os.environ:
+            raise RecipeError(f"{what} is not set: no environment variable {name}", fix=f"export {name}=…")
 
 
 def check_evidence(samples: ToolSamples) -> None:

@@ -29,7 +29,7 @@ from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.schedule import Tightening
-from vtune.reward.score import Scorer, check_evidence, check_samples, check_unscored
+from vtune.reward.score import Scorer, check_evidence, check_keys, check_samples, check_unscored
 from vtune.rollout.agent import Agent, Job, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.data import check_data
@@ -92,6 +92,7 @@ def check_rl(recipe: RLRecipe) -> dict[str, Any]:
     check_sizes(recipe, Ranks.of_this_process().world)
     if recipe.rollout.engine == "vllm":
         check_vllm()
+    check_keys(recipe.reward)
     load_chat(recipe.model)
     return check_prompts(recipe)
 

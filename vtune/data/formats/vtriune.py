@@ -96,9 +96,11 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
     if verifier in BOXES:
         if not images:
             raise wrong("images", "boxes without a picture", "drop the row")
-        width, height = picture_size(images[0])
-        space = "relative_1000" if parm.get("det_verifier_normalized") else "pixels"
-        parm |= {"space": space, "width": width, "height": height}
+        # A file of ours says what its coordinates mean; theirs say only whether they are thousandths.
+        if "space" not in parm:
+            width, height = picture_size(images[0])
+            space = "relative_1000" if parm.get("det_verifier_normalized") else "pixels"
+            parm |= {"space": space, "width": width, "height": height}
     else:
         # Their prompts ask for a box, and equation 1 reads it.
         parm = {key: value for key, value in parm.items() if not key.startswith("det_")}
