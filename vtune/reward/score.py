@@ -376,7 +376,7 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
             where=f"{times} of {len(trajectories)}: {why}",
-            fix="mend the judge, the sandbox or the data, then continue with --resume",
+            fix="mend the judge, the reward service, the sandbox or the data, then continue with --resume",
         )
 
 
