@@ -1,6 +1,6 @@
 """Kill processes of training runs at random moments, resume, and compare with the run nothing happened to.
 
-python tests/bench/soak_kill.py --kills 20 --processes 2
+python -m tests.bench.soak_kill --kills 20 --processes 2
 
 Every trial is a run of ten steps of its own. One of its processes is killed (SIGKILL): the command,
 DeepSpeed's launcher, a watcher, a rank, or one of the sandbox. Where that ends the run, it is resumed. At the
