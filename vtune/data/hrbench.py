@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from vtune.data.options import multiple_choice
-from vtune.data.tsv import TsvRow, scan_tsv
+from vtune.data.tsv import question_of, scan_tsv
 from vtune.errors import DataError
-from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 
 CATEGORIES = ("single", "cross")
@@ -36,32 +34,6 @@ def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
     """
     for row in scan_tsv(path, ("question", "A", "B", "answer", "category", "cycle_category")):
         try:
-            yield row if isinstance(row, DataError) else _sample(row, path.stem)
+            yield row if isinstance(row, DataError) else question_of(row, path.stem, CATEGORIES)
         except DataError as error:
             yield error
-
-
-def _sample(row: TsvRow, source: str) -> Sample:
-    choices = row.choices
-    category = row.values["category"]
-    if category not in CATEGORIES:
-        raise DataError(
-            f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
-        )
-    return Sample(
-        id=f"{source}/{row.values['index']}",
-        source=source,
-        prompt=multiple_choice(row.values["question"], choices),
-        images=(Picture(data=row.picture),),
-        ability="visual_search",
-        ground_truth=row.answer,
-        answer=choices[ord(row.answer) - ord("A")],
-        verifier="choice",
-        tools=("python",),
-        choices=choices,
-        extra={
-            "index": row.values["index"],
-            "category": category,
-            "cycle_category": row.values["cycle_category"],
-        },
-    )

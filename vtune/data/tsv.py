@@ -11,7 +11,10 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import BinaryIO
 
+from vtune.data.options import multiple_choice
 from vtune.errors import DataError
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
 
 LONGEST_INDEX = 64
 """Characters, VLMEvalKit's: an `image` that is no longer is the `index` of the row that holds the picture."""
@@ -195,3 +198,31 @@ def _decoded(image: str, place: str) -> bytes:
         return base64.b64decode(image, validate=True)
     except binascii.Error as error:
         raise DataError(f"`image` is not base64: {error}", where=place, fix="download it again") from None
+
+
+def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample:
+    """The visual-search question of a row; `extra` keeps its index and its categories.
+
+    Raises:
+        DataError: If its category is none of `categories`, or its options or its answer are none.
+    """
+    choices = row.choices
+    category = row.values["category"]
+    if category not in categories:
+        raise DataError(
+            f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(categories)}"
+        )
+    kept = ("index", "category", "cycle_category")
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=multiple_choice(row.values["question"], choices),
+        images=(Picture(data=row.picture),),
+        ability="visual_search",
+        ground_truth=row.answer,
+        answer=choices[ord(row.answer) - ord("A")],
+        verifier="choice",
+        tools=("python",),
+        choices=choices,
+        extra={name: row.values[name] for name in kept if name in row.values},
+    )

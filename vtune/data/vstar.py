@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from vtune.data.options import multiple_choice
-from vtune.data.tsv import TsvRow, scan_tsv
+from vtune.data.tsv import question_of, scan_tsv
 from vtune.errors import DataError
 from vtune.schema.box import clamp, proper
 from vtune.schema.decode import UNDECODABLE
@@ -149,28 +149,6 @@ def _evidence(label: str, box: list[Any], size: tuple[int, int], file: Path) -> 
 def _table(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
     for row in scan_tsv(path, ("question", "A", "B", "answer", "category")):
         try:
-            yield path, row if isinstance(row, DataError) else _row(row)
+            yield path, row if isinstance(row, DataError) else question_of(row, SOURCE, CATEGORIES)
         except DataError as error:
             yield path, error
-
-
-def _row(row: TsvRow) -> Sample:
-    choices = row.choices
-    category = row.values["category"]
-    if category not in CATEGORIES:
-        raise DataError(
-            f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(CATEGORIES)}"
-        )
-    return Sample(
-        id=f"{SOURCE}/{row.values['index']}",
-        source=SOURCE,
-        prompt=multiple_choice(row.values["question"], choices),
-        images=(Picture(data=row.picture),),
-        ability="visual_search",
-        ground_truth=row.answer,
-        answer=choices[ord(row.answer) - ord("A")],
-        verifier="choice",
-        tools=("python",),
-        choices=choices,
-        extra={"category": category, "index": row.values["index"]},
-    )

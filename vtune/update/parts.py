@@ -1,5 +1,6 @@
 """The parts of a Qwen-VL model, and leaving some of them as they are."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -78,17 +79,17 @@ def freeze(model: Any, parts: Sequence[str]) -> dict[str, int]:
 
 
 @torch.no_grad()
-def fingerprints(model: Any, parts: Sequence[str]) -> dict[str, int]:
-    """A number for the weights of each of these parts: where a weight has changed, so has its number.
+def fingerprints(model: Any, parts: Sequence[str]) -> dict[str, str]:
+    """A hash of the weights of each of these parts.
 
     Of weights that ZeRO-3 has split, each process takes its own share.
     """
-    found = dict.fromkeys(parts, 0)
+    found = {part: hashlib.blake2b(digest_size=16) for part in parts}
     for name, parameter in model.named_parameters():
         part = part_of(name)
         if part in found:
             weights = getattr(parameter, "ds_tensor", parameter).detach().contiguous()
+            # numpy has no bfloat16: the same bits as integers.
             bits = weights.view(torch.int16 if weights.element_size() == 2 else torch.int32)
-            # Sums of bit patterns do not round.
-            found[part] += int(bits.sum(dtype=torch.int64))
-    return found
+            found[part].update(bits.cpu().numpy())
+    return {part: one.hexdigest() for part, one in found.items()}
