@@ -1,0 +1,80 @@
+"""What the sandbox costs a step of `codev-tiny`, beside the time for which a step waits for it.
+
+python -m tests.bench.step_cost MODEL DATA    # after `make demo`: runs/demo/sft/checkpoints/newest ...
+
+The same steps are run in turns with the sandbox, and with tools that crop at once in the trainer itself.
+"""
+
+import io
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+STEPS, WARM_UP, TURNS = 12, 3, 2
+
+
+class Free:
+    """Stands where a session would: crops the first picture by the last four numbers in the code."""
+
+    def __init__(self, images: tuple[bytes, ...]) -> None:
+        self._images = images
+
+    async def run(self, code: str) -> object:
+        from vtune.sandbox import Execution
+
+        numbers = [int(float(text)) for text in re.findall(r"\d+\.?\d*", code)[-4:]]
+        out = io.BytesIO()
+        try:
+            Image.open(io.BytesIO(self._images[0])).crop(tuple(numbers)).save(out, "PNG")  # type: ignore[arg-type]
+        except (ValueError, TypeError, SystemError) as error:
+            return Execution(status="error", error=str(error), seconds=0.001)
+        return Execution(status="ok", images=(out.getvalue(),), names=("crop.png",), seconds=0.001)
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+def steps(kind: str, model: str, data: str) -> list[dict[str, float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["rl", "--recipe", "codev-tiny", "--out", f"{folder}/run", "--set", f"model={model}"]
+        words += ["--set", f"data=[{data}]", "--set", f"steps={STEPS}", "--set", "checkpoints.every=100"]
+        subprocess.run([sys.executable, __file__, kind, *words], check=True, capture_output=True)
+        lines = [json.loads(line) for line in Path(folder, "run/metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["source"] == "all"][WARM_UP:]
+
+
+def train(kind: str) -> None:
+    from vtune.cli.main import main
+    from vtune.tools.lasting import LastingSession
+
+    if kind == "free":
+
+        async def free(cls: object, sandbox: object, images: tuple[bytes, ...], **_: object) -> Free:
+            return Free(images)
+
+        LastingSession.open = classmethod(free)  # type: ignore[method-assign,assignment]
+    main()
+
+
+def compare(model: str, data: str) -> None:
+    found: dict[str, list[dict[str, float]]] = {"sandbox": [], "free": []}
+    for _ in range(TURNS):
+        for kind, rows in found.items():
+            rows += steps(kind, model, data)
+    for kind, rows in found.items():
+        seconds = statistics.median(row["seconds"] for row in rows)
+        waited = statistics.median(row["seconds_sandbox"] / row["seconds"] for row in rows)
+        print(f"{kind:8} {seconds:6.3f} s a step, {waited:.1%} of it waiting for tools")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] in ("sandbox", "free"):
+        train(sys.argv.pop(1))
+    else:
+        compare(*sys.argv[1:])
