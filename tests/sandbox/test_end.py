@@ -16,6 +16,7 @@ import pytest
 from tests.sandbox.conftest import QUICK, encoded, picture
 from vtune.errors import ServiceError
 from vtune.sandbox import Sandbox
+from vtune.sandbox.workspace import Workspace
 
 TRAINER = """
 import asyncio, signal
@@ -163,6 +164,26 @@ def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones(
     assert len(set(folders)) == 2
     for folder in folders:
         wait_until_gone(folder)
+
+
+def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a call that showed nothing: that would be scored."""
+
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox:
+            session = await sandbox.open([encoded(picture())], seed=0)
+            read, folder = Workspace.read, sandbox.folder
+
+            def read_too_late(self: Workspace, name: str, *, max_bytes: int) -> bytes:
+                kill_fork_server(sandbox)
+                wait_until_gone(folder)
+                return read(self, name, max_bytes=max_bytes)
+
+            monkeypatch.setattr(Workspace, "read", read_too_late)
+            ended = await session.run("image.crop((0, 0, 4, 4)).save('crop.png')")
+            assert (ended.status, ended.error) == ("infra", "the sandbox's fork server died")
+
+    asyncio.run(story())
 
 
 def test_a_sandbox_that_cannot_start_a_session_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,13 @@
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
+
+import pytest
 
 from tests.sandbox.conftest import encoded, picture
-from vtune.sandbox import Execution, Sandbox
+from vtune.errors import ServiceError
+from vtune.sandbox import Execution, Sandbox, Session
 from vtune.tools.lasting import ATTEMPTS, LastingSession
 
 CALLS = (
@@ -38,6 +42,33 @@ def test_a_session_whose_sandbox_dies_goes_on_as_if_it_had_not() -> None:
     assert calm[2].output.startswith("3 (")
     for one, other in zip(calm, shaken, strict=True):
         assert (one.output, one.images, one.crops) == (other.output, other.images, other.crops)
+
+
+class Dying(Sandbox):
+    """Its fork server dies under the first sessions that are on their way."""
+
+    deaths = 0
+
+    async def open(self, images: Sequence[bytes], *, seed: int) -> Session:
+        if self.deaths:
+            self.deaths -= 1
+            raise ServiceError("the sandbox's session did not start")
+        return await super().open(images, seed=seed)
+
+
+def test_a_session_that_is_lost_on_its_way_is_opened_again() -> None:
+    async def story(deaths: int) -> None:
+        lost: list[None] = []
+        async with Dying() as sandbox:
+            sandbox.deaths = deaths
+            session = await LastingSession.open(sandbox, [], seed=0, lost=lambda: lost.append(None))
+            assert (await session.run("print(1)")).output == "1"
+            assert len(lost) == deaths
+            await session.close()
+
+    asyncio.run(story(ATTEMPTS - 1))
+    with pytest.raises(ServiceError, match="did not start"):
+        asyncio.run(story(ATTEMPTS))
 
 
 class Dead(Sandbox):

@@ -89,7 +89,7 @@ class ConfinedDecoder:
                 return self._encoded(answer, self._files)
             except (OSError, EOFError, ProtocolError) as error:
                 self._process.kill()
-                if not await self._process.server_lives():
+                if not await self._process.server.lives():
                     raise ServiceError("the sandbox's fork server died while it decoded a picture") from error
                 raise _Broken from error
         except NotShown:

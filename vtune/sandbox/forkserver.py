@@ -158,7 +158,7 @@ class ForkServer:
         pidfd, channel, output = fds
         ours = socket.socket(fileno=channel)
         ours.setblocking(False)
-        process = Process(pidfd=pidfd, channel=ours, output=output, server_lives=self.lives)
+        process = Process(pidfd=pidfd, channel=ours, output=output, server=self)
         return process, Place(**answer["place"])
 
     async def remove(self, folder: str) -> None:

@@ -12,10 +12,10 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from vtune.sandbox.guest import wire
 from vtune.sandbox.waiting import is_readable, readable, readable_within, writable_within
@@ -50,6 +50,16 @@ class ProtocolError(Exception):
     """The session answered something that its runner never writes: the model's code meddled with it."""
 
 
+class Server(Protocol):
+    """The fork server that made a process; when both are gone, the sandbox has failed."""
+
+    def alive(self) -> bool:
+        """Whether it still ran a moment ago. The files of its sessions are removed only after it has gone."""
+
+    async def lives(self) -> bool:
+        """Whether it answers: unlike `alive`, this notices a death that is only about to show."""
+
+
 @dataclass(slots=True)
 class Process:
     """One running session process. Every method may raise OSError or EOFError when the process has gone."""
@@ -58,8 +68,7 @@ class Process:
     channel: socket.socket
     output: int
     """The file that it prints to; its offset is shared, so it says how much was printed."""
-    server_lives: Callable[[], Awaitable[bool]]
-    """Whether the fork server that made it still runs; when both are gone, the sandbox has failed."""
+    server: Server
     closed: bool = False
 
     @property

@@ -231,11 +231,15 @@ class Session:
             else:
                 found, quota = files.new_pictures(answer.written)
                 if not quota:
-                    return await self._execution(answer, files, found, process.printed())
+                    execution = await self._execution(answer, files, found, process.printed())
+                    if not process.server.alive():
+                        # The files may have been taken away under the code, or under us.
+                        raise ServiceError("the sandbox's fork server died")
+                    return execution
                 why = f"the code left {quota}"
             # At once: it may be in the middle of an attack on the disk.
             process.kill()
-            if not await process.server_lives():
+            if not await process.server.lives():
                 # A fork server that died took the session with it: not the code's doing.
                 raise ServiceError("the sandbox's fork server died")
             return await self._killed(process, files, why)

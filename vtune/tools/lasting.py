@@ -18,7 +18,7 @@ class Runs(Protocol):
 
 
 class LastingSession:
-    """A session whose calls are repeated in a new one when the sandbox failed under it.
+    """A session that is made again when the sandbox failed under it, and its calls with it.
 
     A session's state is a function of its pictures, its seed and its calls, so the new one stands where the
     old one stood. Made by `open`.
@@ -48,10 +48,18 @@ class LastingSession:
 
         Raises:
             DataError: If an input is not an image.
-            ServiceError: If the sandbox cannot start it.
+            ServiceError: If the sandbox cannot start it, whatever is tried.
         """
         session = cls(sandbox, images, seed, lost)
-        session._session = await sandbox.open(images, seed=seed)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                session._session = await sandbox.open(images, seed=seed)
+                break
+            except ServiceError:
+                # A fork server that dies takes the sessions along that were on their way.
+                if attempt == ATTEMPTS:
+                    raise
+                lost()
         return session
 
     async def run(self, code: str) -> Execution:
