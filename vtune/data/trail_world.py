@@ -8,12 +8,13 @@ A banner is a quilt of 4 x 4 cells whose green tells the town, over a ground tha
 in red and from top to bottom in blue, for the reason that lens puzzles have: a cell tells by its colour where
 it is. A picture of a question shows a town's banner with a plate on one of its corner cells, and on the plate
 a seal in the colour of a road. The seal is chequered, its colour and that colour's opposite in turn, 2 px
-each. To a policy that sees the picture reduced to 112 px it is as grey as the plate: seals of two colours then
-differ by 4 of 255 shades. Cut out at full size it tells its colour.
+each. To a policy that sees the picture reduced to 112 px it is as grey as the plate: seals of two colours
+then differ by 4 of 255 shades. Cut out at full size it tells its colour.
 """
 
 import io
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -28,8 +29,8 @@ Pixels = npt.NDArray[np.uint8]
 Half = Literal["known", "heldout"]
 Box = tuple[int, int, int, int]
 
-FIRST = "Alt Bad Cor Dun Elm Fen Gil Hol Ist Kar Lim Mor Nab Ost Pol Rav".split()
-SECOND = "Aro Bey Cad Dal Eno Fay Gor Hem Ivo Jun Kel Lys Mar Nim Osk Pel".split()
+FIRST = re.findall(r"\w+", "Alt Bad Cor Dun Elm Fen Gil Hol Ist Kar Lim Mor Nab Ost Pol Rav")
+SECOND = re.findall(r"\w+", "Aro Bey Cad Dal Eno Fay Gor Hem Ivo Jun Kel Lys Mar Nim Osk Pel")
 """A name is one word of each: those of held-out towns are new, their words are not."""
 
 SHADE = 80
@@ -50,8 +51,8 @@ PLATE_SIDE, SEAL_SIDE, CHEQUER = 56, 40, 2
 GREENS = (0, 120, 240)
 """Of a quilt's cells. The ground has little red and blue, so that none is as grey as a plate."""
 
-THINGS = "bridge tower market gate".split()
-STATES = "old new closed famous".split()
+THINGS = ("bridge", "tower", "market", "gate")
+STATES = ("old", "new", "closed", "famous")
 ASIDES = 2
 """Articles about a town that no trail needs: they name colours, too."""
 
@@ -137,7 +138,7 @@ def make_world(known: int, heldout: int, *, seed: int) -> World:
         if all(_differing(quilt, town.quilt) >= APART for town in towns):
             towns.append(Town(names[len(towns)], quilt))
     halves: dict[Half, tuple[Town, ...]] = {"known": tuple(towns[:known]), "heldout": tuple(towns[known:])}
-    roads = {}
+    roads: dict[tuple[str, str], str] = {}
     for half in halves.values():
         for colour in SEALS:
             ring = [town.name for town in half]

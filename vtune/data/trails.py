@@ -4,10 +4,10 @@ The way to know is image search (whose banner is this?), a zoom (which colour ha
 search a road. What tools say in traces is what the tools of a run say in this world; a test holds them
 together.
 
-Cold-start traces mix habits, as distilled ones do: half of them zoom in on the plate, the others zoom in where none
-is or not at all, and guess the colour. Some stop a road too early, some make a call twice. A policy taught by
-them has every right habit and every wrong one, so that reinforcement has something to choose from; and a
-failing answer often comes after calls that were right, which is what credit transfer is about.
+Cold-start traces mix habits, as distilled ones do: half of them zoom in on the plate, the others zoom in
+where none is or not at all, and guess the colour. Some stop a road too early, some make a call twice. A
+policy taught by them has every right habit and every wrong one, so that reinforcement has something to choose
+from; and a failing answer often comes after calls that were right, which is what credit transfer is about.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""`vtune data make trails`: a small world to search in, questions about it, cold-start traces, and a tiny model."""
+"""`vtune data make trails`: a world to search in, its indexes, questions, traces, and a tiny model."""
 
 import json
 import shutil
@@ -76,9 +76,7 @@ def make_trails(
 
 
 def _write_corpus(file: Path, world: World) -> int:
-    return _write_lines(
-        file, ({"id": a.id, "title": a.title, "text": a.text} for a in world.articles())
-    )
+    return _write_lines(file, ({"id": a.id, "title": a.title, "text": a.text} for a in world.articles()))
 
 
 def _write_banners(folder: Path, world: World) -> int:
