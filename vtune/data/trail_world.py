@@ -144,20 +144,13 @@ def make_world(known: int, heldout: int, *, seed: int) -> World:
             ring = [town.name for town in half]
             rng.shuffle(ring)
             roads |= {(name, colour): ring[k - len(ring) + 1] for k, name in enumerate(ring)}
-    asides = [
-        f"The {rng.choice(list(SEALS))} {thing} of {town.name} is {rng.choice(STATES)}."
-        for town in towns
-        for thing in rng.sample(THINGS, ASIDES)
-    ]
-    titles = [town.name for town in towns for _ in range(ASIDES)]
-    return World(
-        towns=halves,
-        roads=roads,
-        asides=tuple(
-            Article(f"aside/{number}", title, text)
-            for number, (title, text) in enumerate(zip(titles, asides, strict=True))
-        ),
-    )
+    asides: list[Article] = []
+    for town in towns:
+        for thing in rng.sample(THINGS, ASIDES):
+            # Named by the thing, not the town: whoever asks for a road of the town finds the road.
+            text = f"The {rng.choice(list(SEALS))} {thing} of {town.name} is {rng.choice(STATES)}."
+            asides.append(Article(f"aside/{len(asides)}", thing.capitalize(), text))
+    return World(halves, roads, tuple(asides))
 
 
 def plate_box(cell: int) -> Box:
