@@ -167,7 +167,7 @@ def banner(town: Town) -> Pixels:
 
 
 def picture(town: Town, colour: str, cell: int, rng: random.Random) -> Pixels:
-    """A banner with a plate, and on it a seal; no two are alike.
+    """A banner with a plate, and on it a seal; the ground is shaded so that two of them are two pictures.
 
     Args:
         town: Whose banner.

@@ -8,6 +8,7 @@ from typing import Any
 
 from vtune.data import trail_world, trails
 from vtune.data.trail_world import World
+from vtune.data.trails import Split
 from vtune.errors import RecipeError
 from vtune.runs.indexing import METADATA, index_passages, index_pictures
 from vtune.schema.parquet import write_samples, write_trajectories
@@ -55,13 +56,14 @@ def make_trails(
             raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
     world = trail_world.make_world(towns, heldout_towns, seed=seed)
     made: dict[str, object] = {}
-    for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
-        file = out / f"{name}.parquet"
-        rows = write_samples(file, trails.samples(world, count, seed=seed, split=split))  # type: ignore[arg-type]
-        made[name] = {"path": str(file), "rows": rows}
+    wanted: dict[Split, int] = {"train": train, "heldout": heldout}
+    for split, count in wanted.items():
+        file = out / f"{split}.parquet"
+        rows = write_samples(file, trails.samples(world, count, seed=seed, split=split))
+        made[split] = {"path": str(file), "rows": rows}
     file = out / "traces.parquet"
-    count = write_trajectories(file, trails.traces(world, traces, seed=seed))
-    made["traces"] = {"path": str(file), "rows": count}
+    rows = write_trajectories(file, trails.traces(world, traces, seed=seed))
+    made["traces"] = {"path": str(file), "rows": rows}
     made["corpus"] = {"path": str(out / "corpus.jsonl"), "rows": _write_corpus(out / "corpus.jsonl", world)}
     made["banners"] = {"path": str(out / "banners"), "rows": _write_banners(out / "banners", world)}
     index_passages(out / "corpus.jsonl", indexes["corpus"])
