@@ -163,7 +163,12 @@ def plate_box(cell: int) -> Box:
 
 def banner(town: Town) -> Pixels:
     """A town's banner as the picture index knows it."""
-    return _quilt(town)
+    ramp = np.linspace(30, 100, SIDE)
+    pixels = np.empty((SIDE, SIDE, 3), np.uint8)
+    pixels[..., 0] = ramp[None, :]
+    pixels[..., 1] = np.kron(np.array(town.quilt).reshape(4, 4), np.ones((CELL, CELL)))
+    pixels[..., 2] = ramp[:, None]
+    return pixels
 
 
 def picture(town: Town, colour: str, cell: int, rng: random.Random) -> Pixels:
@@ -175,7 +180,7 @@ def picture(town: Town, colour: str, cell: int, rng: random.Random) -> Pixels:
         cell: One of `CORNERS`.
         rng: Shades the ground here and there.
     """
-    pixels = _quilt(town)
+    pixels = banner(town)
     for _ in range(4):
         x, y = (rng.randint(0, SIDE - 60) for _ in range(2))
         patch = pixels[y : y + rng.randint(20, 60), x : x + rng.randint(20, 60)]
@@ -198,12 +203,3 @@ def png(pixels: Pixels) -> bytes:
 
 def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     return sum(a != b for a, b in zip(one, other, strict=True))
-
-
-def _quilt(town: Town) -> Pixels:
-    ramp = np.linspace(30, 100, SIDE)
-    pixels = np.empty((SIDE, SIDE, 3), np.uint8)
-    pixels[..., 0] = ramp[None, :]
-    pixels[..., 1] = np.kron(np.array(town.quilt).reshape(4, 4), np.ones((CELL, CELL)))
-    pixels[..., 2] = ramp[:, None]
-    return pixels
