@@ -131,8 +131,8 @@ def test_traces_have_the_habits_that_are_stated() -> None:
     short = right = careful = 0
     searches: Counter[int] = Counter()
     shown = 0
-    asked = list(islice(trails(WORLD, seed=0, split="traces"), 300))
-    for trace, trail in zip(traces(WORLD, 300, seed=0), asked, strict=True):
+    asked = list(islice(trails(WORLD, seed=0, split="traces"), 450))
+    for trace, trail in zip(traces(WORLD, 450, seed=0), asked, strict=True):
         boxes = zoomed(trace)
         kind = "blind" if not boxes else "careful" if boxes == [region(trail.cell)] else "elsewhere"
         looks[kind] += 1
@@ -148,10 +148,10 @@ def test_traces_have_the_habits_that_are_stated() -> None:
                 data = trace.images[crop.shown or 0].data or b""
                 assert Image.open(BytesIO(data)).size == (56, 56)
                 shown += 1
-    assert looks["careful"] / 300 == pytest.approx(CAREFUL, abs=0.06)
-    assert looks["elsewhere"] / 300 == pytest.approx(ELSEWHERE, abs=0.06)
+    assert looks["careful"] / 450 == pytest.approx(CAREFUL, abs=0.06)
+    assert looks["elsewhere"] / 450 == pytest.approx(ELSEWHERE, abs=0.06)
     assert searches[2] / searches.total() == pytest.approx(TWICE, abs=0.04)
-    assert short / 200 == pytest.approx(SHORT, abs=0.05)
+    assert short / 300 == pytest.approx(SHORT, abs=0.05)
     assert right / careful == pytest.approx(1 - SHORT * 2 / 3, abs=0.05)
     assert shown == looks["careful"] + looks["elsewhere"]
 
