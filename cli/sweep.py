@@ -84,8 +84,11 @@ def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
         return
     lines = [f"{run}: {state}" for run, state in facts["runs"].items()]
     lines += [f"missing: {name}" for name in facts["missing"]]
+    alike: dict[tuple[str, ...], list[str]] = {}
     for variant, plan in facts["variants"].items():
-        lines += ["", f"variant {variant}", *plan_lines(plan)]
+        alike.setdefault(tuple(plan_lines(plan)), []).append(variant)
+    for told, variants in alike.items():
+        lines += ["", f"each run of {', '.join(variants)}:", *told]
     for line in lines:
         sys.stdout.write(f"# {line}".rstrip() + "\n")
     sys.stdout.write(dump_recipe(sweep))

@@ -24,6 +24,9 @@ from vtune.schema.parquet import fingerprint
 Start = Callable[..., int]
 """`run_child`, or what takes its place in a test."""
 
+HELD_OUT_SUITE = "held-out.yaml"
+"""In the sweep's folder: what all runs are evaluated on."""
+
 _NAME = re.compile(r"\w[\w.+-]*")
 
 
@@ -93,6 +96,7 @@ def load_sweep(
             because the sweep sets its key.
     """
     sweep = load_recipe(path, Sweep)
+    _check_overrides(sweep, overrides)
     plain = load_recipe(recipe, RLRecipe, overrides)
     if sweep.last_steps > plain.steps:
         raise RecipeError(
@@ -100,7 +104,6 @@ def load_sweep(
             where=str(path),
             fix="let it be at most `steps`",
         )
-    _check_overrides(sweep, overrides)
     recipes: dict[str, RLRecipe] = {}
     problems = []
     for name, settings in sweep.variants.items():
@@ -271,7 +274,7 @@ def run_sweep(
     with locked(out):
         write_whole(out / SWEEP, dump_recipe(plan.sweep))
         if plan.suite is not None:
-            write_whole(out / "suite.yaml", dump_recipe(plan.suite))
+            write_whole(out / HELD_OUT_SUITE, dump_recipe(plan.suite))
         runs = runs_of(plan, out)
         failed: list[dict[str, str]] = []
         for number, run in enumerate(runs, start=1):
@@ -302,7 +305,7 @@ def _commands(
         yield "training", [*words, *(["--resume"] if begun else [])], log, run.folder / DONE
     if plan.suite is not None and not (run.evaluation / RESULTS).exists():
         model = run.folder / "checkpoints" / "newest"
-        words = ["eval", "--suite", str(out / "suite.yaml"), "--model", str(model)]
+        words = ["eval", "--suite", str(out / HELD_OUT_SUITE), "--model", str(model)]
         words += ["--out", str(run.evaluation), "--json"]
         begun = (run.evaluation / STARTED).exists()
         yield "evaluation", [*words, *(["--resume"] if begun else [])], log, None
