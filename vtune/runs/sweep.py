@@ -14,9 +14,8 @@ from vtune.models.policy import resolved
 from vtune.report.progress import say
 from vtune.runs.child import last_words, run_child
 from vtune.runs.eval import STARTED, EvalSuite, check_eval
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked, write_whole
 from vtune.runs.questions import fingerprints
-from vtune.runs.results import locked
 from vtune.runs.rl import RLRecipe, check_rl
 from vtune.runs.sweep_table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
 from vtune.schema.parquet import fingerprint
