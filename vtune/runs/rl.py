@@ -84,13 +84,13 @@ class RLRecipe(Strict):
     """Steps between those whose trajectories are kept, pictures included; the last step always is."""
 
 
-def check_rl(recipe: RLRecipe) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded.
+def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded, for a run of `world` processes.
 
     Raises:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
     """
-    check_sizes(recipe, Ranks.of_this_process().world)
+    check_sizes(recipe, world)
     if recipe.rollout.engine == "vllm":
         check_vllm()
     check_keys(recipe.reward)
@@ -187,7 +187,7 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     if ranks.first:
-        check_rl(recipe)
+        check_rl(recipe, world=ranks.world)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         return asyncio.run(_train(recipe, out, ranks, resume=resume, track=track))
 
