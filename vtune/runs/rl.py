@@ -19,7 +19,7 @@ from vtune.advantage.group import group_advantages, overlong_penalty
 from vtune.advantage.misassignment import credit_row
 from vtune.advantage.recipe import Advantage, Credit
 from vtune.config import Strict
-from vtune.errors import RecipeError, RunFailed
+from vtune.errors import RecipeError, RunFailed, ServiceError
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
 from vtune.metrics.replies import examples, forget_replies, keep_replies
@@ -27,6 +27,7 @@ from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
+from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.schedule import Tightening
 from vtune.reward.score import Scorer, check_evidence, check_keys, check_samples, check_unscored
@@ -93,8 +94,27 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     if recipe.rollout.engine == "vllm":
         check_vllm()
     check_keys(recipe.reward)
+    check_service(recipe.reward)
     load_chat(recipe.model)
     return check_prompts(recipe)
+
+
+def check_service(reward: RewardRecipe) -> None:
+    """See that a reward service answers; where another can stand in for one that does not, say so.
+
+    Raises:
+        ServiceError: If none answers.
+        RecipeError: If one refuses.
+    """
+    silent = greet(reward)
+    if reward.service is not None and len(silent) == len(reward.service.urls):
+        raise ServiceError(
+            "no reward service answers",
+            where="; ".join(silent),
+            fix="start one (`vtune serve rewards`), or mend reward.service",
+        )
+    for line in silent:
+        say(f"a reward service does not answer, the others stand in for it: {line}")
 
 
 def check_sizes(recipe: RLRecipe, world: int) -> None:
