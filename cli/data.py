@@ -60,6 +60,39 @@ def shapes(
     show(result, render_values, as_json=as_json)
 
 
+@make.command("trails")
+def trails(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the world, its indexes and questions.")],
+    train: Annotated[int, typer.Option("--train", min=0, help="Training questions.")] = 1500,
+    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out questions.")] = 240,
+    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
+    towns: Annotated[int, typer.Option("--towns", help="Towns to train on.")] = 160,
+    heldout_towns: Annotated[int, typer.Option("--eval-towns", help="Towns of held-out questions.")] = 40,
+    tiny: Annotated[
+        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make trails: questions for image search, zoom and text search, and the world that they search in."""
+    from vtune.report.values import render_values
+    from vtune.runs.trails import make_trails
+
+    from .output import show
+
+    result = make_trails(
+        out,
+        train=train,
+        heldout=heldout,
+        traces=traces,
+        towns=towns,
+        heldout_towns=heldout_towns,
+        seed=seed,
+        tiny=tiny,
+    )
+    show(result, render_values, as_json=as_json)
+
+
 @make.command("coco")
 def coco(
     instances: Annotated[Path, typer.Option("--instances", help="instances_*.json of COCO.")],
