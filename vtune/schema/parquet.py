@@ -199,6 +199,26 @@ def data_sources(path: Path) -> Iterator[str | None]:
             ) from None
 
 
+def distinct(path: Path, column: str) -> set[str]:
+    """The texts that stand in a column, none where the file has no such column; no other column is read.
+
+    Raises:
+        DataError: If the file is missing, damaged, or holds something else in that column.
+    """
+    found: set[str] = set()
+    with _opened(path) as file:
+        if column not in file.schema_arrow.names:
+            return found
+        try:
+            for batch in file.iter_batches(columns=[column]):
+                found.update(value for value in batch.column(0).unique().to_pylist() if value)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"column `{column}` cannot be read: {error}", where=str(path), fix="make the file again"
+            ) from None
+    return found
+
+
 def count_rows(path: Path) -> int:
     """Rows of a file, from its footer.
 
