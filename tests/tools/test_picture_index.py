@@ -31,7 +31,7 @@ SCENES = [scene(seed) for seed in range(20)]
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> PictureIndex:
     folder = tmp_path_factory.mktemp("pictures")
-    entries = [Entry(encoded(image), f"scene {n}", f"text {n}") for n, image in enumerate(SCENES)]
+    entries = [Entry(encoded(image), f"scene {n}", f"text {n}", f"row {n}") for n, image in enumerate(SCENES)]
     assert build_picture_index(entries, folder, lambda: None)["pictures"] == 20
     return PictureIndex(folder, min_score=0.75)
 
@@ -63,7 +63,7 @@ def test_the_embedding_can_be_another_and_is_told_apart(tmp_path: Path) -> None:
         colour = np.asarray(image, np.float32).mean(axis=(0, 1)) + 1e-3
         return np.asarray(colour / np.linalg.norm(colour), np.float32)
 
-    build_picture_index([Entry(encoded(SCENES[0]), "a", "")], tmp_path, lambda: None, embed=mean)
+    build_picture_index([Entry(encoded(SCENES[0]), "a", "", "row 0")], tmp_path, lambda: None, embed=mean)
     assert PictureIndex(tmp_path, min_score=0.75, embed=mean).find(encoded(SCENES[0]), 1)[0].title == "a"
     with pytest.raises(DataError, match="or to this embedding"):
         PictureIndex(tmp_path, min_score=0.75)
