@@ -182,7 +182,7 @@ def inspect(
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")],
     problems: Annotated[
-        Path | None, typer.Option("--problems", help="Write all bad rows here, a line of JSON each.")
+        Path | None, typer.Option("--problems", help="Write all bad rows here, a line each.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -197,7 +197,10 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
     if error != "extra_forbidden":
         message = message.removeprefix("Value error, ")
         return f"`{key}`: {message[:1].lower()}{message[1:]}" if key else message
-    return f"unknown key `{key}`; {nearest(str(loc[-1]), section.model_fields)}"
+    known = list(section.model_fields)
+    near = get_close_matches(str(loc[-1]), known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
+    return f"unknown key `{key}`; {hint}"
 
 
 def _followed(kind: type[BaseModel], loc: Loc) -> tuple[Loc, type[BaseModel]]:

@@ -99,3 +99,28 @@ def test_a_picture_that_is_missing_or_none_is_told_with_its_row(tmp_path: Path) 
     with pytest.raises(DataError, match="cannot be decoded"):
         index_pictures(rows, tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_pictures_that_the_metadata_do_not_name_are_told(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    (photos / "more").mkdir(parents=True)
+    for name in ("a.png", "b.PNG", "more/c.png"):
+        (photos / name).write_bytes(encoded(SCENES[0]))
+    assert index_pictures(photos, tmp_path / "all")["pictures"] == 3
+    (photos / "metadata.jsonl").write_text('{"file_name": "a.png"}\n')
+    with pytest.raises(DataError, match=r"2 of 3 pictures have no line in .*: b\.PNG, more/c\.png"):
+        index_pictures(photos, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_error_about_a_picture_names_its_file_and_row(tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"image": "broken.png", "title": "t"}\n')
+    with pytest.raises(DataError) as caught:
+        index_pictures(rows, tmp_path / "index")
+    assert caught.value.where == f"{rows}, row 0"
+    rows.write_text('{"text": "a passage", "id": 1}\n')
+    with pytest.raises(DataError, match="it has text, id") as caught:
+        index_pictures(rows, tmp_path / "index")
+    assert "without --pictures" in caught.value.fix

@@ -1,6 +1,5 @@
 """`vtune data make coco` and `validate`: make samples of photographs, check every row of files."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
@@ -11,7 +10,7 @@ from PIL import Image
 
 from vtune.data.coco import coco_samples, coco_traces
 from vtune.errors import DataError
-from vtune.report.samples import Problem, first_problems
+from vtune.report.samples import Problem, describe_problem, first_problems
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.parquet import (
@@ -104,11 +103,10 @@ def validate(
 
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
-    """Write problems as JSON lines."""
+    """Write problems, a line each."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
-    lines = [json.dumps(problem, ensure_ascii=False) for problem in problems]
-    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    partial.write_text("".join(f"{describe_problem(p)}\n" for p in problems), encoding="utf-8")
     partial.replace(path)
 
 

@@ -21,8 +21,8 @@ from vtune.schema.sample_row import sample_to_row
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_to_row
 
-PROBLEMS = ".problems.jsonl"
-"""Behind the name of what was written: all rows that were left out, a line of JSON each."""
+PROBLEMS = ".problems.txt"
+"""Behind the name of what was written: all rows that were left out, a line each."""
 
 
 def import_data(

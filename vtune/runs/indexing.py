@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.source import ENDINGS, Place, read_rows
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.report.progress import Rows
 from vtune.runs.tools import NO_SEARCH
@@ -102,7 +102,10 @@ def _entries(corpus: Path) -> Iterator[Entry]:
 
 
 def _is_picture_folder(corpus: Path) -> bool:
-    return corpus.is_dir() and ((corpus / METADATA).is_file() or bool(_pictures(corpus)))
+    if not corpus.is_dir() or (corpus / METADATA).is_file():
+        return corpus.is_dir()
+    here = any(path.suffix.lower() in PICTURE_ENDINGS for path in corpus.iterdir())
+    return here or not any(path.suffix in ENDINGS for path in corpus.rglob("*"))
 
 
 def _pictures(folder: Path) -> list[Path]:
