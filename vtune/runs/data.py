@@ -172,6 +172,8 @@ def _check_trace(trace: Trajectory, path: Path, row: int) -> None:
 
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
     """An error about a row, as it is listed."""
+    if path.is_dir() and error.where.startswith(f"{path}/"):
+        return {"file": error.where, "row": None, "what": error.what, "fix": error.fix}
     # The place within the row, e.g. its column, follows the file and the row in `where`.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     what = f"{error.what} ({detail})" if detail else error.what

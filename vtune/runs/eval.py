@@ -236,7 +236,7 @@ async def _evaluate(
                 seen += map(slim, scored)
                 if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
                     check_unscored(seen, suite.reward.max_unscored)
-                write_trajectories(part(folder, window.first), scored)
+                write_trajectories(part(folder, window.first), scored, run=out)
                 del window, scored  # before the next is read
         del seen
         everything = parts(folder)
@@ -335,12 +335,7 @@ def _mark(trajectory: Trajectory, sample: Sample) -> Mark:
 
 def _put_together(files: Sequence[Path], out: Path) -> None:
     """All portions in one file; they stay until the results are written."""
-    if len(files) == 1:
-        copied = out.with_name(f".{out.name}.part")
-        shutil.copyfile(files[0], copied)
-        copied.replace(out)
-    else:
-        write_trajectories(out, _stored(files))
+    write_trajectories(out, _stored(files), run=out.parent)
 
 
 def _stored(files: Sequence[Path]) -> Iterator[Trajectory]:
