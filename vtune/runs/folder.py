@@ -1,11 +1,13 @@
 """The run folder: what a run was asked, where it ran, and what it is allowed to continue."""
 
+import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,23 @@ MAY_CHANGE = (
     "reward.judge.timeout_s",
 )
 """Keys that a resumed run may change: they do not touch what is learnt."""
+
+
+@contextmanager
+def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks) -> Iterator[None]:
+    """A run goes on in its folder; the first rank sees to it that it may begin and that no other does.
+
+    Raises:
+        RecipeError: As `start_run`, or if another process works in the folder.
+        DataError: As `start_run`.
+    """
+    if not ranks.first:
+        yield
+        return
+    check_start(out, resume=resume)
+    with locked(out):
+        start_run(out, recipe, data, resume=resume)
+        yield
 
 
 def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) -> None:
@@ -130,6 +149,24 @@ def check_folder(out: Path) -> None:
     """
     if out.exists() and not out.is_dir():
         raise RecipeError(f"{out} is a file", fix="choose another --out")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """No other process works in this folder meanwhile; it is made if missing.
+
+    Raises:
+        RecipeError: If one does already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecipeError(
+                f"another process works in {folder}", fix="wait for its end, or choose another --out"
+            ) from None
+        yield
 
 
 def environment(data: Mapping[str, str]) -> dict[str, Any]:

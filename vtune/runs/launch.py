@@ -6,7 +6,6 @@ of its own, which sees every end of it, on whatever machine it runs.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -15,15 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from ctypes import CDLL
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vtune.errors import MissingExtra, RecipeError, RunFailed
 from vtune.report.progress import say
-from vtune.runs.folder import check_folder
+from vtune.runs.folder import check_folder, locked
 
 LOOK = 0.2
 """Seconds between two looks at the folder."""
@@ -66,34 +64,17 @@ def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | 
         hostfile: `name slots=N` a line, as DeepSpeed and MPI have it; None for this machine alone.
 
     Raises:
-        RecipeError: If a device is wanted that is not there, the hostfile cannot be read, or a launched run
-            goes on in the folder.
+        RecipeError: If a device is wanted that is not there, the hostfile cannot be read, or another process
+            works in the folder.
         RunFailed: If a rank has failed; the text begins with what that rank said last.
         SystemExit: 130 after Ctrl-C or SIGTERM, and the code of a rank that found the input wrong.
     """
     _check_devices(processes, hostfile)
     check_folder(out)
     logs = out / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    with _locked(logs):
+    # A second start must not take the notes of the first away; the run itself is kept apart by its own lock.
+    with locked(logs):
         return _launch(words, logs, processes, hostfile)
-
-
-@contextmanager
-def _locked(logs: Path) -> Iterator[None]:
-    """Keep a second start in the same folder from taking the notes of the first away.
-
-    Raises:
-        RecipeError: If a launched run goes on in it.
-    """
-    with (logs / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecipeError(
-                f"a run goes on in {logs.parent}", fix="wait for its end, or choose another --out"
-            ) from None
-        yield
 
 
 def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> str:

@@ -35,7 +35,7 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.data import check_data
 from vtune.runs.engines import check_vllm, training_engine
 from vtune.runs.filling import Filled, Filling
-from vtune.runs.folder import start_run
+from vtune.runs.folder import running
 from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
@@ -168,8 +168,8 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     if ranks.first:
         check_rl(recipe)
-        start_run(out, recipe, [Path(name) for name in recipe.data], resume=resume)
-    return asyncio.run(_train(recipe, out, ranks, resume=resume, track=track))
+    with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
+        return asyncio.run(_train(recipe, out, ranks, resume=resume, track=track))
 
 
 async def _train(
