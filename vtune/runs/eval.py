@@ -142,8 +142,8 @@ def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: 
     result: dict[str, Any] = json.loads((out / "results.json").read_text(encoding="utf-8"))
     before = {
         "model": resolved(result["model"]),
-        "limit": result["limit"],
-        "engine": result["engine"],
+        "limit": result.get("limit"),
+        "engine": result.get("engine"),
         "suite": result["suite"],
         "data": result["environment"]["data"],
     }

@@ -71,7 +71,9 @@ def look_of_row(row: Row) -> str | None:
                 return "codev"
             # Without one: CodeV's and DeepEyes' rows that offer no tool.
             return "deepeyes" if environment.startswith("visual_toolbox") else None
-        return "verl" if row.get("data_source") else "mars"
+        if row.get("data_source"):
+            return "verl"
+        return "mars" if {"image", "image_search_title_list"} & row.keys() else None
     if "question" in row and "response" in row:
         return "thyme"
     asked, answered = {"problem", "question", "query"} & row.keys(), {"answer", "solution"} & row.keys()
