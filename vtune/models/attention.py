@@ -53,7 +53,7 @@ def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
 
 
 def use_tree_attention(model: Any) -> None:
-    """Let the language model of a Qwen-VL model take rows with a `Layout` and decode with `KeyValues`.
+    """Let the language model of a Qwen-VL model take rows with a `Layout`, and fill `KeyValues` from them.
 
     A forward with neither goes as before.
     """
@@ -78,8 +78,6 @@ def _tree_attention(
     **rest: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention as transformers calls it; query (B, H, T, D), result (B, T, H, D)."""
-    if kept is not None and layout is None:
-        return kept.attend(module.layer_idx, query, key, value, scaling), None
     if kept is not None:
         kept.keep(key, value)
     if layout is None:

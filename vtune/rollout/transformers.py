@@ -9,6 +9,7 @@ import torch
 
 from vtune.models.attention import use_tree_attention
 from vtune.models.batch import Row, image_features
+from vtune.models.decoder import Decoder, Rotation
 from vtune.models.decoding import KeyValues
 from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
@@ -17,6 +18,9 @@ from vtune.rollout.stopwatch import Stopwatch
 
 AHEAD = 64
 """Tokens whose rotary embeddings are made at a time."""
+
+LEAST = 1e-6
+"""Temperature that stands for 0."""
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
 """A turn that somebody waits for."""
@@ -186,9 +190,11 @@ class _Draw:
         """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
-        rotation: list[torch.Tensor] = []
+        decoder = Decoder(self.policy.model)
+        ahead = self._rotation(hidden, position)
         heats = [request.sampling.temperature for request in self.requests]
-        temperature = torch.tensor(heats, device=hidden.device)[:, None]
+        # So small that the likeliest token has all of the mass, where one is drawn greedily.
+        temperature = torch.tensor(heats, device=hidden.device)[:, None].clamp(min=LEAST)
         for number in itertools.count():
             drawn = self._sample(rows, hidden, temperature)
             ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
@@ -199,11 +205,12 @@ class _Draw:
                 index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
                 rows = [rows[i] for i in index.tolist()]
                 drawn, position, temperature = drawn[index], position[index], temperature[index]
-                rotation = [part[index] for part in rotation]
+                ahead = Rotation(*(part[index] for part in ahead))
                 kept.select(index)
-            if number % AHEAD == 0:
-                rotation = self._rotation(hidden, position + number)
-            hidden = self._step(drawn, [part[:, number % AHEAD, None] for part in rotation], kept)
+            if number and number % AHEAD == 0:
+                ahead = self._rotation(hidden, position + number)
+            rotation = Rotation(*(part[:, number % AHEAD, None] for part in ahead))
+            hidden = decoder.step(drawn, rotation, kept)
 
     def completion(self, row: int, version: int) -> Completion:
         """The turn of a row that has ended."""
@@ -231,27 +238,18 @@ class _Draw:
         last = torch.stack([places[-1] for places in packed.places])
         return hidden[last], kept, packed.following
 
-    def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> list[torch.Tensor]:
-        """Cosines and sines, (R, AHEAD, D) each, of the next tokens' positions, from `position` (R,) on."""
+    def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> Rotation:
+        """To the positions of the next AHEAD tokens, from `position` (R,) on: (R, AHEAD, D)."""
         positions = position[:, None] + torch.arange(AHEAD, device=position.device)
-        return list(self.policy.model.model.language_model.rotary_emb(hidden, positions.expand(3, -1, -1)))
-
-    def _step(self, drawn: torch.Tensor, rotation: Sequence[torch.Tensor], kept: KeyValues) -> torch.Tensor:
-        """Hidden state (R, D) after one more token a row, (R,)."""
-        # Layer by layer: what the model does around them, masks above all, has nothing to do here.
-        language = self.policy.model.model.language_model
-        kept.grow()
-        hidden = language.embed_tokens(drawn[:, None])
-        for layer in language.layers:
-            hidden = layer(hidden, position_embeddings=rotation, kept=kept)
-        out: torch.Tensor = language.norm(hidden)[:, 0]
-        return out
+        return Rotation.of(
+            *self.policy.model.model.language_model.rotary_emb(hidden, positions.expand(3, -1, -1))
+        )
 
     def _sample(self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
         """Draw one token a row, shape (R,), at its temperature, (R, 1), and note its log-probability."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
-        tempered = torch.softmax(logprobs / temperature.clamp(min=1e-6), dim=-1).double().cumsum(-1)
+        shares = torch.softmax(logprobs / temperature, dim=-1).cumsum(-1, dtype=torch.float64)
         if self.chances is None:
             uniform = torch.rand(
                 len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
@@ -259,9 +257,9 @@ class _Draw:
         else:
             # All rows of a batch that are still drawn are equally long.
             uniform = self.chances[rows, len(self.tokens[rows[0]])][:, None]
-        tokens = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
+        tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
-            tokens = torch.where(temperature > 0, tokens, logprobs.argmax(-1, keepdim=True))
+            tokens = torch.where(temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
         chosen = logprobs.gather(1, tokens)[:, 0].tolist()
         for row, token, logprob in zip(rows, tokens[:, 0].tolist(), chosen, strict=True):
             self.tokens[row].append(token)
