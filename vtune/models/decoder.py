@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, rms_norm
+from torch.nn.functional import embedding
 
 from vtune.models.decoding import KeyValues
+from vtune.models.lean import normed
+from vtune.models.rotation import turned
 
 
 class Norm(NamedTuple):
@@ -18,7 +20,7 @@ class Norm(NamedTuple):
 
     def __call__(self, states: Tensor) -> Tensor:
         """Normalised states, same shape (..., D)."""
-        return rms_norm(states, self.weight.shape, self.weight, self.epsilon)
+        return normed(states, self.weight, self.epsilon)
 
 
 class Linear(NamedTuple):
@@ -38,24 +40,6 @@ class Linear(NamedTuple):
         """What was before, (R, B), and the map of (R, A)."""
         found = torch.addmm(before, states, self.weight)
         return found if self.bias is None else found + self.bias
-
-
-class Rotation(NamedTuple):
-    """What turns queries and keys to their positions: cosines and sines, (..., D) each."""
-
-    cosine: Tensor
-    sine: Tensor
-    """Those of the first half negated."""
-
-    @classmethod
-    def of(cls, cosine: Tensor, sine: Tensor) -> "Rotation":
-        """From the plain cosines and sines."""
-        first, second = sine.chunk(2, dim=-1)
-        return cls(cosine, torch.cat((-first, second), dim=-1))
-
-    def __call__(self, states: Tensor) -> Tensor:
-        """Turned states, same shape (..., D): the halves of the last axis are the two axes of each turn."""
-        return torch.addcmul(states * self.cosine, states.roll(states.shape[-1] // 2, -1), self.sine)
 
 
 class _Layer(NamedTuple):
@@ -94,12 +78,13 @@ class Decoder:
         self._layers = [_layer(layer) for layer in language.layers]
         self._norm = _norm(language.norm)
 
-    def step(self, tokens: Tensor, rotation: Rotation, kept: KeyValues) -> Tensor:
+    def step(self, tokens: Tensor, cosine: Tensor, sine: Tensor, kept: KeyValues) -> Tensor:
         """Take in one more token a row.
 
         Args:
             tokens: int64, (R,).
-            rotation: To the tokens' positions, (R, 1, D).
+            cosine: Of the angles of the tokens' positions, (R, 1, D).
+            sine: The same, `signed`.
             kept: Keys and values of the rows so far; those of the tokens are added.
 
         Returns:
@@ -115,7 +100,8 @@ class Decoder:
             )
             if layer.query_norm is not None and layer.key_norm is not None:
                 query, key = layer.query_norm(query), layer.key_norm(key)
-            found = kept.attend(number, rotation(query), rotation(key), value, layer.scaling)
+            query, key = turned(query, cosine, sine), turned(key, cosine, sine)
+            found = kept.attend(number, query, key, value, layer.scaling)
             hidden = layer.out.added(hidden, found)
             seen = layer.before_map(hidden)
             hidden = layer.down.added(hidden, layer.activation(layer.gate(seen)) * layer.up(seen))

@@ -11,6 +11,7 @@ import torch
 
 from vtune.errors import DataError
 from vtune.models.chat import Chat
+from vtune.models.lean import use_lean_modules
 from vtune.models.pictures import PictureReader, PixelBudget
 
 FAMILIES = ("qwen2_5_vl", "qwen3_vl")
@@ -84,6 +85,7 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
         model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, dtype))
     except (OSError, ValueError) as error:
         raise _unloadable(name, error) from error
+    use_lean_modules(model)
     return Policy(
         model=model.to(device),
         chat=load_chat(name),

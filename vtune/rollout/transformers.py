@@ -9,10 +9,11 @@ import torch
 
 from vtune.models.attention import use_tree_attention
 from vtune.models.batch import Row, image_features
-from vtune.models.decoder import Decoder, Rotation
+from vtune.models.decoder import Decoder
 from vtune.models.decoding import KeyValues
 from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
+from vtune.models.rotation import signed
 from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 
@@ -172,6 +173,7 @@ class _Draw:
         self.policy = policy
         self.requests = requests
         self.closing = closing
+        self.end_id = policy.chat.end_id
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
         self.finish: list[Finish] = ["length"] * len(requests)
@@ -191,13 +193,12 @@ class _Draw:
         rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
         decoder = Decoder(self.policy.model)
-        ahead = self._rotation(hidden, position)
+        rotation: list[torch.Tensor] = []
         heats = [request.sampling.temperature for request in self.requests]
         # So small that the likeliest token has all of the mass, where one is drawn greedily.
         temperature = torch.tensor(heats, device=hidden.device)[:, None].clamp(min=LEAST)
         for number in itertools.count():
-            drawn = self._sample(rows, hidden, temperature)
-            ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
+            drawn, ends = self._sample(rows, hidden, temperature)
             yield [row for row, end in zip(rows, ends, strict=True) if end]
             if all(ends):
                 return
@@ -205,12 +206,12 @@ class _Draw:
                 index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
                 rows = [rows[i] for i in index.tolist()]
                 drawn, position, temperature = drawn[index], position[index], temperature[index]
-                ahead = Rotation(*(part[index] for part in ahead))
+                rotation = [part[index] for part in rotation]
                 kept.select(index)
-            if number and number % AHEAD == 0:
-                ahead = self._rotation(hidden, position + number)
-            rotation = Rotation(*(part[:, number % AHEAD, None] for part in ahead))
-            hidden = decoder.step(drawn, rotation, kept)
+            if number % AHEAD == 0:
+                rotation = self._rotation(hidden, position + number)
+            cosine, sine = (part[:, number % AHEAD, None] for part in rotation)
+            hidden = decoder.step(drawn, cosine, sine, kept)
 
     def completion(self, row: int, version: int) -> Completion:
         """The turn of a row that has ended."""
@@ -238,15 +239,16 @@ class _Draw:
         last = torch.stack([places[-1] for places in packed.places])
         return hidden[last], kept, packed.following
 
-    def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> Rotation:
-        """To the positions of the next AHEAD tokens, from `position` (R,) on: (R, AHEAD, D)."""
-        positions = position[:, None] + torch.arange(AHEAD, device=position.device)
-        return Rotation.of(
-            *self.policy.model.model.language_model.rotary_emb(hidden, positions.expand(3, -1, -1))
-        )
+    def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> list[torch.Tensor]:
+        """Cosines and signed sines, (R, AHEAD, D) each, of the next positions, from `position` (R,) on."""
+        positions = (position[:, None] + torch.arange(AHEAD, device=position.device)).expand(3, -1, -1)
+        cosine, sine = self.policy.model.model.language_model.rotary_emb(hidden, positions)
+        return [cosine, signed(sine)]
 
-    def _sample(self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-        """Draw one token a row, shape (R,), at its temperature, (R, 1), and note its log-probability."""
+    def _sample(
+        self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor
+    ) -> tuple[torch.Tensor, list[bool]]:
+        """Draw and note one token a row, (R,), at its temperature, (R, 1); and which rows that ends."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
         shares = torch.softmax(logprobs / temperature, dim=-1).cumsum(-1, dtype=torch.float64)
@@ -260,15 +262,19 @@ class _Draw:
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
-        chosen = logprobs.gather(1, tokens)[:, 0].tolist()
-        for row, token, logprob in zip(rows, tokens[:, 0].tolist(), chosen, strict=True):
-            self.tokens[row].append(token)
-            self.logprobs[row].append(logprob)
-        return tokens[:, 0]
+        drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
+        ends = [
+            self._note(row, token, logprob)
+            for row, token, logprob in zip(rows, drawn.tolist(), chosen, strict=True)
+        ]
+        return drawn, ends
 
-    def _ends(self, row: int, token: int) -> bool:
+    def _note(self, row: int, token: int, logprob: float) -> bool:
+        """Keep a token; whether it ends its row."""
         tokens = self.tokens[row]
-        if token == self.policy.chat.end_id:
+        tokens.append(token)
+        self.logprobs[row].append(logprob)
+        if token == self.end_id:
             self.finish[row] = "end"
             return True
         if token in self.closing[row]:
