@@ -17,7 +17,7 @@ def use_lean_modules(model: nn.Module) -> None:
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = MethodType(_norm, module)  # type: ignore[method-assign]
         elif isinstance(module, nn.Conv3d):
-            module.forward = MethodType(_patches, module)  # type: ignore[method-assign]
+            module.forward = MethodType(_patches, module)
 
 
 def normed(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -42,7 +42,8 @@ def _fused(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 def _scale(states: Tensor, epsilon: float) -> Tensor:
     """1 / root mean square of the last axis, float32, (..., 1)."""
     norm = torch.linalg.vector_norm(states, dim=-1, keepdim=True, dtype=torch.float32)
-    return norm.square_().div_(states.shape[-1]).add_(epsilon).rsqrt_()
+    scale: Tensor = norm.square_().div_(states.shape[-1]).add_(epsilon).rsqrt_()
+    return scale
 
 
 def _patches(self: Any, patches: Tensor) -> Tensor:
