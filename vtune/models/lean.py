@@ -15,9 +15,9 @@ def use_lean_modules(model: nn.Module) -> None:
     """
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = MethodType(_norm, module)  # type: ignore[method-assign]
+            module.forward = MethodType(_norm, module)
         elif isinstance(module, nn.Conv3d):
-            module.forward = MethodType(_patches, module)
+            module.forward = MethodType(_patches, module)  # type: ignore[method-assign]
 
 
 def normed(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
