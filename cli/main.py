@@ -1,7 +1,9 @@
 """The `vtune` command, and the one place where errors become text and exit codes."""
 
+import importlib.metadata
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -27,6 +29,24 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and end, where it was asked for."""
+    if asked:
+        sys.stdout.write(f"vtune {importlib.metadata.version('vtune')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 app.command("demo")(demo)
 app.add_typer(data.app, name="data", help="Make, look at and check samples.")
 app.command("curate")(curate)

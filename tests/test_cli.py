@@ -1,3 +1,4 @@
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -94,6 +95,11 @@ def test_help_reads_as_reviewed(
     result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0
     golden(f"help/{'-'.join(('vtune', *words))}.txt", result.output)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"vtune {importlib.metadata.version('vtune')}\n")
 
 
 def test_both_names_of_the_audit_are_one_verb() -> None:

@@ -7,6 +7,7 @@ are shown at once, each with its line and, where a key is nearly right, the one 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import resources
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -58,8 +59,14 @@ def find(name: str, package: str) -> Path:
     raise RecipeError(f"no file and no shipped recipe is called {name!r}", fix=fix)
 
 
-def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = ()) -> R:
+def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, given_by: str = "--set") -> R:
     """Read a YAML file, apply `key.path=value` overrides in order, and check the whole.
+
+    Args:
+        path: The file.
+        kind: What it is read into.
+        overrides: `key.path=value`, the value in YAML.
+        given_by: Where the overrides come from, for the messages about them.
 
     Raises:
         RecipeError: With every problem found, each with its line (or its override).
@@ -84,9 +91,15 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = ()) -> R:
         rows = []
         for problem in error.errors():
             loc, section = _followed(kind, problem["loc"])
-            place = "--set" if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
+            place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
             rows.append(f"  {place}: {_explain(section, loc, problem['type'], problem['msg'])}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def override(key: str, value: Any) -> str:
+    """A setting that was read from YAML, as an override of `load_recipe`."""
+    # YAML's own writer: it gives floats the dot without which they are read as text.
+    return f"{key}={yaml.safe_dump(value, default_flow_style=True, width=inf)}"
 
 
 def dump_recipe(recipe: Strict) -> str:

@@ -3,8 +3,9 @@ from typing import Literal
 import pytest
 import torch
 
+from tests.models.padded import Batch, collate
 from tests.models.rows import ragged, stock
-from vtune.models.batch import Batch, Row, collate, image_features
+from vtune.models.batch import Row, image_features
 from vtune.models.policy import Policy
 from vtune.schema.message import Message
 

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.padded import collate
 from vtune.errors import DataError
-from vtune.models.batch import Row, collate
+from vtune.models.batch import Row
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
 from vtune.models.positions import rope_positions

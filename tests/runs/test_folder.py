@@ -6,7 +6,8 @@ import yaml
 
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError
-from vtune.runs.folder import environment, start_run, write_whole
+from vtune.runs.folder import environment, running, start_run, write_whole
+from vtune.update.ranks import Ranks
 
 
 class Checkpoints(Strict):
@@ -49,6 +50,24 @@ def test_a_new_run_holds_its_recipe_and_its_environment(run: Path, data: Path) -
 def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path) -> None:
     with pytest.raises(RecipeError, match="holds a run already"):
         start_run(run, plan(), [data], resume=False)
+
+
+def test_two_processes_do_not_train_in_one_folder(run: Path, data: Path) -> None:
+    before = (run / "recipe.yaml").read_text()
+    with running(run, plan(), [data], resume=True, ranks=Ranks(rank=0, world=2, local=0)):
+        second = running(run, plan(every=9), [data], resume=True, ranks=Ranks(rank=0, world=2, local=0))
+        with pytest.raises(RecipeError, match=f"another process works in {run}"), second:
+            pytest.fail("both ran")
+        with running(run, plan(), [data], resume=True, ranks=Ranks(rank=1, world=2, local=1)):
+            pass
+    assert (run / "recipe.yaml").read_text() == before
+
+
+def test_a_resume_that_cannot_be_leaves_no_folder(tmp_path: Path, data: Path) -> None:
+    nothing = running(tmp_path / "x", plan(), [data], resume=True, ranks=Ranks(rank=0, world=1, local=0))
+    with pytest.raises(RecipeError, match="holds no run to resume"), nothing:
+        pytest.fail("it ran")
+    assert not (tmp_path / "x").exists()
 
 
 def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tests.conftest import load
+from tests.models.padded import Batch, collate
 from tests.models.rows import picture, ragged
-from vtune.models.batch import Batch, Row, collate, image_features
+from vtune.models.batch import Row, image_features
 from vtune.models.packed import pack
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling

@@ -19,11 +19,11 @@ from vtune.report.progress import say
 from vtune.runs.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
 from vtune.runs.difficulty import check_pass_rate, model_print
-from vtune.runs.folder import check_folder, environment, write_whole
+from vtune.runs.folder import check_folder, environment, locked, write_whole
 from vtune.runs.funnel import Example, Ledger, funnel
 from vtune.runs.mixing import write_mix
 from vtune.runs.passes import Paid, filter_rows
-from vtune.runs.results import Results, locked
+from vtune.runs.results import Results
 from vtune.runs.review import take_reviews, write_queue
 from vtune.runs.rows import Dropped, Rows
 from vtune.runs.workers import Look, Workers, check_workers, looking
@@ -88,7 +88,6 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
             check_pass_rate(spec)
     files = {name: [Path(file) for file in source.files] for name, source in recipe.used.items()}
     rows = Rows(recipe.records, files, {name: source.data_source for name, source in recipe.used.items()})
-    out.mkdir(parents=True, exist_ok=True)
     with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
         take_reviews(out / "queue.jsonl", reviews)
         inputs = _inputs(recipe, out)

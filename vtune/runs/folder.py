@@ -1,11 +1,13 @@
 """The run folder: what a run was asked, where it ran, and what it is allowed to continue."""
 
+import fcntl
 import importlib.metadata
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,23 @@ MAY_CHANGE = (
 """Keys that a resumed run may change: they do not touch what is learnt."""
 
 
+@contextmanager
+def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks) -> Iterator[None]:
+    """A run goes on in its folder; the first rank sees to it that it may begin and that no other does.
+
+    Raises:
+        RecipeError: As `start_run`, or if another process works in the folder.
+        DataError: As `start_run`.
+    """
+    if not ranks.first:
+        yield
+        return
+    check_start(out, resume=resume)
+    with locked(out):
+        start_run(out, recipe, data, resume=resume)
+        yield
+
+
 def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) -> None:
     """Make the folder of a new run, or prove that it is the same run that goes on.
 
@@ -74,6 +93,24 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
         write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
         write_whole(written, dump_recipe(recipe))
         return
+    check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world)
+    write_whole(written, dump_recipe(recipe))
+
+
+def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, processes: int) -> None:
+    """See that a run folder began with this recipe, on these data, in as many processes.
+
+    Args:
+        out: A folder that `start_run` has made.
+        recipe: What is to be run now.
+        prints: Data file -> its fingerprint now.
+        processes: Over all machines.
+
+    Raises:
+        RecipeError: If the recipe or the number of processes differs.
+        DataError: If a data file does.
+    """
+    written = out / "recipe.yaml"
     before = yaml.safe_load(written.read_text(encoding="utf-8"))
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
@@ -83,7 +120,7 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
             fix=f"use {written}, or start a new run with another --out",
         )
     began = json.loads((out / "environment.json").read_text(encoding="utf-8"))
-    if began["processes"] != Ranks.of_this_process().world:
+    if began["processes"] != processes:
         raise RecipeError(
             f"{out} began with {began['processes']} process(es)",
             fix="resume with as many: the optimiser's state is split among them",
@@ -95,7 +132,6 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
                 f"{name} is not the file that {out} began with",
                 fix="put the old file back, or start a new run in another --out",
             )
-    write_whole(written, dump_recipe(recipe))
 
 
 def _completed(before: Any, kind: type[Strict]) -> Any:
@@ -130,6 +166,24 @@ def check_folder(out: Path) -> None:
     """
     if out.exists() and not out.is_dir():
         raise RecipeError(f"{out} is a file", fix="choose another --out")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """No other process works in this folder meanwhile; it is made if missing.
+
+    Raises:
+        RecipeError: If one does already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecipeError(
+                f"another process works in {folder}", fix="wait for its end, or choose another --out"
+            ) from None
+        yield
 
 
 def environment(data: Mapping[str, str]) -> dict[str, Any]:

@@ -1,14 +1,11 @@
 """What was paid for once: results by content hash, in a file that only grows."""
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError
 
 
 class Results:
@@ -79,20 +76,3 @@ class Results:
                 ) from None
             end += len(line)
         return end
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """No other process works in this folder meanwhile.
-
-    Raises:
-        RecipeError: If one does already.
-    """
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecipeError(
-                f"another process works in {folder}", fix="wait for it, or choose another --out"
-            ) from None
-        yield

@@ -17,7 +17,7 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Policy, load_chat, load_policy, resolved, save_policy
 from vtune.report.progress import Steps, say
 from vtune.rollout.transcript import check_trace, replay
-from vtune.runs.folder import start_run
+from vtune.runs.folder import running
 from vtune.runs.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.store import trajectory_store
@@ -94,13 +94,20 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
     plan = check_sft(recipe)
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
+    with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
+        return {
+            "traces": plan["traces"],
+            **_train(recipe, out, ranks, plan["steps"], resume=resume, track=track),
+        }
+
+
+def _train(
+    recipe: SFTRecipe, out: Path, ranks: Ranks, steps: int, *, resume: bool, track: str | None
+) -> dict[str, Any]:
     torch.set_num_threads(recipe.update.threads)
-    if ranks.first:
-        start_run(out, recipe, [Path(name) for name in recipe.data], resume=resume)
     start(ranks)
     ranks.wait()
     policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
-    steps: int = plan["steps"]
     trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
     checkpoints = out / "checkpoints"
     found = newest_checkpoint(checkpoints) if resume else None
@@ -151,7 +158,6 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
     return {
         "model": str(final),
         "steps": steps,
-        "traces": plan["traces"],
         "loss": loss,
         "seconds": time.monotonic() - began,
     }
