@@ -213,15 +213,22 @@ def inspect(
 
 @app.command("validate")
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")], as_json: AsJson = False
+    files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")],
+    problems: Annotated[
+        Path | None, typer.Option("--problems", help="Write all bad rows here, a line each.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check every row, and every ground truth against its own verifier; no model is needed."""
     from vtune.report.samples import render_validation
     from vtune.runs.data import validate as validate_files
+    from vtune.runs.data import write_problems
 
     from .output import show
 
     result = validate_files(files)
+    if problems is not None:
+        write_problems(problems, result["problems"])
     show(result, render_validation, as_json=as_json)
     if result["problems"]:
         raise typer.Exit(2)

@@ -1,5 +1,9 @@
 """`vtune rl`."""
 
+from typing import Annotated
+
+import typer
+
 from .options import (
     AsJson,
     DryRun,
@@ -29,20 +33,46 @@ def rl(
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
     track: Track = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            help="Run the recipe in the variants and with the seeds of a sweep: name of a shipped one, or a "
+            "path. Then --out is a folder of runs, runs/sweep-<sweep> if not given.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
     from vtune.runs.plan import plan_rl
     from vtune.runs.rl import RLRecipe, run_rl
 
+    from .sweep import train_variants
     from .training import planned_for, train
 
+    check = planned_for(plan_rl, dry_run, gpu_memory=gpu_memory, shape=shape)
+    if sweep is not None:
+        train_variants(
+            sweep,
+            recipe,
+            overrides or (),
+            with_protection(None, sandbox),
+            check=check,
+            out=out,
+            resume=resume,
+            gpus=gpus,
+            hostfile=hostfile,
+            track=track,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+        return
     train(
         recipe,
         "recipes.rl",
         RLRecipe,
         with_protection(overrides, sandbox),
-        check=planned_for(plan_rl, dry_run, gpu_memory=gpu_memory, shape=shape),
+        check=check,
         run=run_rl,
         out=out,
         resume=resume,

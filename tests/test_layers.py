@@ -77,7 +77,8 @@ def test_imports_point_down(file: str) -> None:
         ("deepspeed", {"vtune/update/deepspeed.py"}),
         ("openai", {"vtune/judge/client.py"}),
         ("vllm", {"vtune/rollout/vllm.py"}),
-        ("httpx2", {"vtune/rollout/servers.py", "vtune/reward/servers.py", "vtune/tools/http.py"}),
+        ("httpx2", {"vtune/rollout/servers.py", "vtune/tools/http.py"}),
+        ("httptools", {"vtune/reward/connections.py"}),
         ("bm25s", {"vtune/tools/bm25.py", "vtune/tools/bm25_build.py", "vtune/tools/words.py"}),
     ],
 )

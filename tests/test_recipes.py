@@ -16,8 +16,10 @@ def kind_of(entry: Shipped) -> type[Strict]:
     from vtune.runs.eval import EvalSuite
     from vtune.runs.rl import RLRecipe
     from vtune.runs.sft import SFTRecipe
+    from vtune.runs.sweep import Sweep
 
-    return {"sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite, "data": DataRecipe}[entry.kind]
+    kinds = {"sft": SFTRecipe, "rl": RLRecipe, "sweep": Sweep, "eval": EvalSuite, "data": DataRecipe}
+    return kinds[entry.kind]
 
 
 def test_recipes_are_found_in_every_folder_that_has_any() -> None:

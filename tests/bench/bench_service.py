@@ -140,5 +140,6 @@ def test_ten_thousand_requests_with_a_server_killed(apart: bool) -> None:
     print(f"ratio {whole.rate / alone.rate:.1f}")
     assert alone.scored == right[:ONE_BY_ONE]
     assert whole.scored == right
-    # Requests that nobody puts together cost their processor time each: apart, only more cores help.
-    assert apart or whole.rate >= 3 * alone.rate
+    # Apart, cores give a factor of two where there are two; the rest comes from waits that overlap, as far as
+    # nothing else runs on them.
+    assert whole.rate >= (2 if apart else 3) * alone.rate

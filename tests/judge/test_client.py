@@ -1,5 +1,6 @@
 import asyncio
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def test_the_question_and_the_pictures_are_sent_and_nothing_else() -> None:
     text, image = user["content"]
     assert text == {"type": "text", "text": PROMPT.text}
     assert image["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_of_the_replies_in_memory_the_oldest_goes_first() -> None:
+    prompts = [replace(PROMPT, text=text) for text in ("a", "b", "c", "b", "a")]
+
+    async def story(judge: FakeJudge) -> None:
+        async with JudgeClient(judge.endpoint(), most=2) as client:
+            for prompt in prompts:
+                assert await client.ask(prompt, []) == "1"
+
+    with serve("1") as judge:
+        asyncio.run(story(judge))
+    assert [request["messages"][1]["content"][0]["text"] for request in judge.requests] == [
+        "a",
+        "b",
+        "c",
+        "a",
+    ]
 
 
 def test_a_busy_judge_is_asked_again() -> None:

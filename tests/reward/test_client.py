@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.reward.build import TARGET, looks, recipe, sample
 from vtune.errors import RecipeError
 from vtune.reward import servers as module
 from vtune.reward.client import ATTEMPTS, ITEMS, RewardClient
+from vtune.reward.connections import Answer, Connections
 from vtune.reward.recipe import RewardService
 from vtune.reward.wire import settings_of
 from vtune.schema.message import Message
 from vtune.schema.trajectory import Trajectory
 
 Items = list[dict[str, Any]]
-Server = Callable[[Items], Awaitable[httpx2.Response]]
+Server = Callable[[Items], Awaitable[Answer]]
 
 
 def result(item: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -32,23 +32,27 @@ def result(item: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return {"status": 200, "error": None} | scores | changes
 
 
-def answer(items: Items) -> httpx2.Response:
-    return httpx2.Response(200, json={"results": [result(item) for item in items]})
+def said(status: int, what: Any) -> Answer:
+    return Answer(status, json.dumps(what).encode())
 
 
-async def good(items: Items) -> httpx2.Response:
+def answer(items: Items) -> Answer:
+    return said(200, {"results": [result(item) for item in items]})
+
+
+async def good(items: Items) -> Answer:
     return answer(items)
 
 
-async def failing(_: Items) -> httpx2.Response:
-    return httpx2.Response(503, text="busy")
+async def failing(_: Items) -> Answer:
+    return Answer(503, b"busy")
 
 
-async def dead(_: Items) -> httpx2.Response:
-    raise httpx2.ConnectError("connection refused")
+async def dead(_: Items) -> Answer:
+    raise ConnectionRefusedError("connection refused")
 
 
-async def silent(_: Items) -> httpx2.Response:
+async def silent(_: Items) -> Answer:
     await asyncio.sleep(60)
     raise AssertionError("nobody waits that long")
 
@@ -61,12 +65,16 @@ class Net:
         self.asked: Counter[str] = Counter()
         self.sizes: list[int] = []
 
-    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        body = json.loads(request.content)
-        assert body["reward"] == json.loads(json.dumps(settings_of(recipe())))
-        self.asked[request.url.host] += 1
-        self.sizes.append(len(body["items"]))
-        return await self.servers[request.url.host](body["items"])
+    async def post(self, url: str, body: bytes) -> Answer:
+        name = url.removeprefix("http://").removesuffix("/score")
+        request = json.loads(body)
+        assert request["reward"] == json.loads(json.dumps(settings_of(recipe())))
+        self.asked[name] += 1
+        self.sizes.append(len(request["items"]))
+        return await self.servers[name](request["items"])
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def turn(reply: str) -> Trajectory:
@@ -79,9 +87,7 @@ def run(net: Net, replies: int = 1, *, deadline_s: float = 30.0, rounds: int = 1
 
     async def story() -> list[Trajectory]:
         async with RewardClient(service, settings_of(recipe())) as client:
-            assert client._servers._http is not None
-            await client._servers._http.aclose()
-            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
+            client._servers._http = net
             found: list[Trajectory] = []
             for _ in range(rounds):
                 waiting = [client.score(sample(), turn(str(number))) for number in range(replies)]
@@ -109,7 +115,7 @@ def test_scores_and_flags_of_calls_come_back() -> None:
 
     async def story() -> Trajectory:
         async with RewardClient(service, settings_of(recipe())) as client:
-            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(net))
+            client._servers._http = net
             return await client.score(sample(TARGET), looks(TARGET, TARGET))
 
     scored = asyncio.run(story())
@@ -130,7 +136,7 @@ def test_a_server_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("vtune.reward.breaker.FIRST_PAUSE", 0.05)
     ends = time.monotonic() + 0.3
 
-    async def late(items: Items) -> httpx2.Response:
+    async def late(items: Items) -> Answer:
         return answer(items) if time.monotonic() > ends else await dead(items)
 
     net = Net(a=late)
@@ -143,7 +149,7 @@ def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason(
     assert 0.4 < time.monotonic() - began < 5
     assert scored.reward is not None
     assert scored.reward.total is scored.reward.accuracy is scored.reward.format is scored.reward.tool is None
-    assert "http://a: ConnectError connection refused" in scored.reward.why
+    assert "http://a: ConnectionRefusedError connection refused" in scored.reward.why
     assert "http://b: HTTP 503: busy" in scored.reward.why
 
 
@@ -172,8 +178,8 @@ def test_a_silent_server_alone_ends_in_the_deadline() -> None:
 
 @pytest.mark.parametrize("status", [401, 404, 422])
 def test_a_refusal_is_unscored_at_once_with_its_reason(status: int) -> None:
-    async def refusing(_: Items) -> httpx2.Response:
-        return httpx2.Response(status, json={"error": {"what": "wrong or no token"}})
+    async def refusing(_: Items) -> Answer:
+        return said(status, {"error": {"what": "wrong or no token"}})
 
     net = Net(a=refusing)
     (scored,) = run(net)
@@ -182,9 +188,9 @@ def test_a_refusal_is_unscored_at_once_with_its_reason(status: int) -> None:
 
 
 def test_a_request_too_large_is_split_until_it_fits() -> None:
-    async def small(items: Items) -> httpx2.Response:
+    async def small(items: Items) -> Answer:
         big = any(item["trajectory"]["messages"][-1]["content"] == "7" for item in items)
-        return answer(items) if len(items) <= 2 and not big else httpx2.Response(413, text="too large")
+        return answer(items) if len(items) <= 2 and not big else Answer(413, b"too large")
 
     scored = run(Net(a=small), 20)
     expected = [f"read {number}" for number in range(20)]
@@ -195,7 +201,7 @@ def test_a_request_too_large_is_split_until_it_fits() -> None:
 def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
     seen: Counter[str] = Counter()
 
-    async def crashing(items: Items) -> httpx2.Response:
+    async def crashing(items: Items) -> Answer:
         results = []
         for item in items:
             reply = item["trajectory"]["messages"][-1]["content"]
@@ -204,7 +210,7 @@ def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
             broken = result(item, status=500, reward=nothing, error={"what": "worker died"})
             heals = reply == "1" and seen[reply] == 2
             results.append(broken if reply in "01" and not heals else result(item))
-        return httpx2.Response(200, json={"results": results})
+        return said(200, {"results": results})
 
     scored = run(Net(a=crashing), 3)
     assert whys(scored) == ["worker died", "read 1", "read 2"]
@@ -214,21 +220,19 @@ def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
 
 
 def test_an_item_that_was_refused_is_unscored_with_its_reason() -> None:
-    async def strict(items: Items) -> httpx2.Response:
+    async def strict(items: Items) -> Answer:
         error = {"what": "unknown verifier"}
-        return httpx2.Response(
-            200, json={"results": [{"status": 422, "reward": None, "error": error} for _ in items]}
-        )
+        return said(200, {"results": [{"status": 422, "reward": None, "error": error} for _ in items]})
 
     assert whys(run(Net(a=strict))) == ["unknown verifier"]
 
 
 @pytest.mark.parametrize(
-    "said", ["null", "{}", '{"results": []}', '{"results": [1]}', "hello", '{"results": [{}]}']
+    "words", ["null", "{}", '{"results": []}', '{"results": [1]}', "hello", '{"results": [{}]}']
 )
-def test_an_answer_without_results_is_a_failed_server(said: str) -> None:
-    async def odd(_: Items) -> httpx2.Response:
-        return httpx2.Response(200, text=said)
+def test_an_answer_without_results_is_a_failed_server(words: str) -> None:
+    async def odd(_: Items) -> Answer:
+        return Answer(200, words.encode())
 
     assert whys(run(Net(a=odd, b=good))) == ["read 0"]
 
@@ -238,8 +242,8 @@ def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) 
 
     async def story() -> str:
         async with RewardClient(service, {}) as client:
-            assert client._servers._http is not None
-            return client._servers._http.headers["Authorization"]
+            assert isinstance(client._servers._http, Connections)
+            return client._servers._http._headers["Authorization"]
 
     monkeypatch.delenv("MY_TOKEN", raising=False)
     with pytest.raises(RecipeError, match="MY_TOKEN"):
@@ -249,14 +253,14 @@ def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
-    async def slow(items: Items) -> httpx2.Response:
+    async def slow(items: Items) -> Answer:
         await asyncio.sleep(0.1)
         return answer(items)
 
     async def story() -> list[Any]:
         service = RewardService(urls=("http://a",))
         async with RewardClient(service, settings_of(recipe())) as client:
-            client._servers._http = httpx2.AsyncClient(transport=httpx2.MockTransport(Net(a=slow)))
+            client._servers._http = Net(a=slow)
             tasks = [asyncio.create_task(client.score(sample(), turn(str(n)))) for n in range(4)]
             await asyncio.sleep(0.02)
             tasks[1].cancel()
@@ -271,7 +275,7 @@ def test_one_that_is_sent_again_late_takes_no_time_from_the_others() -> None:
     """Its first answer is a failure that comes when its own time is nearly over."""
     tries: Counter[str] = Counter()
 
-    async def slow_to_fail(items: Items) -> httpx2.Response:
+    async def slow_to_fail(items: Items) -> Answer:
         found = []
         for item in items:
             reply = item["trajectory"]["messages"][-1]["content"]
@@ -280,7 +284,7 @@ def test_one_that_is_sent_again_late_takes_no_time_from_the_others() -> None:
             found.append(failed if reply == "0" and tries[reply] == 1 else result(item))
         if tries["0"] == 1:
             await asyncio.sleep(0.6)
-        return httpx2.Response(200, json={"results": found})
+        return said(200, {"results": found})
 
     net = Net(a=slow_to_fail)
     scored = run(net, 1, deadline_s=0.5, rounds=2)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,27 @@ def test_a_wrong_request_is_422_with_the_reason(body: Any, message: str) -> None
     assert re.search(message, json.dumps(answer.json()["error"]))
 
 
+@pytest.mark.parametrize(
+    ("request_", "status", "what", "fix"),
+    [
+        (("POST", "/judge", "{"), 422, "not JSON", "JSON object"),
+        (("POST", "/judge", []), 422, "valid dictionary", "response, prompt, answer"),
+        (("POST", "/judge", {"response": 3, "prompt": ""}), 422, "`response`: .*; `answer`: ", "solution"),
+        (("GET", "/scores", None), 404, "GET /scores is not answered", "POST /score"),
+        (("GET", "/judge", None), 405, "GET /judge is not answered", "POST /judge"),
+        (("GET", "/score", None), 404, "GET /score is not answered", "POST /score"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_told_as_everywhere(
+    request_: tuple[str, str, Any], status: int, what: str, fix: str
+) -> None:
+    (answer,) = asked(request_, given=recipe(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert set(answer.json()) == {"error"}
+    assert re.search(what, answer.json()["error"]["what"])
+    assert fix in answer.json()["error"]["fix"]
+
+
 def test_without_any_reward_section_a_request_is_refused() -> None:
     (answer,) = asked(("POST", "/score", {"items": []}))
     assert answer.status_code == 422
@@ -288,12 +310,28 @@ def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served)
     for header, status in (
         ("Content-Length: 99999999999", b"413"),
         (chunked, b"411"),
-        # The length is not that of what comes in chunks.
-        (f"Content-Length: 1\r\n{chunked}", b"411"),
+        # The length is not that of what comes in chunks: to the parser that is no HTTP.
+        (f"Content-Length: 1\r\n{chunked}", b"400"),
     ):
         with socket.create_connection((host, int(port)), timeout=20) as line:
             line.sendall(f"POST /score HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n".encode())
             assert line.recv(1000).split()[1] == status
+
+
+def test_what_is_too_large_together_is_scored_in_parts_and_what_is_too_large_alone_is_unscored() -> None:
+    long = "so " * 300_000
+    pairs = [told(sample_of("exact"), f"<think>{long}</think><answer>{n}</answer>") for n in range(6)]
+    pairs.append(told(sample_of("exact"), f"<think>{2 * long}</think><answer>7</answer>"))
+    pairs = [
+        (dataclasses.replace(one, id=f"{n}"), dataclasses.replace(done, sample_id=f"{n}"))
+        for n, (one, done) in enumerate(pairs)
+    ]
+    with serving("--workers", "1", "--max-mb", "1") as one:
+        *found, large = score(pairs, recipe(service=[one.url]))
+    assert found == score(pairs[:6], recipe())
+    assert large.reward is not None
+    assert large.reward.total is None
+    assert "takes no request that large: HTTP 413" in large.reward.why
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "example.org"])
@@ -339,8 +377,12 @@ def test_a_worker_that_dies_costs_one_request_and_never_a_zero(served: Served) -
     with httpx2.Client(base_url=served.url, timeout=60) as http:
         assert http.post("/score", json=item).json()["reward"]["accuracy"] == 1.0
         (worker,) = served.workers()
-        os.kill(worker, signal.SIGKILL)
-        lost = http.post("/score", json=item)
+        os.kill(worker, signal.SIGSTOP)
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(http.post, "/score", json=item)
+            time.sleep(0.5)  # it is with the worker by then
+            os.kill(worker, signal.SIGKILL)
+            lost = waiting.result()
         assert lost.status_code == 500
         assert "worker of verifier `math` died" in lost.json()["error"]["what"]
         assert lost.json()["reward"]["accuracy"] is None

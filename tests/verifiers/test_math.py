@@ -1,9 +1,10 @@
 import pytest
+from math_verify import parse, verify
 
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError
 from vtune.verifiers import check_ground_truth
-from vtune.verifiers.math import LONGEST, verify_math
+from vtune.verifiers.math import LONGEST, SECONDS, _parse, verify_math
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,14 @@ def test_an_answer_may_be_asked_for_in_a_box(reply: str, score: float) -> None:
 def test_case_does_not_count() -> None:
     """V-Triune's published server lowers both sides first."""
     assert verify_math(wrap("2X"), sample("math", "2x")).score == 1.0
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "-7", "007", "0", "-0", "-00012", "123456789012345", "1234567890123456"]
+)
+def test_integers_are_read_as_math_verify_reads_them(text: str) -> None:
+    (number,) = _parse(text)
+    (read,) = parse(f"${text}$", parsing_timeout=SECONDS)[:1]
+    assert type(number) is type(read)
+    assert number == read
+    assert verify([number], [read], timeout_seconds=SECONDS)

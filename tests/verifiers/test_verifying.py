@@ -9,7 +9,7 @@ from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
-from vtune.verifiers.verifying import Verifying
+from vtune.verifiers.verifying import AHEAD, Verifying
 
 
 def test_workers_judge_many_replies_and_send_errors_back() -> None:
@@ -67,3 +67,58 @@ def test_a_verifier_that_needs_no_worker_starts_none() -> None:
             assert all(worker._process is None for worker in verifying._workers)
 
     asyncio.run(story())
+
+
+def test_who_shares_a_worker_with_one_that_dies_or_hangs_is_verified_all_the_same() -> None:
+    hard = sample("math", "7")
+
+    async def story() -> None:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            await verifying.verify(wrap("7"), hard)
+            (worker,) = verifying._workers
+            for _ in range(2):
+                assert worker._process is not None
+                os.kill(worker._process.pid or 0, signal.SIGSTOP)
+                asking = [asyncio.create_task(verifying.verify(wrap(f"{n}"), hard)) for n in range(6, 13)]
+                await asyncio.sleep(0.01)
+                assert len(worker.asked) == AHEAD < len(asking)
+                os.kill(worker._process.pid or 0, signal.SIGKILL)
+                lost, *found = await asyncio.gather(*asking, return_exceptions=True)
+                assert isinstance(lost, ServiceError)
+                assert [getattr(one, "score", one) for one in found] == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+    asyncio.run(story())
+
+
+def test_a_reply_larger_than_the_pipe_does_not_stop_the_loop_while_the_worker_is_busy() -> None:
+    question = sample("math", "7")
+    long = wrap("7").replace("<think>", "<think>" + "so " * 10**6)
+
+    async def story() -> list[float]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            verifying.start()
+            (worker,) = verifying._workers
+            assert worker._process is not None
+            os.kill(worker._process.pid or 0, signal.SIGSTOP)
+            asking = [
+                asyncio.create_task(verifying.verify(reply, question)) for reply in (long, wrap("8"), long)
+            ]
+            await asyncio.wait_for(asyncio.sleep(0.05), 1)
+            os.kill(worker._process.pid or 0, signal.SIGCONT)
+            return [verdict.score for verdict in await asyncio.gather(*asking)]
+
+    assert asyncio.run(story()) == [1.0, 0.0, 1.0]
+
+
+def test_who_stops_waiting_takes_no_verdict_from_the_others() -> None:
+    question = sample("math", "7")
+
+    async def story() -> list[float]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            asking = [asyncio.create_task(verifying.verify(wrap(f"{n}"), question)) for n in range(5, 11)]
+            await asyncio.sleep(0)
+            asking.pop(0).cancel()  # the worker is at it
+            asking.pop(-1).cancel()  # it still waits here
+            return [verdict.score for verdict in await asyncio.gather(*asking)]
+
+    assert asyncio.run(story()) == [0.0, 1.0, 0.0, 0.0]

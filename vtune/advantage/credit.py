@@ -7,17 +7,15 @@ advantage makes up for the negative one that it got.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vtune.advantage.recipe import Credit, Gate
-from vtune.advantage.similarity import TOOL_TYPES, Indices, Pairs, ToolType, Values
+from vtune.advantage.similarity import TOOL_TYPES, Flags, Indices, Pairs, ToolType, Values
 from vtune.schema.trajectory import Trajectory
-
-Flags = NDArray[np.bool_]
 
 SUCCESS = 1.0
 """Accuracy of a success: full marks. The format and what tools showed do not make one (§3.2)."""
@@ -96,14 +94,16 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     question = np.array([asked.setdefault(t.group, len(asked)) for t in trajectories], dtype=np.int64)
     advantage = np.array([t.advantage or 0.0 for t in trajectories], dtype=np.float64)
     successes = np.bincount(question[won], minlength=len(asked)).astype(np.float64)
-    found: list[list[float | None]] = [
-        [t.advantage if known else None] * len(t.calls) for t, known in zip(trajectories, scored, strict=True)
+    found: list[tuple[float | None, ...]] = [
+        (t.advantage if known else None,) * len(t.calls)
+        for t, known in zip(trajectories, scored, strict=True)
     ]
+    transferred: dict[int, list[float | None]] = {}
     matches: list[Match] = []
     failing_calls = 0
-    for name, (calls, arguments) in _calls(recipe, trajectories, scored, won).items():
+    for name, (owners, numbers, arguments) in _calls(recipe, trajectories, scored, won).items():
         gate = recipe.tools[name]
-        owner = np.array([trajectory for trajectory, _ in calls], dtype=np.int64)
+        owner = np.array(owners, dtype=np.int64)
         failing_calls += int((~won[owner]).sum())
         best = _best(TOOL_TYPES[name], arguments, owner, won[owner], question[owner], advantage, gate)
         support = best.witnesses / np.maximum(successes[question[owner[best.call]]], 1)
@@ -116,15 +116,19 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
             & (confidence + TOLERANCE >= gate.confidence)
         )
         after = np.where(opened, np.minimum(before + recipe.beta * credit, 0.0), before)
-        numbers = (best.nearest, best.similarity, support, credit, before, after - before)
-        columns = [column.tolist() for column in numbers]
-        places = [calls[place] for place in best.call.tolist()]
-        matches += [Match._make((*places[k], name, *row)) for k, row in enumerate(zip(*columns, strict=True))]
-        for place in np.flatnonzero(opened).tolist():
-            trajectory, call = places[place]
-            found[trajectory][call] = float(after[place])
+        place = np.array(numbers, dtype=np.int64)[best.call]
+        columns = (best.nearest, best.similarity, support, credit, before, after - before)
+        ends = (owner[best.call].tolist(), place.tolist(), repeat(name))
+        matches += map(Match._make, zip(*ends, *(column.tolist() for column in columns), strict=False))
+        for match in np.flatnonzero(opened).tolist():
+            of = int(owner[best.call[match]])
+            if of not in transferred:
+                transferred[of] = list(found[of])
+            transferred[of][place[match]] = float(after[match])
+    for of, advantages in transferred.items():
+        found[of] = tuple(advantages)
     return Transfer(
-        call_advantages=tuple(map(tuple, found)),
+        call_advantages=tuple(found),
         matches=tuple(matches),
         failing=tuple(k for k, known in enumerate(scored) if known and not won[k]),
         failing_calls=failing_calls,
@@ -158,12 +162,18 @@ def _accuracy(trajectory: Trajectory) -> float | None:
     return None if reward is None or trajectory.advantage is None else reward.accuracy
 
 
+_Calls = tuple[list[int], list[int], list[Any]]
+"""Of calls: the trajectory, the number in it, and the argument."""
+
+
 def _calls(
     recipe: Credit, trajectories: Sequence[Trajectory], scored: Sequence[bool], won: Flags
-) -> dict[str, tuple[list[tuple[int, int]], list[Any]]]:
-    """Tool type -> (trajectory, call) and argument of all of its calls that take part."""
-    found: dict[str, tuple[list[tuple[int, int]], list[Any]]] = {name: ([], []) for name in recipe.tools}
-    types = {tool: (TOOL_TYPES[name], *found[name]) for name in found for tool in TOOL_TYPES[name].tools}
+) -> dict[str, _Calls]:
+    """Tool type -> all of its calls that take part."""
+    found: dict[str, _Calls] = {name: ([], [], []) for name in recipe.tools}
+    types = {
+        tool: (TOOL_TYPES[name].argument, *found[name]) for name in found for tool in TOOL_TYPES[name].tools
+    }
     for number, trajectory in enumerate(trajectories):
         if not scored[number]:
             continue
@@ -171,10 +181,11 @@ def _calls(
         for place, call in enumerate(trajectory.calls):
             if (entry := types.get(call.tool)) is None or (succeeded and call.status != "ok"):
                 continue
-            kind, calls, arguments = entry
-            argument = kind.argument(trajectory, call)
+            argument_of, owners, places, arguments = entry
+            argument = argument_of(trajectory, call)
             if argument is not None:
-                calls.append((number, place))
+                owners.append(number)
+                places.append(place)
                 arguments.append(argument)
     return {name: one for name, one in found.items() if one[0]}
 
@@ -213,14 +224,15 @@ def _best(
     label = _components(len(owner), within[0][merged], within[1][merged])
 
     # The groups, in order of question, each known by one of its calls.
-    heads = np.unique(label[witnesses])
+    heads = np.flatnonzero(np.bincount(label[witnesses], minlength=len(owner)))
     heads = heads[np.argsort(question[heads], kind="stable")]
     number = np.zeros(len(owner), dtype=np.int64)
     number[heads] = np.arange(len(heads))
     group = number[label]
     size = np.bincount(group[witnesses], minlength=len(heads))
     mean = np.bincount(group[witnesses], weights=advantage[owner[witnesses]], minlength=len(heads)) / size
-    held = np.unique(group[witnesses] * len(advantage) + owner[witnesses]) // len(advantage)
+    held = np.sort(group[witnesses] * len(advantage) + owner[witnesses])
+    held = held[np.diff(held, prepend=-1) > 0] // len(advantage)
     trajectories = np.bincount(held, minlength=len(heads))
 
     # One slot for each call and group of its question; calls come in the same order in pairs and slots.

@@ -46,7 +46,7 @@ def group_advantages(
 def has_signal(rewards: Sequence[float | None]) -> bool:
     """Whether a group's rewards differ, so that some of its trajectories have an advantage.
 
-    The filter of DAPO's dynamic sampling (Yu et al. 2025, §3.2), on what advantages are made from.
+    The filter of DAPO (Yu et al. 2025, "Dynamic Sampling"), on what advantages are made from.
 
     Args:
         rewards: Of the trajectories of one group; unscored ones (None) say nothing.
@@ -64,7 +64,8 @@ def overlong_penalty(tokens: int, *, limit: int, buffer: int, factor: float) -> 
         buffer: Tokens before the limit in which it grows.
         factor: The full penalty, in reward units.
 
-    Source: DAPO, Yu et al. 2025, eq. 13 (soft overlong punishment), times a factor as in its code.
+    Source: DAPO, Yu et al. 2025, "Overlong Reward Shaping" (its soft punishment), times a factor as in its
+    code.
     """
     over = tokens - (limit - buffer)
     return -factor * min(max(over / buffer, 0.0), 1.0)

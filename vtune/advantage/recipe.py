@@ -11,7 +11,7 @@ from vtune.config import Strict
 
 
 class Overlong(Strict):
-    """A penalty that grows before the limit on length is reached (DAPO, eq. 13)."""
+    """A penalty that grows before the limit on length is reached (DAPO, "Overlong Reward Shaping")."""
 
     limit: int = Field(gt=0)
     """Sampled tokens from which on the penalty is full."""

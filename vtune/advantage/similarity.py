@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from vtune.schema.trajectory import Call, Trajectory
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Number = TypeVar("Number", np.int64, np.uint64, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class ToolType:
     """(arguments of the N calls, pairs) -> similarities, shape (P,)."""
 
 
-Look = tuple[tuple[int | bytes | str, Box], ...]
+Look = Sequence[tuple[int | bytes | str, Box]]
 """The regions that a call showed: of which picture, and the box in its pixels."""
 
 STOP_WORDS = frozenset(
@@ -64,7 +66,19 @@ STOP_WORDS = frozenset(
 )
 """Words that are left out of queries before they are compared, ours: the paper says that there is a list."""
 
-_WORD = re.compile(r"\w+")
+BLOCK = 8192
+"""Pairs of crops that are compared at a time: their numbers stay in the processor's cache."""
+
+DENSE = 8
+"""Times as large as their number, at most, are numbers for which a list of all below them is worth it."""
+
+_END = "\n"
+"""Stands behind each of many texts; none of them holds one."""
+_WORD_OR_END = re.compile(r"\w+|\n")
+_CODES = {_END: 0} | {word: code for code, word in enumerate(sorted(STOP_WORDS), start=1)}
+_JSON_SPACE = " \t\n\r"
+_decode = json.JSONDecoder().raw_decode
+"""Half of the time of `json.loads`."""
 
 
 def same(arguments: Sequence[Any], pairs: Pairs) -> Values:
@@ -81,27 +95,14 @@ def overlap(arguments: Sequence[Look], pairs: Pairs) -> Values:
     counts = np.array([len(look) for look in arguments], dtype=np.int64)
     starts = np.cumsum(counts) - counts
     flat = [region for look in arguments for region in look]
-    boxes = np.array([box for _, box in flat], dtype=np.float64).reshape(-1, 4)
+    edges = np.fromiter(chain.from_iterable(box for _, box in flat), np.float64, 4 * len(flat))
+    edges = edges.reshape(-1, 4).T.copy()
     numbers: dict[int | bytes | str, int] = {}
     pictures = np.array([numbers.setdefault(picture, len(numbers)) for picture, _ in flat], dtype=np.int64)
-    edges = boxes.T.copy()
-    left, right = pairs.left, pairs.right
-    single = (counts[left] == 1) & (counts[right] == 1)
-    similarity = np.empty(len(left))
-    similarity[single] = _iou(edges, pictures, starts[left[single]], starts[right[single]])
-
-    def best(left: Indices, right: Indices) -> Values:
-        """Sum over the crops of the left call of the best IoU with a crop of the right one."""
-        pair, own = _expand(starts[left], counts[left])
-        width = counts[right][pair]
-        entry, other = _expand(starts[right][pair], width)
-        found = _iou(edges, pictures, own[entry], other)
-        highest = np.maximum.reduceat(found, np.cumsum(width) - width) if len(found) else found
-        return np.bincount(pair, weights=highest, minlength=len(left)).astype(np.float64)
-
-    left, right = left[~single], right[~single]
-    similarity[~single] = (best(left, right) + best(right, left)) / (counts[left] + counts[right])
-    return similarity
+    regions = _Regions(edges, pictures, starts, counts)
+    blocks = range(0, len(pairs.left), BLOCK)
+    found = [_overlap(regions, pairs.left[at : at + BLOCK], pairs.right[at : at + BLOCK]) for at in blocks]
+    return np.concatenate([*found, np.empty(0)])
 
 
 def wording(arguments: Sequence[str], pairs: Pairs) -> Values:
@@ -112,22 +113,11 @@ def wording(arguments: Sequence[str], pairs: Pairs) -> Values:
     without case, with single spaces (ours). A query of stop words alone keeps them; one without a word counts
     as a single word, one of a single character as a single neighbourhood.
     """
-    known: dict[tuple[int, str], int] = {}
-    number = np.array(
-        [known.setdefault(key, len(known)) for key in zip(pairs.question.tolist(), arguments, strict=True)],
-        dtype=np.int64,
-    )
-    question = np.array([asked for asked, _ in known], dtype=np.int64)
-    texts = [_plain(query) for _, query in known]
-    left, right = number[pairs.left], number[pairs.right]
-    words: dict[str, int] = {}
-    terms = [_terms(text) for text in texts]
-    rows = np.repeat(np.arange(len(texts)), [len(found) for found in terms])
-    codes = [words.setdefault(word, len(words)) for word in chain.from_iterable(terms)]
-    shared, first, second = _shared(rows, np.array(codes, dtype=np.int64), question, left, right)
+    texts = [_plain(query) for query in arguments]
+    shared, first, second = _shared(*_terms(texts), pairs)
     jaccard = shared / (first + second - shared)
     coefficient = shared / np.minimum(first, second)
-    shared, first, second = _shared(*_bigrams(texts), question, left, right)
+    shared, first, second = _shared(*_bigrams(texts), pairs)
     return 0.3 * jaccard + 0.5 * coefficient + 0.2 * (shared / (first + second - shared))
 
 
@@ -139,17 +129,22 @@ def _look(trajectory: Trajectory, call: Call) -> Look | None:
     """Crops that come from the sample's pictures are known by their number, others by their bytes."""
     found = []
     for crop in call.crops:
+        key: int | bytes | str = crop.image
         picture = trajectory.images[crop.image]
-        key = crop.image if picture.origin == "input" else picture.data or picture.path or crop.image
+        if picture.origin != "input":
+            key = picture.data or picture.path or crop.image
         found.append((key, crop.bbox))
-    return tuple(found) or None
+    return found or None
 
 
 def _query(trajectory: Trajectory, call: Call) -> str | None:
     """The model's own JSON: what cannot be read asks for nothing."""
+    text = call.arguments.strip(_JSON_SPACE)
     try:
-        arguments = json.loads(call.arguments)
+        arguments, end = _decode(text)
     except ValueError:
+        return None
+    if end < len(text):
         return None
     query = arguments.get("query") if isinstance(arguments, dict) else None
     return query if isinstance(query, str) and query.strip() else None
@@ -163,22 +158,90 @@ TOOL_TYPES: Mapping[str, ToolType] = {
 """Code that crops (tool `python`) zooms: its boxes are in `Call.crops` as those of the zoom tool are."""
 
 
-def _expand(starts: Indices, counts: Indices) -> tuple[Indices, Indices]:
-    """Ranges [start, start + count), one after the other: the number of the range, and the value."""
+class _Regions(NamedTuple):
+    """The crops of all calls, one after the other."""
+
+    edges: Values
+    """x0, y0, x1, y1 in rows, shape (4, R)."""
+    pictures: Indices
+    """Number of the picture that each is of, shape (R,)."""
+    starts: Indices
+    """Where those of each call begin, shape (N,)."""
+    counts: Indices
+    """How many each call has, shape (N,)."""
+
+
+def _overlap(regions: _Regions, left: Indices, right: Indices) -> Values:
+    """`overlap` of some of the pairs."""
+    edges, pictures, starts, counts = regions
+    several = (_of(counts, left) > 1) | (_of(counts, right) > 1)
+    similarity = np.empty(len(left))
+    plain = np.flatnonzero(~several)
+    similarity[plain] = _iou(edges, pictures, _of(starts, _of(left, plain)), _of(starts, _of(right, plain)))
+
+    # For each other pair a table, line by line: a line for each crop of the left call, in it the right one's.
+    tabled = np.flatnonzero(several)
+    left, right = _of(left, tabled), _of(right, tabled)
+    high, wide = _of(counts, left), _of(counts, right)
+    size = high * wide
+    first = np.cumsum(size) - size
+    pair, row = _expand(high)
+    length = _of(wide, pair)
+    line, column = _expand(length)
+    one, other = _of(_of(starts, left), pair) + row, _of(_of(starts, right), pair)
+    found = _iou(edges, pictures, _of(one, line), _of(other, line) + column)
+    best = _sums_of_maxima(found, _of(first, pair) + row * length, pair, len(left))
+    # The same tables with a line for each crop of the right call.
+    turned = np.empty(len(found))
+    turned[_of(_of(first, pair) + row, line) + column * _of(_of(high, pair), line)] = found
+    pair, row = _expand(wide)
+    best += _sums_of_maxima(turned, _of(first, pair) + row * _of(high, pair), pair, len(left))
+    similarity[tabled] = best / (high + wide)
+    return similarity
+
+
+def _expand(counts: Indices) -> tuple[Indices, Indices]:
+    """Ranges [0, count), one after the other: the number of the range, and the value."""
     row = np.repeat(np.arange(len(counts)), counts)
-    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + starts[row]
+    return row, np.arange(len(row)) - _of(np.cumsum(counts) - counts, row)
+
+
+def _sums_of_maxima(values: Values, starts: Indices, pair: Indices, count: int) -> Values:
+    """The sum over the lines of each pair's table of the largest value in the line.
+
+    Args:
+        values: The tables, line by line, one after the other.
+        starts: Where each line begins.
+        pair: That each line belongs to, of `count`.
+        count: How many pairs there are.
+    """
+    highest = np.maximum.reduceat(values, starts) if len(starts) else values
+    return np.bincount(pair, weights=highest, minlength=count).astype(np.float64)
 
 
 def _iou(edges: Values, pictures: Indices, left: Indices, right: Indices) -> Values:
     """Of pairs of boxes, whose x0, y0, x1, y1 are the rows of `edges`."""
     x0, y0, x1, y1 = edges
     areas = np.maximum(x1 - x0, 0) * np.maximum(y1 - y0, 0)
-    wide = np.minimum(x1[left], x1[right]) - np.maximum(x0[left], x0[right])
-    high = np.minimum(y1[left], y1[right]) - np.maximum(y0[left], y0[right])
-    shared = np.maximum(wide, 0) * np.maximum(high, 0) * (pictures[left] == pictures[right])
-    union = areas[left] + areas[right] - shared
+
+    def shared_side(low: Values, high: Values) -> Values:
+        found = np.minimum(_of(high, left), _of(high, right))
+        found -= np.maximum(_of(low, left), _of(low, right))
+        return np.maximum(found, 0, out=found)
+
+    shared = shared_side(x0, x1)
+    shared *= shared_side(y0, y1)
+    shared *= _of(pictures, left) == _of(pictures, right)
+    union = _of(areas, left)
+    union += _of(areas, right)
+    union -= shared
     ratio: Values = np.divide(shared, union, out=np.zeros(len(left)), where=union > 0)
     return ratio
+
+
+def _of(values: NDArray[Number], places: Indices) -> NDArray[Number]:
+    """`values[places]`, twice as fast: all places exist, and `clip` does not ask."""
+    return values.take(places, mode="clip")
 
 
 def _plain(query: str) -> str:
@@ -187,44 +250,65 @@ def _plain(query: str) -> str:
     return " ".join(folded.split())
 
 
-def _terms(text: str) -> set[str] | frozenset[str]:
-    found = set(_WORD.findall(text))
-    return found - STOP_WORDS or found or {text}
+def _terms(texts: Sequence[str]) -> tuple[Indices, Indices]:
+    """(text, code of a word) of every place of a word that counts; at least one for each text."""
+    codes = _CODES.copy()
+    found = _WORD_OR_END.findall(_END.join([*texts, ""]))
+    for word in dict.fromkeys(found):
+        codes.setdefault(word, len(codes))
+    code = np.fromiter(map(codes.__getitem__, found), np.int64, len(found))
+    ends = code == 0
+    row, code = (np.cumsum(ends) - ends)[~ends], code[~ends]
+    telling = code >= len(_CODES)
+    told = np.bincount(row[telling], minlength=len(texts)) > 0
+    kept = telling | ~told[row]
+    bare = np.flatnonzero(np.bincount(row, minlength=len(texts)) == 0)
+    own = np.array([codes.setdefault(texts[text], len(codes)) for text in bare.tolist()], dtype=np.int64)
+    return np.concatenate([row[kept], bare]), np.concatenate([code[kept], own])
 
 
 def _bigrams(texts: Sequence[str]) -> tuple[Indices, Indices]:
     """(text, code of a pair of neighbouring characters) of every place; a lone character is its own pair."""
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(
-        np.int64
-    )
-    rows = np.repeat(np.arange(len(texts)), lengths)
+    characters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.int32)
+    number, distinct = _ranked(characters)
     last = np.cumsum(lengths) - 1
-    followed = np.append(codes[1:], 0)
-    followed[last] = 0
-    kept = np.ones(len(codes), dtype=bool)
+    code = number * (len(distinct) + 1)
+    code[:-1] += number[1:] + 1
+    # The last character of a text has no neighbour.
+    code[last] = number[last] * (len(distinct) + 1)
+    kept = np.ones(len(number), dtype=bool)
     kept[last] = lengths == 1
-    return rows[kept], (codes[kept] << 21) | followed[kept]
+    return np.repeat(np.arange(len(texts)), lengths)[kept], code[kept]
 
 
-def _shared(
-    rows: Indices, codes: Indices, question: Indices, left: Indices, right: Indices
-) -> tuple[Values, Values, Values]:
+def _shared(rows: Indices, codes: Indices, pairs: Pairs) -> tuple[Values, Values, Values]:
     """Sizes of the intersection, of the left and of the right set, for each pair.
 
     Row `rows[k]` holds `codes[k]`. Each question has columns of its own, one bit each, so sets are as wide
     as the questions' vocabularies, not as that of all of them.
     """
-    order, code = np.unique(codes, return_inverse=True)
-    columns, column = np.unique(question[rows] * len(order) + code, return_inverse=True)
-    asked = columns // max(len(order), 1)
+    span = int(codes.max(initial=0)) + 1
+    column, columns = _ranked(pairs.question[rows] * span + codes)
+    asked = columns // span
     local = column - np.searchsorted(asked, asked)[column]
     width = -(-(int(local.max(initial=0)) + 1) // 64) * 64
-    table = np.zeros((len(question), width), dtype=bool)
+    table = np.zeros((len(pairs.question), width), dtype=bool)
     table[rows, local] = True
     words = np.packbits(table, axis=1).view(np.uint64).T.copy()
-    sizes = np.bitwise_count(words).sum(axis=0, dtype=np.int64)
-    shared = np.zeros(len(left), dtype=np.int64)
+    sizes = np.bitwise_count(words).sum(axis=0, dtype=np.int64).astype(np.float64)
+    shared = np.zeros(len(pairs.left))
     for word in words:
-        shared += np.bitwise_count(word[left] & word[right])
-    return shared.astype(np.float64), sizes[left].astype(np.float64), sizes[right].astype(np.float64)
+        shared += np.bitwise_count(_of(word, pairs.left) & _of(word, pairs.right))
+    return shared, _of(sizes, pairs.left), _of(sizes, pairs.right)
+
+
+def _ranked(values: NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
+    """The rank of each of many numbers from 0 among the distinct ones, and these, in order."""
+    end = int(values.max(initial=0)) + 1
+    if end > DENSE * len(values):
+        distinct, rank = np.unique(values, return_inverse=True)
+        return rank, distinct
+    # Nothing is sorted: each number is a place in a list.
+    there = np.bincount(values, minlength=1) > 0
+    return (np.cumsum(there) - 1).take(values), np.flatnonzero(there)

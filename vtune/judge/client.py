@@ -46,8 +46,9 @@ class JudgeEndpoint(Strict):
 class JudgeClient:
     """Asks a judge; an async context manager.
 
-    The same question (model, settings, text, pictures) is sent once: replies are kept in memory and, with a
-    cache file, on disk; who asks while it is under way waits for the same reply. Failures are not kept.
+    The same question (model, settings, text, pictures) is sent once: replies are kept in memory (the latest
+    `most`) and, with a cache file, on disk; who asks while it is under way waits for the same reply. Failures
+    are not kept.
 
     After as many failures in a row as there may be requests under way the judge counts as down: then a
     question gets one attempt, without waiting between retries, until one succeeds. So an outage stops a
@@ -55,16 +56,21 @@ class JudgeClient:
     a retry) is no such failure: it says nothing about the next question.
     """
 
-    def __init__(self, endpoint: JudgeEndpoint, *, cache: Path | None = None) -> None:
+    def __init__(
+        self, endpoint: JudgeEndpoint, *, cache: Path | None = None, most: int | None = None
+    ) -> None:
         """Prepare, without connecting.
 
         Args:
             endpoint: The endpoint.
             cache: A JSONL file of replies, made if missing, written by one process only; None keeps them in
                 memory only.
+            most: Replies in memory, the oldest goes first; None keeps all, which a service that runs for
+                months cannot.
         """
         self._endpoint = endpoint
         self._cache = cache
+        self._most = most
         self._file: IO[str] | None = None
         self._replies: dict[str, str] = {}
         self._under_way: dict[str, asyncio.Task[str]] = {}
@@ -127,6 +133,8 @@ class JudgeClient:
         async with self._room:
             reply = await self._complete(prompt, pictures)
         self._replies[key] = reply
+        if self._most is not None and len(self._replies) > self._most:
+            del self._replies[next(iter(self._replies))]
         if self._file is not None:
             self._file.write(json.dumps({"key": key, "reply": reply}) + "\n")
             self._file.flush()

@@ -10,6 +10,7 @@ from rich.text import Text
 from vtune.metrics.tightening import WINDOW
 from vtune.report.evaluation import render_evaluations
 from vtune.report.numbers import GAP, number, sparkline
+from vtune.report.sweep import render_sweeps
 
 CURVE_WIDTH = 16
 LONE_CURVE_WIDTH = 40
@@ -56,7 +57,8 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
     tables = [_table(source, runs) for source in sources]
     tables += [_tightenings(run) for run in runs if run.get("tightenings")]
     tables += [_replies(run) for run in runs if run.get("replies")]
-    return Group(*heads, *tables, render_evaluations(report.get("evaluations", ())))
+    rest = (render_evaluations(report.get("evaluations", ())), render_sweeps(report.get("sweeps", ())))
+    return Group(*heads, *tables, *rest)
 
 
 def _head(run: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """Scores from reward services (`vtune serve rewards`): what waits at the same time shares requests."""
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, Self
 from vtune.errors import VtuneError
 from vtune.reward.recipe import RewardService
 from vtune.reward.servers import FAILED, Refused, Servers, TooLarge, Unusable
-from vtune.reward.wire import item_of, with_scores
+from vtune.reward.wire import item_of, packed_json, request_of, with_scores
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -25,6 +24,9 @@ ITEMS = 32
 
 BYTES = 8 * 2**20
 """Of one request at most, unless a single trajectory is larger; ours, well below what a service takes."""
+
+SMALL = 2**20
+"""Bytes of pictures that are encoded at once, in a millisecond, ours; a thread for less costs more."""
 
 ATTEMPTS = 3
 """For one trajectory whose worker or judge failed while its service is well; ours."""
@@ -56,7 +58,7 @@ class RewardClient:
         """
         self._deadline_s = service.deadline_s
         self._most = AT_ONCE * len(service.urls)
-        self._settings = json.dumps(settings, allow_nan=False).encode()
+        self._settings = packed_json(settings)
         self._servers = Servers(service)
         self._queue: deque[_Item] = deque()
         self._senders: set[asyncio.Task[None]] = set()
@@ -82,9 +84,10 @@ class RewardClient:
         Where no service could tell, all of them are None, with the reason.
         """
         try:
-            # Encoding pictures takes a while; texts do not.
-            item = await asyncio.to_thread(item_of, sample, trajectory) if trajectory.calls else None
-            body = json.dumps(item or item_of(sample, trajectory), allow_nan=False).encode()
+            if _is_small(trajectory):
+                body = _body(sample, trajectory)
+            else:
+                body = await asyncio.to_thread(_body, sample, trajectory)
             scores = await self._ask(body)
             if scores["reward"] is None:
                 return _unscored(trajectory, str(scores["error"]["what"]))
@@ -143,8 +146,7 @@ class RewardClient:
         # One that is sent again has little time left; its mates keep theirs.
         ends = max(item.ends or 0.0 for item in items)
         try:
-            body = b", ".join(item.body for item in items)
-            body = b'{"reward": %b, "items": [%b]}' % (self._settings, body)
+            body = request_of(self._settings, [item.body for item in items])
             results = await self._servers.answer(body, len(items), ends=ends)
         except TooLarge as error:
             if len(items) == 1:
@@ -164,6 +166,18 @@ class RewardClient:
                 self._queue.append(item)
             else:
                 item.found.set_result(result)
+
+
+def _is_small(trajectory: Trajectory) -> bool:
+    """Whether its pictures, if any go along, are soon encoded; one that has to be read from a file is not."""
+    if not trajectory.calls:
+        return True
+    sizes = [SMALL + 1 if picture.data is None else len(picture.data) for picture in trajectory.images]
+    return sum(sizes) <= SMALL
+
+
+def _body(sample: Sample, trajectory: Trajectory) -> bytes:
+    return packed_json(item_of(sample, trajectory))
 
 
 def _fail(items: Sequence[_Item], error: BaseException) -> None:

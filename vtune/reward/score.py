@@ -169,7 +169,8 @@ async def score_trajectory(
         accuracy = Unscored(error.what, again=isinstance(error, ServiceError))
     calls: list[Verdict | Unscored]
     try:
-        trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence)
+        if trajectory.calls:
+            trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence)
         calls = [
             await _score_call(sample, trajectory, k, weights, judges) for k in range(len(trajectory.calls))
         ]

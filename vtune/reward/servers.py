@@ -1,6 +1,7 @@
 """Any of several reward servers: retries, a second server for slow requests, circuit breakers."""
 
 import asyncio
+import json
 import os
 import random
 import time
@@ -9,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import httpx2
-
 from vtune.errors import RecipeError
 from vtune.reward.breaker import Breaker
+from vtune.reward.connections import Answer, Connections
 from vtune.reward.recipe import RewardService
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
@@ -24,8 +24,11 @@ PATIENCE = 0.5
 SLOW = 2.0
 """A second server is asked after so many times what 19 of 20 requests took lately; ours."""
 
-LATELY = 200
-"""Requests."""
+LATELY, RELEARNT = 200, 20
+"""Requests: what counts as lately, and after how many that is looked at again."""
+
+GREETING = 10.0
+"""Seconds that a server has to answer before a run; ours."""
 
 FAILED, TOO_LARGE = 500, 413
 """HTTP statuses: a worker or judge failed; smaller requests might be taken."""
@@ -71,10 +74,12 @@ class Servers:
         self._service = service
         self._servers = [_Server(url) for url in service.urls]
         self._took: deque[float] = deque(maxlen=LATELY)
+        self._counted = 0
         self._answered = 0.0
         """When a server last did."""
         self._down = False
-        self._http: httpx2.AsyncClient | None = None
+        self._patience = 10 * PATIENCE  # servers that were just started
+        self._http: Connections | None = None
 
     async def __aenter__(self) -> Self:
         """Open.
@@ -88,17 +93,12 @@ class Servers:
                 f"the token of the reward service is not set: no environment variable {name}",
                 fix=f"export {name}=…",
             )
-        headers = {"Authorization": f"Bearer {os.environ[name]}"} if name is not None else {}
-        self._http = httpx2.AsyncClient(
-            headers=headers,
-            timeout=httpx2.Timeout(self._service.deadline_s, connect=5.0),
-            limits=httpx2.Limits(max_connections=None),
-        )
+        self._http = Connections({"Authorization": f"Bearer {os.environ[name]}"} if name is not None else {})
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._http is not None:
-            await self._http.aclose()
+            self._http.close()
 
     async def answer(self, body: bytes, count: int, *, ends: float) -> list[dict[str, Any]]:
         """The results in the first usable answer.
@@ -134,6 +134,25 @@ class Servers:
         whys = ", ".join(f"{one.url}: {one.breaker.why or 'busy'}" for one in self._servers)
         raise Unusable(f"no reward service answered ({whys})")
 
+    async def greet(self, body: bytes) -> list[str]:
+        """Why servers cannot be used now, one line for each of those; all are asked at the same time.
+
+        Args:
+            body: JSON for `POST /score`, without an item.
+
+        Raises:
+            Refused: If one refuses; its URL is named.
+        """
+        ends = time.monotonic() + GREETING
+        asked = (self._post(one, body, 0, ends) for one in self._servers)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for server, one in zip(self._servers, found, strict=True):
+            if isinstance(one, Refused):
+                raise Refused(f"{server.url}: {one}")
+            if isinstance(one, BaseException) and not isinstance(one, Unusable):
+                raise one
+        return [str(one) for one in found if isinstance(one, Unusable)]
+
     def _choose(self, tried: Sequence[_Server]) -> _Server | None:
         """The least busy server that works and was not tried."""
         now = time.monotonic()
@@ -144,8 +163,10 @@ class Servers:
         """What a server says or, where it takes unusually long, a second one."""
         tasks = [asyncio.create_task(self._post(server, body, count, ends))]
         try:
-            done, _ = await asyncio.wait(tasks, timeout=self._patience())
-            second = None if done else self._choose([server])
+            done, _ = await asyncio.wait(tasks, timeout=self._patience)
+            if done:
+                return tasks[0].result()
+            second = self._choose([server])
             if second is not None:
                 tasks.append(asyncio.create_task(self._post(second, body, count, ends)))
             for task in asyncio.as_completed(tasks):
@@ -159,14 +180,18 @@ class Servers:
                 return found
             raise failure
         finally:
-            for one in tasks:
-                one.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            if len(tasks) > 1 or not tasks[0].done():
+                for one in tasks:
+                    one.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _patience(self) -> float:
-        if not self._took:
-            return 10 * PATIENCE  # servers that were just started
-        return max(PATIENCE, SLOW * sorted(self._took)[len(self._took) * 19 // 20])
+    def _answered_in(self, seconds: float) -> None:
+        """Learn how long servers take."""
+        self._took.append(seconds)
+        self._counted += 1
+        if self._counted % RELEARNT == 1:
+            lately = sorted(self._took)
+            self._patience = max(PATIENCE, SLOW * lately[len(lately) * 19 // 20])
 
     async def _post(self, server: _Server, body: bytes, count: int, ends: float) -> list[dict[str, Any]]:
         """What one server says to one request.
@@ -182,11 +207,9 @@ class Servers:
         server.under_way += 1
         try:
             async with asyncio.timeout_at(asyncio.get_running_loop().time() + ends - began):
-                response = await self._http.post(
-                    f"{server.url}/score", content=body, headers={"Content-Type": "application/json"}
-                )
-            results = _results(response, count)
-        except (httpx2.TransportError, TimeoutError, Unusable) as error:
+                answer = await self._http.post(f"{server.url}/score", body)
+            results = _results(answer, count)
+        except (OSError, Unusable) as error:
             name = "" if isinstance(error, Unusable) else type(error).__name__
             why = f"{name} {error}".strip()
             server.breaker.failed(why, time.monotonic())
@@ -201,32 +224,36 @@ class Servers:
             server.under_way -= 1
         server.breaker.succeeded()
         self._answered, self._down = time.monotonic(), False
-        self._took.append(self._answered - began)
+        self._answered_in(self._answered - began)
         return results
 
 
-def _results(response: httpx2.Response, count: int) -> list[dict[str, Any]]:
+def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
     """The results in an answer, one for each item, in order."""
-    status = response.status_code
+    status = answer.status
     if status == 200:
         try:
-            results = response.json()["results"]
+            results = json.loads(answer.body)["results"]
             whole = len(results) == count and all(
                 {"status", "reward", "error"} <= set(one) for one in results
             )
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole:
-            raise Unusable(f"its answer is not {count} results: {response.text[:200]!r}")
+            raise Unusable(f"its answer is not {count} results: {_text(answer)!r}")
         found: list[dict[str, Any]] = results
         return found
     try:
-        said = str(response.json()["error"]["what"])
+        said = str(json.loads(answer.body)["error"]["what"])
     except (ValueError, KeyError, TypeError):
-        said = response.text[:200]
+        said = _text(answer)
     why = f"HTTP {status}: {said}"
     if status == TOO_LARGE:
         raise TooLarge(f"the reward service takes no request that large: {why}")
     if 400 <= status < 500 and status not in RETRIED:
         raise Refused(f"the reward service refuses: {why}")
     raise Unusable(why)
+
+
+def _text(answer: Answer) -> str:
+    return answer.body[:200].decode("utf-8", "replace")

@@ -9,8 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vtune.errors import DataError, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
@@ -27,6 +30,12 @@ from vtune.verifiers.verifying import Verifying
 
 ITEMS = 1024
 """Trajectories in one request at most, ours."""
+
+REPLIES = 100_000
+"""Of the judge that are kept, ours: some ten megabytes."""
+
+ASKED = "POST /score, POST /judge, GET /health or GET /metrics"
+"""What a service answers."""
 
 OK, WRONG, FAILED = 200, 422, 500
 """HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed."""
@@ -46,7 +55,7 @@ class Service:
         self._recipe = recipe
         self._settings = None if recipe is None else settings_of(recipe)
         self._endpoint = None if recipe is None else recipe.judge
-        self._client = None if self._endpoint is None else JudgeClient(self._endpoint)
+        self._client = None if self._endpoint is None else JudgeClient(self._endpoint, most=REPLIES)
         self._verifying = Verifying(workers=workers)
         self._workers = workers
         self.counts = Counts()
@@ -184,20 +193,53 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def judge(request: JudgeRequest) -> dict[str, Any]:
         return await service.judge(request)
 
-    @app.post("/score")
-    async def score(request: Request) -> Response:
-        try:
-            asked = json.loads(await request.body())
-        except (ValueError, RecursionError) as error:  # of json, and of text that is no UTF-8
-            raise DataError(f"the request is not JSON: {error}") from None
-        status, answer = await service.answer(asked)
-        return _json(answer, status)
-
     @app.exception_handler(VtuneError)
     async def refuse(_: Request, error: VtuneError) -> Response:
         return _json({"error": told(error)}, status_of(error))
 
-    return Guard(app, token=token, max_bytes=max_bytes)
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> Response:
+        return _json({"error": told(_malformed(error))}, WRONG)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
+        return _json({"error": {"what": what, "where": "", "fix": f"ask {ASKED}"}}, error.status_code)
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        # Scores go the short way: small requests by the thousand would spend half their time in a framework.
+        if scope["type"] != "http" or (scope["method"], scope["path"]) != ("POST", "/score"):
+            await app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            try:
+                asked = json.loads(await request.body())
+            except ClientDisconnect:
+                return
+            except (ValueError, RecursionError) as error:  # of json, and of text that is no UTF-8
+                raise DataError(f"the request is not JSON: {error}", fix="send a JSON object") from None
+            status, answer = await service.answer(asked)
+        except VtuneError as error:
+            status, answer = status_of(error), {"error": told(error)}
+        await _json(answer, status)(scope, receive, send)
+
+    return Guard(answering, token=token, max_bytes=max_bytes)
+
+
+def _malformed(error: RequestValidationError) -> DataError:
+    """What is wrong with a request to /judge."""
+    problems = []
+    for problem in error.errors():
+        if problem["type"] == "json_invalid":
+            return DataError(f"the request is not JSON: {problem['ctx']['error']}", fix="send a JSON object")
+        key = ".".join(map(str, problem["loc"][1:]))
+        problems.append(f"`{key}`: {problem['msg']}" if key else str(problem["msg"]))
+    keys = [
+        name if field.is_required() else f"{name} (may lack)"
+        for name, field in JudgeRequest.model_fields.items()
+    ]
+    return DataError("; ".join(problems), fix=f"send a JSON object with {', '.join(keys)}")
 
 
 def status_of(error: VtuneError) -> int:

@@ -7,8 +7,9 @@ pictures go along where it has calls: red flags and judges look at them.
 
 import base64
 import binascii
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -91,6 +92,16 @@ def settings_of(recipe: RewardRecipe) -> Row:
     return settings | {"judge": None if judge is None else {name: getattr(judge, name) for name in JUDGE}}
 
 
+def packed_json(value: Mapping[str, Any]) -> bytes:
+    """As JSON in ASCII: a reply may hold half a surrogate pair, which no other encoding takes."""
+    return json.dumps(value, allow_nan=False).encode()
+
+
+def request_of(settings: bytes, items: Sequence[bytes]) -> bytes:
+    """The body of `POST /score`: settings and items, each as JSON."""
+    return b'{"reward": %b, "items": [%b]}' % (settings, b", ".join(items))
+
+
 def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> RewardRecipe:
     """The recipe that settings describe, with the service's own judge if they want one.
 
@@ -117,10 +128,18 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
 
 def scores_of(trajectory: Trajectory) -> Row:
     """What scoring has found out about a trajectory."""
-    if trajectory.reward is None:
+    reward = trajectory.reward
+    if reward is None:
         raise ValueError("a trajectory without a reward has no scores")
     return {
-        "reward": asdict(trajectory.reward),
+        "reward": {
+            "total": reward.total,
+            "accuracy": reward.accuracy,
+            "format": reward.format,
+            "tool": reward.tool,
+            "why": reward.why,
+            "parts": dict(reward.parts),
+        },
         "tool_scores": list(trajectory.tool_scores),
         "flags": [list(call.flags) for call in trajectory.calls],
     }
@@ -152,13 +171,12 @@ def _sent(picture: Picture) -> Picture:
         return replace(NO_PIXELS, origin=picture.origin)  # unreadable there as here: the calls are unscored
 
 
-def _packed(value: Any) -> Any:
-    """A row with its bytes in base64."""
-    if isinstance(value, dict):
-        return {key: _packed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_packed(item) for item in value]
-    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+def _packed(row: Row) -> Row:
+    """A row with its pictures in base64."""
+    row["images"] = [
+        picture | {"bytes": base64.b64encode(picture["bytes"]).decode("ascii")} for picture in row["images"]
+    ]
+    return row
 
 
 def _sample(row: Row) -> Sample:

@@ -93,6 +93,24 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
         write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
         write_whole(written, dump_recipe(recipe))
         return
+    check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world)
+    write_whole(written, dump_recipe(recipe))
+
+
+def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, processes: int) -> None:
+    """See that a run folder began with this recipe, on these data, in as many processes.
+
+    Args:
+        out: A folder that `start_run` has made.
+        recipe: What is to be run now.
+        prints: Data file -> its fingerprint now.
+        processes: Over all machines.
+
+    Raises:
+        RecipeError: If the recipe or the number of processes differs.
+        DataError: If a data file does.
+    """
+    written = out / "recipe.yaml"
     before = yaml.safe_load(written.read_text(encoding="utf-8"))
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
@@ -102,7 +120,7 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
             fix=f"use {written}, or start a new run with another --out",
         )
     began = json.loads((out / "environment.json").read_text(encoding="utf-8"))
-    if began["processes"] != Ranks.of_this_process().world:
+    if began["processes"] != processes:
         raise RecipeError(
             f"{out} began with {began['processes']} process(es)",
             fix="resume with as many: the optimiser's state is split among them",
@@ -114,7 +132,6 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
                 f"{name} is not the file that {out} began with",
                 fix="put the old file back, or start a new run in another --out",
             )
-    write_whole(written, dump_recipe(recipe))
 
 
 def _completed(before: Any, kind: type[Strict]) -> Any:

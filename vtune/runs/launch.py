@@ -108,7 +108,7 @@ def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | N
 
 def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) -> str:
     """Wait for the end, pass on what is asked of this process, and say how it ended."""
-    voice = _Voice(logs / "rank-0.log")
+    voice = Voice(logs / "rank-0.log")
     ordered, deadline = "", float("inf")
     while (code := launcher.poll()) is None and not _failed(logs) and time.monotonic() < deadline:
         voice.pass_on()
@@ -145,10 +145,10 @@ def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
     if first.code == 2:
         # What rank 0 says has been passed on already.
         if first.rank:
-            sys.stderr.write("\n".join(_from_error(said)) + "\n")
+            sys.stderr.write("\n".join(from_error(said)) + "\n")
         raise SystemExit(2)
     how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
-    sys.stderr.write("\n".join([*_from_error(said), ""]))
+    sys.stderr.write("\n".join([*from_error(said), ""]))
     raise RunFailed(
         f"rank {first.rank} {how}; the others were ended",
         where=str(log),
@@ -164,7 +164,7 @@ def _lost_partner(logs: Path, rank: int) -> bool:
     return "Connection closed by peer" in text or "Connection reset by peer" in text
 
 
-def _from_error(lines: Sequence[str]) -> Sequence[str]:
+def from_error(lines: Sequence[str]) -> Sequence[str]:
     """From the last traceback or `error:` on; all where there is none."""
     starts = [i for i, line in enumerate(lines) if line.startswith(("error: ", "Traceback "))]
     return lines[starts[-1] :] if starts else lines
@@ -207,14 +207,15 @@ def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
     launcher.wait()
 
 
-class _Voice:
-    """What the first rank says, passed on to stderr as it comes."""
+class Voice:
+    """What another process adds to its log, passed on to stderr as it comes."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._at = log.stat().st_size if log.exists() else 0
 
     def pass_on(self) -> None:
+        """Pass on what was added since the last time."""
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
@@ -308,7 +309,7 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
+    die_with_parent()
     with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
         said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
         said.flush()
@@ -317,7 +318,7 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
             stdin=subprocess.DEVNULL,
             stdout=result,
             stderr=said,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     saving, deadline = False, float("inf")
     while child.poll() is None:
@@ -367,7 +368,7 @@ def _alone() -> bool:
         return False
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """SIGKILL when the parent ends, however it ends."""
     libc: Any = CDLL(None)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -20,6 +20,8 @@ from pydantic import ValidationError
 from vtune.config import Strict
 from vtune.models.policy import load_chat
 from vtune.models.shape import KNOWN, Shape, find_shape, local_file, shape_of
+from vtune.reward.greeting import greet
+from vtune.reward.recipe import RewardRecipe
 from vtune.runs.rl import RLRecipe, check_prompts, check_sizes
 from vtune.runs.sft import SFTRecipe, check_traces
 from vtune.schema.message import Picture
@@ -64,8 +66,8 @@ def plan_rl(
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` tells: the sizes of the run, what is missing for it, and the estimate.
 
-    A model folder or a data file that is not there is listed under `missing`; what is there and wrong is
-    an error, as at the start of a run.
+    A model folder, a data file or a reward service that is not there is listed under `missing`; what is
+    there and wrong is an error, as at the start of a run.
 
     Args:
         recipe: What is to be run.
@@ -80,6 +82,7 @@ def plan_rl(
     check_sizes(recipe, machine.gpus)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
     pixels = None if facts["missing"] else _mean_pixels(recipe.data, _asked)
+    facts["missing"] += _services(recipe.reward)
     return facts | {"plan": plan(recipe, machine, shape=shape, picture_pixels=pixels)}
 
 
@@ -102,6 +105,14 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     else:
         missing.insert(0, f"model {recipe.model}")
     return facts | {"missing": missing}
+
+
+def _services(reward: RewardRecipe) -> list[str]:
+    """The reward services that cannot be used from here."""
+    name = reward.service.token_env if reward.service is not None else None
+    if name is not None and name not in os.environ:
+        return [f"token of the reward service: no environment variable {name}"]
+    return [f"reward service {line}" for line in greet(reward)]
 
 
 def _mean_pixels(names: Sequence[str], pictures: Callable[[Path], Iterator[bytes]]) -> float | None:

@@ -11,6 +11,7 @@ from vtune.errors import RecipeError
 PACKAGES = {
     "sft": "recipes.sft",
     "rl": "recipes.rl",
+    "sweep": "recipes.sweep",
     "data": "data_recipes",
     "eval": "eval_suites",
 }

@@ -10,6 +10,7 @@ from vtune.errors import DataError
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
 from vtune.metrics.tightening import tightenings
+from vtune.runs.sweep_table import is_sweep, sweep_table
 
 Series = dict[str, list[float]]
 
@@ -18,11 +19,11 @@ _FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders",
 
 
 def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, object]:
-    """Read the folders of runs and of evaluations.
+    """Read the folders of runs, of evaluations and of sweeps.
 
     Args:
         paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
-            the `results.json` of an evaluation.
+            the `results.json` of an evaluation, or with the `sweep.yaml` of a sweep.
         replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`.
 
     Returns:
@@ -30,19 +31,21 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
         missing from its curve. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked for.
-        `evaluations`: `name`, `path` and what is in `results.json`.
+        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
 
     Raises:
-        DataError: If a folder is of neither kind, or a file in it is broken.
+        DataError: If a folder is of no such kind, or a file in it is broken.
     """
     evaluations = [path for path in paths if _is_evaluation(path)]
+    sweeps = [path for path in paths if is_sweep(path)]
     return {
         "runs": [
             _run(path) | ({"replies": last_replies(path)} if replies else {})
             for path in paths
-            if path not in evaluations
+            if path not in evaluations and path not in sweeps
         ],
         "evaluations": [_evaluation(path) for path in evaluations],
+        "sweeps": [sweep_table(path) for path in sweeps],
     }
 
 

@@ -19,7 +19,7 @@ from vtune.advantage.group import group_advantages, overlong_penalty
 from vtune.advantage.misassignment import credit_row
 from vtune.advantage.recipe import Advantage, Credit
 from vtune.config import Strict
-from vtune.errors import RecipeError, RunFailed
+from vtune.errors import RecipeError, RunFailed, ServiceError
 from vtune.metrics.by_source import ALL, by_source
 from vtune.metrics.log import MetricsLog
 from vtune.metrics.replies import examples, forget_replies, keep_replies
@@ -27,6 +27,7 @@ from vtune.metrics.trackers import Tracker, check_tracker
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
+from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.schedule import Tightening
 from vtune.reward.score import Scorer, check_evidence, check_keys, check_samples, check_unscored
@@ -83,18 +84,37 @@ class RLRecipe(Strict):
     """Steps between those whose trajectories are kept, pictures included; the last step always is."""
 
 
-def check_rl(recipe: RLRecipe) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded.
+def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded, for a run of `world` processes.
 
     Raises:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
     """
-    check_sizes(recipe, Ranks.of_this_process().world)
+    check_sizes(recipe, world)
     if recipe.rollout.engine == "vllm":
         check_vllm()
     check_keys(recipe.reward)
+    check_service(recipe.reward)
     load_chat(recipe.model)
     return check_prompts(recipe)
+
+
+def check_service(reward: RewardRecipe) -> None:
+    """See that a reward service answers; where another can stand in for one that does not, say so.
+
+    Raises:
+        ServiceError: If none answers.
+        RecipeError: If one refuses.
+    """
+    silent = greet(reward)
+    if reward.service is not None and len(silent) == len(reward.service.urls):
+        raise ServiceError(
+            "no reward service answers",
+            where="; ".join(silent),
+            fix="start one (`vtune serve rewards`), or mend reward.service",
+        )
+    for line in silent:
+        say(f"a reward service does not answer, the others stand in for it: {line}")
 
 
 def check_sizes(recipe: RLRecipe, world: int) -> None:
@@ -167,7 +187,7 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     if ranks.first:
-        check_rl(recipe)
+        check_rl(recipe, world=ranks.world)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         return asyncio.run(_train(recipe, out, ranks, resume=resume, track=track))
 
@@ -296,7 +316,8 @@ async def _train(
                 stats = await learn(_updates([t for t in learnt if t.group in filled.kept], recipe))
                 clock.lap("update")
                 if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
-                    write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
+                    file = out / "trajectories" / _file_name(step, ranks)
+                    write_trajectories(file, learnt, run=out)
                     tracker.trajectories(step, learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats) | credit | tightened

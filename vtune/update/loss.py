@@ -52,11 +52,12 @@ def grpo(
             dual_clip A, and no gradient flows; None: no such bound.
         importance_cap: Largest importance weight, at least 1 + clip_high.
 
-    Source: GRPO, Shao et al. 2024, eq. 3, which is CodeV eq. 4 (CodeV writes the reference policy below the
-    ratio; its code, and all of the field, the policy that drew the tokens; so do we). Clip-higher: DAPO, Yu
-    et al. 2025, eq. 10. Dual clip: Ye et al. 2020, max(min(r A, clip(r) A), c A) for A < 0. The cap:
-    Yao et al., "Your efficient RL framework secretly brings you off-policy RL training" (2025), truncated
-    importance sampling by token.
+    Source: GRPO, Shao et al. 2024, "From PPO to GRPO"; CodeV eq. 4 (CodeV writes the reference policy below
+    the ratio; its code, and all of the field, the policy that drew the tokens; so do we). Clip-higher: DAPO,
+    Yu et al. 2025, "Clip-Higher". Dual clip: Ye et al. 2020, "Mastering complex control in MOBA games with
+    deep reinforcement learning", max(min(r A, clip(r) A), c A) for A < 0. The cap: Yao et al., "Your
+    efficient RL framework secretly brings you off-policy RL training" (2025), truncated importance sampling
+    by token.
     """
     ratio = _ratio(logprobs, old_logprobs)
     truncated = ratio > importance_cap
@@ -100,7 +101,7 @@ def gspo(
         clip_low: How far the ratio may fall below 1.
         clip_high: How far it may rise above 1.
 
-    Source: GSPO, Zheng et al. 2025 (arXiv 2507.18071), eq. 5, 7 and, by token, 13 and 14.
+    Source: GSPO, Zheng et al. 2025 (arXiv 2507.18071), eq. 5 and 7; by token §4.3, eq. 13 and 14.
     """
     delta = (logprobs - old_logprobs).detach()
     lengths = torch.bincount(sequence)
@@ -167,9 +168,10 @@ def token_weights(
 ) -> Float[Tensor, " tokens"]:
     """What each token's loss is multiplied by before it is summed and divided by `denominator`.
 
-    - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO eq. 8: every token counts alike).
-    - `sequence_mean`: 1 / tokens of the sequence; divided by the sequences (GRPO eq. 3, GSPO, SAPO).
-    - `fixed_length`: 1 / length; divided by the sequences (Dr. GRPO, Liu et al. 2025, appendix A: a constant,
+    - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO, "Token-Level Policy
+      Gradient Loss": every token counts alike).
+    - `sequence_mean`: 1 / tokens of the sequence; divided by the sequences (GRPO, GSPO, SAPO).
+    - `fixed_length`: 1 / length; divided by the sequences (Dr. GRPO, Liu et al. 2025: a constant,
       so that neither short nor long replies are favoured).
 
     Args:
@@ -209,7 +211,7 @@ def kl(
     - `k1`: d. Unbiased, may be negative, varies much. As a loss it is of little use: its gradient is 0 in the
       mean, whatever the distance.
     - `k2`: d² / 2. Biased, varies little; its gradient is, in the mean, that of the KL itself.
-    - `k3`: exp(-d) + d - 1. Unbiased, never negative, varies little: GRPO's choice (eq. 4).
+    - `k3`: exp(-d) + d - 1. Unbiased, never negative, varies little: GRPO's choice.
 
     Source: Schulman, "Approximating KL divergence" (2020).
     """

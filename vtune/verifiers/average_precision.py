@@ -1,7 +1,8 @@
 """Average precision of one reply's boxes, by COCO's rules (pycocotools, `COCOeval` for boxes, all areas)."""
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Sequence
+from math import fsum
 from statistics import fmean
 
 import numpy as np
@@ -64,8 +65,10 @@ def _area(hits: Sequence[bool], boxes: int) -> float:
         recalls.append(right / boxes)
     for index in range(len(precisions) - 1, 0, -1):
         precisions[index - 1] = max(precisions[index - 1], precisions[index])
-    places = (bisect_left(recalls, level) for level in RECALLS)
-    return fmean(precisions[place] if place < len(precisions) else 0.0 for place in places)
+    heights: list[float] = []
+    for precision, recall in zip(precisions, recalls, strict=True):
+        heights += [precision] * (bisect_right(RECALLS, recall) - len(heights))
+    return fsum(heights) / len(RECALLS)
 
 
 def _size(box: Box) -> float:

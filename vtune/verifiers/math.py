@@ -22,6 +22,8 @@ LONGEST = 1000
 SECONDS = 5
 """How long math-verify may parse, and again compare, before it gives up (its own default)."""
 
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _WHOLE_BOX = re.compile(r"\$*\\(?:boxed|fbox)\s*\{(.*)\}\$*", re.DOTALL)
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
@@ -99,8 +101,11 @@ def _truth(sample: Sample) -> list[Any]:
 def _parse(text: str) -> list[Any]:
     """The expression that a text is as a whole, in a list; an empty list where it is none."""
     from math_verify import LatexExtractionConfig, parse
+    from sympy import Integer
 
     whole = _unboxed(text.strip().removesuffix("."))
+    if _INTEGER.fullmatch(whole):  # as math-verify reads it, in a hundredth of the time
+        return [Integer(whole)]
     if not _closes(whole) or _NUMBER_IN_WORDS.search(whole):  # words are dropped, and `\text{or 8}` with them
         return []
     boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)

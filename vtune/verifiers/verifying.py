@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+import pickle
 import resource
 import signal
-import threading
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import socket
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Self
 
@@ -23,6 +25,13 @@ AskJudge = Callable[[str, Sample], Awaitable[bool]]
 """(answer, sample) -> whether a model finds it to mean the same as the ground truth.
 
 Raises ServiceError where the model gives no usable reply."""
+
+AHEAD = 4
+"""Replies that a worker has at most, with the one that it verifies; ours: on a busy machine a worker would
+else stand still until the loop that feeds it gets its turn."""
+
+_LENGTH = struct.Struct("!I")
+"""Before each outcome that a worker sends: its bytes."""
 
 MEMORY_BYTES = 4 * 2**30
 """Data that a worker may hold, ours: an answer such as 9^(9^9) costs a worker, never the machine."""
@@ -43,10 +52,8 @@ class Verifying:
             timeout_s: How long one reply may take, in seconds, the start of a worker included; ours, well
                 above what math-verify allows itself: only a hang in C code or a starved machine gets there.
         """
-        self._workers = [_Worker(timeout_s) for _ in range(workers)]
-        self._free: asyncio.Queue[_Worker] = asyncio.Queue()
-        for worker in self._workers:
-            self._free.put_nowait(worker)
+        self._waiting: deque[_Question] = deque()
+        self._workers = [_Worker(timeout_s, self._take_back) for _ in range(workers)]
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,9 +61,11 @@ class Verifying:
     async def __aexit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.stop()
+        for question in self._waiting:
+            question.verdict.cancel()
 
     def start(self) -> None:
-        """Start all workers, so that the first replies need not wait for theirs."""
+        """Start all workers, so that the first replies need not wait for theirs; inside the running loop."""
         for worker in self._workers:
             worker.start()
 
@@ -81,84 +90,196 @@ class Verifying:
             return judged(outcome, sample, same=await judge(outcome, sample))
         if not verifier.in_worker:
             return verifier.verify(reply, sample)
-        worker = await self._free.get()
-        try:
-            return await asyncio.to_thread(worker.ask, reply, _without_pictures(sample))
-        finally:
-            self._free.put_nowait(worker)
+        packed = pickle.dumps((reply, _without_pictures(sample)), pickle.HIGHEST_PROTOCOL)
+        question = _Question(packed, sample.verifier, asyncio.get_running_loop().create_future())
+        self._waiting.append(question)
+        self._deal()
+        return await question.verdict
+
+    def _deal(self) -> None:
+        """Give what waits to the workers that have least to do."""
+        while self._waiting:
+            worker = min(self._workers, key=lambda one: len(one.asked))
+            if len(worker.asked) >= AHEAD:
+                return
+            question = self._waiting.popleft()
+            if not question.verdict.done():  # else nobody waits for it any more
+                worker.ask(question)
+
+    def _take_back(self, questions: Sequence["_Question"]) -> None:
+        """A worker has room again; it leaves some questions untouched."""
+        self._waiting.extendleft(reversed(questions))
+        self._deal()
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """A reply that a worker has to verify."""
+
+    packed: bytes
+    verifier: str
+    verdict: asyncio.Future[Verdict]
 
 
 class _Worker:
-    """One process at the other end of a pipe, started when it is first asked."""
+    """One process at the other end of a socket, started when it is first asked.
 
-    def __init__(self, timeout_s: float) -> None:
+    Args:
+        timeout_s: For one question.
+        leave: Told, whenever there is room, what another has to be asked.
+    """
+
+    def __init__(self, timeout_s: float, leave: Callable[[Sequence[_Question]], None]) -> None:
         self._timeout_s = timeout_s
-        self._turn = (
-            threading.Lock()
-        )  # a cancelled task leaves its thread behind, still waiting for the reply
+        self._leave = leave
+        self.asked: deque[_Question] = deque()
+        """The first of them is being verified."""
+        self._began = 0.0
+        """When that began, by the loop's clock."""
+        self._alarm: asyncio.TimerHandle | None = None
         self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._line: socket.socket | None = None
+        self._unsent = bytearray()
+        self._received = bytearray()
 
-    def ask(self, reply: str, sample: Sample) -> Verdict:
-        """Have the process verify one reply, and wait for it (blocks)."""
-        with self._turn:
-            pipe = self._pipe or self.start()
-            try:
-                pipe.send((reply, sample))
-                if not pipe.poll(self._timeout_s):
-                    self.stop()
-                    raise ServiceError(
-                        f"verifier `{sample.verifier}` gave no verdict in {self._timeout_s:g} s"
-                    )
-                outcome = pipe.recv()
-            except (EOFError, OSError):
-                self.stop()
-                raise ServiceError(f"the worker of verifier `{sample.verifier}` died") from None
-        if isinstance(outcome, VtuneError):
-            raise outcome
-        if not isinstance(outcome, Verdict):
-            raise TypeError(f"a worker sent {type(outcome).__name__}, not a verdict")
-        return outcome
+    def ask(self, question: _Question) -> None:
+        """Have the process verify one more reply."""
+        line = self._line or self.start()
+        loop = asyncio.get_running_loop()
+        self.asked.append(question)
+        if len(self.asked) == 1:
+            self._began = loop.time()
+        if self._alarm is None:
+            self._alarm = loop.call_later(self._timeout_s, self._look_at_the_clock)
+        if not self._unsent:
+            loop.add_writer(line, self._send)
+        self._unsent += question.packed
+        self._send()
 
-    def stop(self) -> None:
-        """End the process, whatever it does."""
-        process, pipe = self._process, self._pipe
-        self._process = self._pipe = None
-        if process is not None:
-            process.kill()
-            process.join()
-        if pipe is not None:
-            pipe.close()
-
-    def start(self) -> Connection:
+    def start(self) -> socket.socket:
         """Start the process, without waiting until it can be asked."""
         # spawn: a fork would copy the threads' locks and the accelerator state of a trainer.
         context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs,), daemon=True, name="vtune-verifier")
-        process.start()
-        theirs.close()
-        self._process, self._pipe = process, ours
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = context.Process(target=_work, args=(theirs,), daemon=True, name="vtune-verifier")
+            process.start()
+        ours.setblocking(False)
+        asyncio.get_running_loop().add_reader(ours, self._receive)
+        self._process, self._line = process, ours
         return ours
 
+    def stop(self) -> None:
+        """End the process, whatever it does; who waits for it waits no longer."""
+        self._end()
+        for question in self.asked:
+            question.verdict.cancel()
+        self.asked.clear()
 
-def _work(pipe: Connection) -> None:
-    """Verify whatever comes through the pipe until it is closed (runs in the worker)."""
+    def _end(self) -> None:
+        if self._process is None or self._line is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._line)
+        loop.remove_writer(self._line)
+        self._line.close()
+        self._process.kill()
+        self._process.join()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._process = self._line = self._alarm = None
+        self._unsent.clear()
+        self._received.clear()
+
+    def _send(self) -> None:
+        if self._line is None:
+            return
+        try:
+            del self._unsent[: self._line.send(self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent.clear()  # it is dead: what is received from it will tell
+        if not self._unsent:
+            asyncio.get_running_loop().remove_writer(self._line)
+
+    def _receive(self) -> None:
+        if self._line is None:
+            return
+        try:
+            data = self._line.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._fail("the worker of verifier `{}` died")
+            return
+        self._received += data
+        while (end := self._whole()) <= len(self._received):
+            _tell(self.asked.popleft().verdict, pickle.loads(self._received[_LENGTH.size : end]))
+            del self._received[:end]
+        self._began = asyncio.get_running_loop().time()
+        self._leave(())
+
+    def _whole(self) -> int:
+        """Bytes of the next outcome, those of its length included."""
+        if len(self._received) < _LENGTH.size:
+            return _LENGTH.size
+        return _LENGTH.size + int(_LENGTH.unpack_from(self._received)[0])
+
+    def _look_at_the_clock(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._alarm = None
+        if not self.asked:
+            return
+        left = self._began + self._timeout_s - loop.time()
+        if left > 0:
+            self._alarm = loop.call_later(left, self._look_at_the_clock)
+        else:
+            self._fail(f"verifier `{{}}` gave no verdict in {self._timeout_s:g} s")
+
+    def _fail(self, why: str) -> None:
+        """Give up the process: the reply that it was at is unscored, the others go elsewhere."""
+        self._end()
+        questions = list(self.asked)
+        self.asked.clear()
+        if questions:
+            first = questions.pop(0)
+            _tell(first.verdict, ServiceError(why.format(first.verifier)))
+        self._leave(questions)
+
+
+def _tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:
+    if verdict.done():
+        return
+    if isinstance(outcome, Verdict):
+        verdict.set_result(outcome)
+    elif isinstance(outcome, VtuneError):
+        verdict.set_exception(outcome)
+    else:
+        verdict.set_exception(TypeError(f"a worker sent {type(outcome).__name__}, not a verdict"))
+
+
+def _work(line: socket.socket) -> None:
+    """Verify whatever comes through the line until it is closed (runs in the worker)."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then stops its workers
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it reports every slow answer on stderr
-    while True:
-        try:
-            reply, sample = pipe.recv()
-        except EOFError:
-            return
-        try:
-            outcome: Verdict | VtuneError = verifier_of(sample).verify(reply, sample)
-        except VtuneError as error:
-            outcome = error
-        pipe.send(outcome)
+    with line, line.makefile("rb") as questions:
+        while True:
+            try:
+                reply, sample = pickle.load(questions)
+            except (EOFError, ConnectionError):
+                return
+            try:
+                outcome: Verdict | VtuneError = verifier_of(sample).verify(reply, sample)
+            except VtuneError as error:
+                outcome = error
+            packed = pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
+            line.sendall(_LENGTH.pack(len(packed)) + packed)
 
 
 def _without_pictures(sample: Sample) -> Sample:

@@ -1,0 +1,94 @@
+"""What `vtune rl --sweep` does."""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .output import show, stdout_for_the_result
+
+
+def train_variants(
+    name: str,
+    recipe: str,
+    overrides: Sequence[str],
+    protection: Sequence[str],
+    *,
+    check: Callable[..., dict[str, Any]],
+    out: Path | None,
+    resume: bool,
+    gpus: int | None,
+    hostfile: Path | None,
+    track: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Read a sweep, then plan it or run it, and show the table.
+
+    Args:
+        name: Name of a shipped sweep, or a path.
+        recipe: Name of the recipe that is varied, or its path.
+        overrides: `key.path=value` for all variants.
+        protection: Overrides of the sandbox, for runs and evaluations alike.
+        check: (recipe, gpus=…) -> the plan of one run.
+        out: The sweep's folder; None for `runs/sweep-<sweep>`.
+        resume: Go on with the sweep in the folder.
+        gpus: Processes on each machine, for every run; None for one.
+        hostfile: The machines; None for this one.
+        track: Name of a tracker.
+        dry_run: Plan only.
+        as_json: Show one JSON document.
+    """
+    from vtune.config import find
+    from vtune.metrics.trackers import check_tracker
+    from vtune.report.progress import say
+    from vtune.report.sweep import render_sweeps
+    from vtune.runs.launch import processes_of
+    from vtune.runs.sweep import check_failed, load_sweep, plan_sweep, run_sweep
+
+    path = find(name, "recipes.sweep")
+    plan = load_sweep(path, find(recipe, "recipes.rl"), [*overrides, *protection], suite_overrides=protection)
+    folder = out or Path("runs") / f"sweep-{path.stem}"
+    check_tracker(track)
+    launched = processes_of(gpus, hostfile)
+    processes = launched or 1
+    if dry_run:
+        with stdout_for_the_result():
+            checked = partial(check, gpus=launched)
+            facts = plan_sweep(plan, folder, check=checked, resume=resume, processes=processes)
+        _show_plan(plan.sweep, facts, as_json=as_json)
+        return
+    given = {"--gpus": gpus, "--hostfile": hostfile, "--track": track}
+    options = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    try:
+        with stdout_for_the_result():
+            result = run_sweep(plan, folder, resume=resume, processes=processes, options=options)
+    except SystemExit:
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        say(f"to go on: {shlex.join(['vtune', *words, '--resume'])}")
+        raise
+    show(result, lambda table: render_sweeps([table]), as_json=as_json)
+    check_failed(result["failed"])
+
+
+def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
+    """The sweep, as YAML with the plan of each variant above it as comments."""
+    from vtune.config import dump_recipe
+    from vtune.report.plan import plan_lines
+    from vtune.report.values import render_values
+
+    if as_json:
+        show({"sweep": sweep.model_dump(mode="json"), **facts}, render_values, as_json=True)
+        return
+    lines = [f"{run}: {state}" for run, state in facts["runs"].items()]
+    lines += [f"missing: {name}" for name in facts["missing"]]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for variant, plan in facts["variants"].items():
+        alike.setdefault(tuple(plan_lines(plan)), []).append(variant)
+    for told, variants in alike.items():
+        lines += ["", f"each run of {', '.join(variants)}:", *told]
+    for line in lines:
+        sys.stdout.write(f"# {line}".rstrip() + "\n")
+    sys.stdout.write(dump_recipe(sweep))

@@ -1,0 +1,120 @@
+"""Connections against servers that say byte by byte what a test wants them to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from vtune.reward.connections import Answer, Connections
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n4\r\n you\r\n0\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbye"
+
+
+class Server:
+    """Says to each request of a connection what stands there next; after its last word it hangs up."""
+
+    def __init__(self, *connections: list[bytes]) -> None:
+        self.left = list(connections)
+        self.asked: list[tuple[int, bytes, bytes]] = []
+        """(connection, head, body) of each request."""
+        self.accepted = 0
+
+    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number, answers = self.accepted, self.left.pop(0)
+        self.accepted += 1
+        for answer in answers:
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            self.asked.append((number, head, await reader.readexactly(size)))
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+
+def story(server: Server, tell: Callable[[Connections, str], Awaitable[Any]], **headers: str) -> Any:
+    async def whole() -> Any:
+        listening = await asyncio.start_server(server.meet, "127.0.0.1", 0)
+        host, port = listening.sockets[0].getsockname()
+        connections = Connections(headers)
+        try:
+            return await asyncio.wait_for(tell(connections, f"http://{host}:{port}/score"), 20)
+        finally:
+            connections.close()
+            listening.close()
+
+    return asyncio.run(whole())
+
+
+async def twice(connections: Connections, url: str) -> list[Answer]:
+    return [await connections.post(url, b"one"), await connections.post(url, b"two")]
+
+
+def test_requests_follow_each_other_on_one_connection_with_headers_and_length() -> None:
+    server = Server([CHUNKED, CONTINUE + OK, OK])
+    assert story(server, twice, Authorization="Bearer me") == [Answer(200, b"hi you"), Answer(200, b"hi")]
+    assert [(number, body) for number, _, body in server.asked] == [(0, b"one"), (0, b"two")]
+    head = server.asked[0][1].decode()
+    assert head.startswith("POST /score HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert "\r\nAuthorization: Bearer me\r\n" in head
+
+
+def test_requests_at_the_same_time_have_a_connection_each_and_each_its_answer() -> None:
+    first = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"
+    server = Server([first, OK], [OK, OK])
+
+    async def both(connections: Connections, url: str) -> list[Answer]:
+        return await asyncio.gather(*(connections.post(url, body) for body in (b"one", b"two")))
+
+    found = story(server, both)
+    assert server.accepted == 2
+    expected = {0: Answer(503, b""), 1: Answer(200, b"hi")}
+    by_body = {body: expected[number] for number, _, body in server.asked}
+    assert found == [by_body[b"one"], by_body[b"two"]]
+
+
+@pytest.mark.parametrize("words", [[OK], [LAST, OK]], ids=["hung up unasked", "said that it closes"])
+def test_a_connection_that_the_server_closed_is_replaced(words: list[bytes]) -> None:
+    server = Server(words, [OK, OK])
+    found = story(server, twice)
+    assert found[1] == Answer(200, b"hi")
+    assert [(number, body) for number, _, body in server.asked] == [(0, b"one"), (1, b"two")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi", b"SSH-2.0-OpenSSH_9.6\r\n"],
+    ids=["nothing", "half", "no HTTP"],
+)
+def test_a_new_connection_without_a_whole_answer_is_an_error(words: bytes) -> None:
+    server = Server([words])
+    with pytest.raises(ConnectionError):
+        story(server, lambda connections, url: connections.post(url, b"one"))
+
+
+def test_half_an_answer_on_a_kept_connection_is_not_asked_for_again() -> None:
+    server = Server([OK, OK[:-1]], [OK])
+    with pytest.raises(ConnectionError):
+        story(server, twice)
+    assert server.accepted == 1
+
+
+def test_nobody_there_is_an_error() -> None:
+    with pytest.raises(ConnectionRefusedError):
+        asyncio.run(Connections({}).post("http://127.0.0.1:9/score", b"one"))
+
+
+def test_who_stops_waiting_leaves_no_answer_to_the_next() -> None:
+    server = Server([b"", OK], [OK, OK])
+
+    async def impatient(connections: Connections, url: str) -> Answer:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connections.post(url, b"slow"), 0.1)
+        return await connections.post(url, b"two")
+
+    server.left[0] = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", OK]
+    assert story(server, impatient) == Answer(200, b"hi")
+    assert [(number, body) for number, _, body in server.asked] == [(0, b"slow"), (1, b"two")]
