@@ -96,4 +96,5 @@ def test_both_phases_take_less_than_50_ms() -> None:
         corrected = sum(match.correction > 0 for match in matches)
         print(f"\n{name}: {calls} calls, {len(matches)} matched, {corrected} corrected")
         print(f"median {1000 * median(taken):.1f} ms, worst {1000 * max(taken):.1f} ms")
-    assert medians["1 to 10 calls of all tools"] < BOUND
+    for name in ("1 to 10 calls of all tools", "10 calls of all tools"):
+        assert medians[name] < BOUND, name

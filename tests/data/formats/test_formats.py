@@ -111,6 +111,8 @@ def test_mars_judges_as_its_meta_file_says_and_keeps_stored_searches(read: Read)
     assert asked.tools == ("image_zoom_in_tool", "text_search_tool", "image_search_tool")
     assert asked.extra["image_search_thumbnail_list"] == ["t/0.jpg", "t/1.jpg"]
     assert (picked.verifier, picked.choices, picked.ground_truth) == ("choice", ("red", "blue"), "A")
+    # It has no stored search: one finds nothing.
+    assert picked.extra["image_search_title_list"] == []
 
 
 def test_mars_json_lines_need_no_meta_file(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from vtune.schema.sample import Sample
 
 MARS_TOOLS = ("image_zoom_in_tool", "text_search_tool", "image_search_tool")
 MMSEARCH_TOOLS = ("text_search_tool", "image_search_tool")
+TITLES = "image_search_title_list"
+"""Its column of what an image search finds."""
 _BY_RULE = "em_score_mcq"
 """Its reward for multiple choice; all others ask a model."""
 
@@ -61,6 +63,10 @@ def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: 
     shown = pictures("image", first(row, "image", "images"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(shown))
     judge = struct_of(row, "reward_model")
+    stored = others(row, "prompt", "image", "images", "reward_model")
+    if stored.get(TITLES) is None:
+        # The column is optional, and its tool answers that it found nothing where there is none.
+        stored[TITLES] = []
     question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
     found = judged(
         question, needed(judge, "ground_truth"), options, column="reward_model.ground_truth", model=True
@@ -76,8 +82,7 @@ def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: 
         ability="search",
         answer=found["ground_truth"],
         tools=MARS_TOOLS,
-        extra=others(row, "prompt", "image", "images", "reward_model")
-        | {"reward_model": others(judge, "ground_truth")},
+        extra=stored | {"reward_model": others(judge, "ground_truth")},
         **found,
     )
 
