@@ -60,6 +60,39 @@ def shapes(
     show(result, render_values, as_json=as_json)
 
 
+@make.command("trails")
+def trails(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the world, its indexes and questions.")],
+    train: Annotated[int, typer.Option("--train", min=0, help="Training questions.")] = 1500,
+    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out questions.")] = 240,
+    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
+    towns: Annotated[int, typer.Option("--towns", help="Towns to train on.")] = 160,
+    heldout_towns: Annotated[int, typer.Option("--eval-towns", help="Towns of held-out questions.")] = 40,
+    tiny: Annotated[
+        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make trails: questions for image search, zoom and text search, and the world that they search in."""
+    from vtune.report.values import render_values
+    from vtune.runs.trails import make_trails
+
+    from .output import show
+
+    result = make_trails(
+        out,
+        train=train,
+        heldout=heldout,
+        traces=traces,
+        towns=towns,
+        heldout_towns=heldout_towns,
+        seed=seed,
+        tiny=tiny,
+    )
+    show(result, render_values, as_json=as_json)
+
+
 @make.command("coco")
 def coco(
     instances: Annotated[Path, typer.Option("--instances", help="instances_*.json of COCO.")],
@@ -180,15 +213,22 @@ def inspect(
 
 @app.command("validate")
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")], as_json: AsJson = False
+    files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")],
+    problems: Annotated[
+        Path | None, typer.Option("--problems", help="Write all bad rows here, a line each.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check every row, and every ground truth against its own verifier; no model is needed."""
     from vtune.report.samples import render_validation
     from vtune.runs.data import validate as validate_files
+    from vtune.runs.data import write_problems
 
     from .output import show
 
     result = validate_files(files)
+    if problems is not None:
+        write_problems(problems, result["problems"])
     show(result, render_validation, as_json=as_json)
     if result["problems"]:
         raise typer.Exit(2)

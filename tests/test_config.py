@@ -81,6 +81,31 @@ def test_what_is_no_mapping_is_an_error(text: str, good: Path) -> None:
     assert problem(good, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("steps: 3\ndata: [a, b\nseed: 0\n", 3, "that begins in line 2"),
+        ("steps: 3\nrollout:\n  group_size: 4\n temperature: 1\n", 4, "block mapping"),
+        ("steps: 3\n\tdata: 1\n", 2, "cannot start any token"),
+        ("steps: 'many\n", 2, "quoted scalar"),
+        ("a: \x00\n", None, "not allowed"),
+    ],
+)
+def test_a_mistake_in_the_syntax_is_told_with_its_line(
+    text: str, line: int | None, what: str, good: Path
+) -> None:
+    told = problem(good, text).splitlines()
+    assert len(told) == 3
+    assert told[0].startswith("not YAML")
+    assert what in told[0]
+    assert told[1] == f"  at   {good}" + (f":{line}" if line else "")
+
+
+def test_an_unknown_kind_gets_the_one_that_was_meant(good: Path) -> None:
+    text = problem(good, f"{GOOD}steps_of:\n- {{kind: shrt, seconds: 1}}\n")
+    assert "plan.yaml:7: unknown kind `shrt` in `steps_of.0`; did you mean `short`?" in text
+
+
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no recipe at"):
         load_recipe(tmp_path / "none.yaml", Plan)

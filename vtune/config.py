@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, nearest
 
 Loc = tuple[str | int, ...]
 
@@ -77,8 +78,12 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         values = yaml.safe_load(text)
     except FileNotFoundError:
         raise RecipeError(f"no recipe at {path}", fix="`vtune recipes list` shows what ships") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not YAML: {error}") from None
+    except yaml.YAMLError as error:
+        raise _not_yaml(path, error) from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(
+            f"not UTF-8: {error.reason}", where=f"{path}, byte {error.start}", fix="save it as UTF-8"
+        ) from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
     lines = dict(_lines(root, path))
@@ -92,8 +97,24 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         for problem in error.errors():
             loc, section = _followed(kind, problem["loc"])
             place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
-            rows.append(f"  {place}: {_explain(section, loc, problem['type'], problem['msg'])}")
+            rows.append(f"  {place}: {_explain(section, loc, problem)}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def _not_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
+    """A mistake in the syntax, with its line."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    context = getattr(error, "context", None)
+    begun = getattr(error, "context_mark", None)
+    since = f" {context}" if context else ""
+    if begun is not None and mark is not None and begun.line != mark.line:
+        since += f" that begins in line {begun.line + 1}"
+    return RecipeError(
+        f"not YAML:{since + ':' if since else ''} {problem}",
+        where=str(path) if mark is None else f"{path}:{mark.line + 1}",
+        fix="check indentation, brackets, quotes and colons there, and in the line before",
+    )
 
 
 def override(key: str, value: Any) -> str:
@@ -176,9 +197,14 @@ def _place(path: Path, lines: dict[Loc, int], loc: Loc) -> str:
     return f"{path.name}:{lines[loc]}" if loc else path.name
 
 
-def _explain(section: type[BaseModel], loc: Loc, error: str, message: str) -> str:
+def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
     """A problem as a person reads it; `section` is the one that holds what is wrong."""
     key = ".".join(map(str, loc))
+    error, message = problem["type"], problem["msg"]
+    if error == "union_tag_invalid":
+        facts = problem["ctx"]
+        name, tags = facts["discriminator"].strip("'"), facts["expected_tags"].replace("'", "").split(", ")
+        return f"unknown {name} `{facts['tag']}` in `{key}`; {nearest(facts['tag'], tags)}"
     if error == "tuple_type":
         return f"`{key}`: write a list, e.g. [a, b]"
     if error != "extra_forbidden":

@@ -4,6 +4,9 @@ A mistake of the model is a score, never an exception. Exceptions are for what a
 put right: a recipe, a row of data, a package that is missing, a service that is down.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class VtuneError(Exception):
     """A problem that someone can act on: what happened, where, and the next step.
@@ -32,6 +35,13 @@ class VtuneError(Exception):
 
 def _rebuild(kind: type[VtuneError], what: str, where: str, fix: str) -> VtuneError:
     return kind(what, where=where, fix=fix)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The next step for a name that nothing has: the name that was meant, or all that there are."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names) or 'none'}"
 
 
 class RecipeError(VtuneError):

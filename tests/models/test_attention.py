@@ -1,11 +1,9 @@
 """Attention over a row that is a tree, as a GPU gets it: masks that are names of shapes."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
-from vtune.models.attention import _tree_attention, layout
+from vtune.models.attention import layout, tree_attention
 from vtune.models.tree import Segment
 
 SEGMENTS = (Segment(0, 0, 5, ()), Segment(0, 5, 9, (0,)), Segment(1, 5, 8, (0,)))
@@ -18,10 +16,7 @@ def test_the_masks_of_a_gpu_mean_what_those_of_a_cpu_mean(dtype: torch.dtype) ->
     query = torch.randn(1, 4, length, 8).to(dtype)
     key, value = (torch.randn(1, 2, length, 8).to(dtype) for _ in range(2))
     found = [
-        _tree_attention(
-            SimpleNamespace(layer_idx=0), query, key, value, None,
-            scaling=0.3, layout=layout(SEGMENTS, torch.device(device)),
-        )[0]
+        tree_attention(query, key, value, layout(SEGMENTS, torch.device(device)), scaling=0.3)
         for device in ("cpu", "cuda")
-    ]  # fmt: skip
+    ]
     torch.testing.assert_close(*found, rtol=0, atol=1e-5 if dtype == torch.float32 else 2e-2)

@@ -128,8 +128,3 @@ def test_other_forwards_of_the_same_model_are_as_before(each_policy: Policy) -> 
     before = logits(each_policy, batch)
     use_tree_attention(each_policy.model)
     torch.testing.assert_close(logits(each_policy, batch), before, rtol=0, atol=0)
-
-
-def test_what_is_saved_does_not_name_the_attention(policy: Policy) -> None:
-    use_tree_attention(policy.model)
-    assert "vtune_tree" not in policy.model.config.to_json_string()

@@ -87,6 +87,14 @@ def test_all_that_training_bans_is_banned_at_vllm(each_policy: Policy) -> None:
     assert set(bias) == {*each_policy.chat.banned_ids, *range(words, columns)}
 
 
+def test_text_is_made_only_where_a_stop_text_is_looked_for(policy: Policy) -> None:
+    asked = request(policy)
+    plain = replace(asked, sampling=replace(asked.sampling, stop=()))
+    submissions = Submissions(policy)
+    assert submissions.sampling(asked)["detokenize"] is True
+    assert submissions.sampling(plain)["detokenize"] is False
+
+
 def test_seeds_differ_by_conversation_and_turn() -> None:
     keys = [(0, 0, group, rollout, turn) for group in range(4) for rollout in range(4) for turn in range(4)]
     assert len({seed_of(key) for key in keys}) == len(keys)

@@ -15,6 +15,7 @@ from tests.models.rows import SHOWN, ragged, stock
 from tests.models.test_batch import batched
 from tests.update.build import logprobs_of
 from vtune.models.batch import Row
+from vtune.models.decoder import Decoder
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
@@ -46,17 +47,23 @@ def draw(policy: Policy, asked: Sequence[Request], *, apart: bool = False) -> li
 
 @contextmanager
 def forwards(policy: Policy) -> Iterator[list[tuple[int, int]]]:
-    """Rows and tokens of each forward of the language model's layers, while the block runs."""
+    """Rows and tokens of each pass through the language model's layers, while the block runs."""
     shapes: list[tuple[int, int]] = []
 
     def note(module: object, args: tuple[torch.Tensor]) -> None:
         shapes.append((args[0].shape[0], args[0].shape[1]))
 
+    def step(decoder: Decoder, tokens: torch.Tensor, *given: Any) -> torch.Tensor:
+        shapes.append((len(tokens), 1))
+        return plain(decoder, tokens, *given)
+
     hook = policy.model.model.language_model.layers[0].register_forward_pre_hook(note)
+    plain, Decoder.step = Decoder.step, step  # type: ignore[method-assign]
     try:
         yield shapes
     finally:
         hook.remove()
+        Decoder.step = plain  # type: ignore[method-assign]
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """`vtune eval` and `vtune faithfulness` on V* and HR-Bench as they are published, with large pictures."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -271,6 +272,31 @@ def test_missing_or_broken_data_say_how_to_get_them(tiny: Path, vstar: Path, tmp
     twice = vtune(*evaluation("vstar", tiny, vstar, tmp_path / "out", "--data", str(vstar)))
     assert "is named twice" in twice.err
     assert not (tmp_path / "out").exists()
+
+
+def test_all_bad_rows_are_named_before_anything_starts(
+    tiny: Path, vstar: Path, hrbench: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vstar"
+    shutil.copytree(vstar, folder)
+    notes = sorted(folder.rglob("*.json"))[1:3]
+    for note in notes:
+        note.write_text(note.read_text().replace('"bbox": [[', '"bbox": [[99999, '))
+    table = tmp_path / "hr_bench_4k.tsv"
+    lines = hrbench.read_text().splitlines()
+    for row in (2, 5):
+        values = lines[1 + row].split("\t")
+        values[lines[0].split("\t").index("answer")] = "Z"
+        lines[1 + row] = "\t".join(values)
+    table.write_text("\n".join(lines) + "\n")
+    for suite, data, places in (
+        ("vstar", folder, [str(note) for note in notes]),
+        ("hrbench-4k", table, [f"{table}, row 2", f"{table}, row 5"]),
+    ):
+        ended = vtune(*evaluation(suite, tiny, data, tmp_path / "out"))
+        assert ended.code == 2
+        assert "2 problem(s) in the data" in ended.err
+        assert all(place in ended.err for place in places), ended.err
 
 
 FLAT = """

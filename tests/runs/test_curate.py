@@ -346,10 +346,70 @@ def test_a_broken_picture_costs_its_row_and_a_tool_that_nobody_can_run_stops(
     curate(recipe, tmp_path / "out")
     assert [row.id for row in read_samples(tmp_path / "out" / "samples.parquet")] == [good.id]
     assert "cannot be decoded" in drops(tmp_path / "out")[0]["reason"]
-    write_samples(data, [replace(good, tools=("image_zoom_in_tool",))])
+    before = rollouts(dice)
+    write_samples(data, [good, replace(other, tools=("image_zoom_in_tool",))])
     ended = vtune("curate", recipe, "--out", tmp_path / "other")
     assert ended.code == 2
-    assert "pass_rate cannot run the tool(s) image_zoom_in_tool" in ended.err
+    assert "offers image_zoom_in_tool, and the recipe has no tools.zoom" in ended.err
+    assert rollouts(dice) == before, "the first row was drawn before the second was refused"
+
+
+ZOOM = {"zoom": {"space": "relative_1000", "min_side": 28}}
+LOOKS = (
+    "<think>I look.</think>"
+    '<tool_call>{"name": "image_zoom_in_tool", "arguments": {"bbox_2d": [0, 0, 500, 500]}}</tool_call>'
+)
+
+
+def test_rollouts_call_the_tools_that_training_would(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = islice(read_samples(lens / "train.parquet"), 1)
+    data = tmp_path / "n.parquet"
+    write_samples(data, [replace(row, tools=("image_zoom_in_tool",))])
+    script = [LOOKS, f"<think>So.</think><answer>{row.ground_truth}</answer>"]
+    monkeypatch.setattr(
+        difficulty, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, script)
+    )
+    spec = pass_rate(tiny, rows="all", tools=ZOOM, rollouts=1, first=None)
+    spec |= {"band": {"of": "mean", "at_least": 1.0}, "rollout": spec["rollout"] | {"prompt": "tools"}}
+    spec["rollout"] |= {"max_tokens": 4096, "max_new_tokens": 1024}
+    out = tmp_path / "out"
+    curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), out)
+    (kept,) = map(json.loads, (out / "results" / "replies.jsonl").read_text().splitlines())
+    assert kept["result"]["calls"] == 1
+    (again,) = read_samples(out / "samples.parquet")
+    assert again.extra["pass_rate"] == 1.0
+
+
+def test_what_a_pass_rate_lacks_is_told_before_a_rollout_is_drawn(
+    tiny: Path, coco_mini: Path, tmp_path: Path, dice: Path
+) -> None:
+    data = tmp_path / "n.parquet"
+    boxes = next(coco_boxes(coco_mini))
+    free = sample("How many?", "two", id="free", verifier="judge", pictures=(png((60, 60)),))
+    for row, what in ((boxes, "how tight a box has to be"), (free, "the filter names none")):
+        write_samples(data, [sample(pictures=(png((60, 60)),)), row])
+        spec = pass_rate(tiny, rows="all", rollouts=1, first=None)
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+        ended = vtune("curate", recipe, "--out", tmp_path / "out")
+        assert (ended.code, rollouts(dice)) == (2, [])
+        assert what in ended.err
+        assert row.id in ended.err
+
+
+def test_a_model_that_is_not_there_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2))
+    spec = pass_rate(tmp_path / "no" / "model", rows="all")
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert "no model folder" in ended.err
+    assert not (tmp_path / "out").exists()
+    plan = vtune("curate", recipe, "--dry-run", "--json")
+    assert plan.code == 0
+    assert "no model folder" in json.loads(plan.out)["filters"]["pass_rate"]["missing"]
 
 
 def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_labels(tmp_path: Path) -> None:
@@ -453,9 +513,23 @@ def test_suites_whose_data_are_here_are_kept_apart_from_and_others_are_told(
 def test_a_filter_that_looks_at_nothing_is_told(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2))
-    spec = {"filter": "english", "rows": ["orc"]}
+    spec = {"filter": "english", "rows": ["ocr"]}
     result = curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), tmp_path / "out")
-    assert result["warnings"] == ["`english` looked at no row: does `rows` name abilities of the data?"]
+    assert result["warnings"] == ["`english` looked at no row: no row that came so far is what `rows` names"]
+
+
+def test_rows_that_nothing_has_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2, ability="counting_small"))
+    for name, meant in (("numbrs", "did you mean `numbers`?"), ("countingsmall", "`counting_small`?")):
+        spec = {"filter": "english", "rows": ["counting_small", name]}
+        recipe = write_recipe(tmp_path / "r.yaml", {"numbers": source(data)}, [spec])
+        for more in ((), ("--dry-run",)):
+            ended = vtune("curate", recipe, "--out", tmp_path / "out", *more)
+            assert ended.code == 2
+            assert f"filters.0.rows names {name!r}" in ended.err
+            assert meant in ended.err
+            assert not (tmp_path / "out").exists()
 
 
 def test_pictures_in_files_are_found_from_the_new_folder(tmp_path: Path) -> None:

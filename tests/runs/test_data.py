@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
 from vtune.errors import DataError
 from vtune.report.samples import describe_problem
@@ -67,6 +68,11 @@ def test_all_bad_rows_of_all_files_are_listed(tmp_path: Path) -> None:
     assert f"id 'signs/1' is also in {paths[0]}, row 0" in problems[10]["what"]
     with pytest.raises(DataError, match="… and 2 more"):
         check_data(paths)
+    ended = vtune("data", "validate", *paths, "--problems", tmp_path / "bad.txt")
+    assert ended.code == 2
+    assert "… and 2 more; --problems FILE writes all of them" in ended.out
+    assert len((tmp_path / "bad.txt").read_text().splitlines()) == 12
+    assert len(ended.out.splitlines()) == 12
 
 
 def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:

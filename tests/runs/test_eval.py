@@ -54,6 +54,13 @@ def test_an_evaluation_writes_all_that_its_score_depends_on(tiny: Path, lens: Pa
     again = vtune(*evaluation(tiny, data, tmp_path / "out"))
     assert again.code == 2
     assert f"{tmp_path / 'out'} holds results already" in again.err
+    finished = vtune(*evaluation(tiny, data, tmp_path / "out", *setting(rollouts=2)), "--resume", "--json")
+    assert finished.code == 0
+    assert json.loads(finished.out) == result
+    assert "is finished: nothing is left to do" in finished.err
+    other = vtune(*evaluation(tiny, data, tmp_path / "out", *setting(rollouts=3)), "--resume")
+    assert other.code == 2
+    assert "differs in suite.rollouts" in other.err
     assert (tmp_path / "out/results.json").read_bytes() == before
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import vtune.runs.engines as vtune_engines
 from tests.judge.server import serve
@@ -43,6 +44,20 @@ def test_an_audit_of_an_evaluation_says_what_the_evaluation_said(evaluated: Path
     assert found["files"] == {"trajectories.parquet": said}
     assert found["settings"] == str(evaluated / "suite.yaml")
     assert {name: found["all"][name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
+
+
+def test_a_folder_that_is_older_than_some_settings_is_audited_as_it_was(
+    evaluated: Path, tmp_path: Path
+) -> None:
+    suite = yaml.safe_load((evaluated / "suite.yaml").read_text())
+    for younger in ("format", "data_from", "choices", "scorer", "tools"):
+        del suite[younger]
+    for younger in ("format_rule", "iou", "service"):
+        del suite["reward"][younger]
+    del suite["sandbox"]["isolation"]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite))
+    (tmp_path / "trajectories.parquet").symlink_to(evaluated / "trajectories.parquet")
+    assert audited(tmp_path)["all"] == audited(evaluated)["all"]
 
 
 def test_a_file_alone_is_audited_against_the_samples_that_are_named(

@@ -3,15 +3,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.formats.published import MAKERS
+from tests.data.formats.published import MAKERS, lines
+from tests.runs.commands import vtune
 from tests.runs.test_data import GOOD
 from vtune.data.formats.building import Options
+from vtune.data.formats.likely import check_look
 from vtune.errors import DataError, RecipeError
 from vtune.rollout.transcript import check_trace
 from vtune.runs.exporting import export_data
 from vtune.runs.importing import import_data
 from vtune.schema.message import Picture
-from vtune.schema.parquet import read_samples, read_trajectories, write_samples
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
+from vtune.schema.trajectory import Crop
 
 
 def run(name: str, folder: Path, **changes: object) -> dict:
@@ -110,3 +113,110 @@ def test_an_unknown_layout_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="unknown layout 'vtrune'") as caught:
         export_data("vtrune", tmp_path / "a.parquet", tmp_path / "b.parquet")
     assert caught.value.fix == "did you mean `vtriune`?"
+
+
+LOOKS = [
+    ("mmsearch", "verl"),
+    ("mmsearch", "codev"),
+    ("verl", "mmsearch"),
+    ("verl", "vtriune"),
+    ("verl", "coco"),
+    ("deepeyes", "codev"),
+    ("codev", "deepeyes"),
+    ("codev", "verl"),
+    ("easyr1", "thyme"),
+    ("thyme", "easyr1"),
+    ("mars", "verl"),
+    ("verl", "hrbench"),
+    ("hrbench", "vstar"),
+]
+
+
+@pytest.mark.parametrize(("asked", "there"), LOOKS)
+def test_a_file_of_another_format_is_told_with_what_to_type(asked: str, there: str, tmp_path: Path) -> None:
+    published = MAKERS[there](tmp_path)
+    takes = {"images": tmp_path} if asked in ("verl", "coco") else {}
+    out = tmp_path / "out" / "a.parquet"
+    with pytest.raises(DataError, match=f"looks like a file of the format `{there}`") as caught:
+        import_data(asked, published.paths, out, options=Options(**takes), strict=False)
+    assert caught.value.fix.startswith(f"vtune data import {there} ")
+    assert caught.value.where
+    assert not out.exists()
+
+
+def test_every_published_file_looks_like_its_own_format(tmp_path: Path) -> None:
+    for name, make in MAKERS.items():
+        (tmp_path / name).mkdir()
+        published = make(tmp_path / name)
+        for path in published.paths if name != "hf" else []:
+            check_look(name, path, published.options)
+
+
+def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path: Path) -> None:
+    rows = [{"problem": "Which?", "answer": "A"}] + [{"problem": "", "answer": "A"}] * 40
+    file = lines(tmp_path / "questions.jsonl", rows)
+    out = tmp_path / "out.parquet"
+    ended = vtune("data", "import", "easyr1", file, "--out", out)
+    assert ended.code == 0
+    told = ended.out.splitlines()
+    assert len(told) < 15
+    assert any("… and 30 more; all of them are in" in line for line in told)
+    listed = (tmp_path / "out.problems.txt").read_text().splitlines()
+    assert len(listed) == 40
+    assert listed[0].startswith(f"{file}, row 1: the question is empty")
+    file.write_text(file.read_text().splitlines()[0])
+    assert vtune("data", "import", "easyr1", file, "--out", out).code == 0
+    assert not (tmp_path / "out.problems.txt").exists()
+
+
+@pytest.mark.parametrize("question", ["", "  ", "<image>\n"])
+def test_an_empty_question_is_left_out_with_the_remedy(question: str, tmp_path: Path) -> None:
+    file = lines(tmp_path / "qa.jsonl", [{"q": "Which?", "a": "x"}, {"q": question, "a": "x"}])
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    result = import_data(
+        "hf", [file], tmp_path / "out.parquet", options=Options(columns=columns), strict=False
+    )
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
+    assert "the question is empty" in problem["what"]
+    assert problem["fix"]
+
+
+def test_a_picture_outside_of_the_folder_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "images", tmp_path / "secret.png"
+    inside.mkdir()
+    for path in (inside / "a.png", outside):
+        path.write_bytes(GOOD.images[0].data or b"")
+    (inside / "link").symlink_to(tmp_path)
+    names = [
+        "a.png",
+        str(inside / "a.png"),
+        str(outside),
+        "../secret.png",
+        "link/../../secret.png",
+        "link/secret.png",
+    ]
+    rows = [{"problem": "<image>Which?", "answer": "A", "images": [name]} for name in names]
+    file = lines(tmp_path / "q.jsonl", rows)
+    options = Options(images=inside)
+    result = import_data("easyr1", [file], tmp_path / "out.parquet", options=options, strict=False)
+    assert [problem["row"] for problem in result["problems"]] == [2, 3, 4]
+    assert all("leaves the folder" in problem["what"] for problem in result["problems"])
+    assert all("--images" in problem["fix"] for problem in result["problems"])
+
+
+def test_an_export_to_thyme_keeps_what_calls_were_and_refuses_other_tools(tmp_path: Path) -> None:
+    run("thyme", tmp_path)
+    first = next(t for t in read_trajectories(tmp_path / "out.parquet") if t.calls)
+    crop = Crop(0, (1.0, 2.0, 30.0, 40.0), first.calls[0].images[0])
+    call = replace(first.calls[0], crops=(crop,), output="kept", seconds=1.5)
+    there, back, path = (tmp_path / f"{name}.parquet" for name in ("there", "back", "traces"))
+    write_trajectories(path, [replace(first, calls=(call, *first.calls[1:]))])
+    export_data("thyme", path, there)
+    import_data("thyme", [there], back, options=Options(), strict=True)
+    assert next(read_trajectories(back)).calls == (call, *first.calls[1:])
+    write_trajectories(path, [replace(first, calls=(replace(call, tool="image_zoom_in_tool"),))])
+    with pytest.raises(DataError, match="no call of image_zoom_in_tool"):
+        export_data("thyme", path, tmp_path / "none.parquet")
+    assert not (tmp_path / "none.parquet").exists()

@@ -1,3 +1,4 @@
+import random
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS
+from vtune.schema.store import trajectory_store
 from vtune.schema.trajectory import Crop, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS
 
@@ -375,3 +377,24 @@ def test_a_picture_comes_from_its_bytes_or_from_beside_the_file(tmp_path: Path) 
         parquet.load_picture(Picture(path="b.jpg"), tmp_path)
     with pytest.raises(DataError, match="neither bytes nor a path"):
         parquet.load_picture(Picture(), tmp_path)
+
+
+def test_rollouts_share_a_large_input_and_readers_get_its_bytes(tmp_path: Path) -> None:
+    large, small = random.Random(0).randbytes(parquet.LARGE_INPUT + 1), b"small"
+    asked = Trajectory(sample_id="a/0", source="a", images=(Picture(large), Picture(small)))
+    rollouts = [replace(asked, rollout=number) for number in range(8)]
+    file = tmp_path / "trajectories" / "step.parquet"
+    parquet.write_trajectories(file, rollouts, run=tmp_path)
+    (stored,) = (tmp_path / "inputs").iterdir()
+    assert stored.read_bytes() == large
+    assert file.stat().st_size < parquet.LARGE_INPUT / 10
+    found = list(parquet.read_trajectories(file))
+    assert [[picture.data for picture in t.images] for t in found] == [[large, small]] * 8
+    assert trajectory_store([file])[7] == found[7]
+    # Once more, as an evaluation puts its portions together: the paths start from the new place.
+    parquet.write_trajectories(tmp_path / "all.parquet", found, run=tmp_path)
+    assert [t.images[0].data for t in parquet.read_trajectories(tmp_path / "all.parquet")] == [large] * 8
+    stored.unlink()
+    with pytest.raises(DataError, match="no picture at") as caught:
+        list(parquet.read_trajectories(file))
+    assert caught.value.where.startswith(f"{file}, row 0")

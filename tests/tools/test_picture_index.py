@@ -31,7 +31,7 @@ SCENES = [scene(seed) for seed in range(20)]
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> PictureIndex:
     folder = tmp_path_factory.mktemp("pictures")
-    entries = [Entry(encoded(image), f"scene {n}", f"text {n}") for n, image in enumerate(SCENES)]
+    entries = [Entry(encoded(image), f"scene {n}", f"text {n}", f"row {n}") for n, image in enumerate(SCENES)]
     assert build_picture_index(entries, folder, lambda: None)["pictures"] == 20
     return PictureIndex(folder, min_score=0.75)
 
@@ -63,7 +63,7 @@ def test_the_embedding_can_be_another_and_is_told_apart(tmp_path: Path) -> None:
         colour = np.asarray(image, np.float32).mean(axis=(0, 1)) + 1e-3
         return np.asarray(colour / np.linalg.norm(colour), np.float32)
 
-    build_picture_index([Entry(encoded(SCENES[0]), "a", "")], tmp_path, lambda: None, embed=mean)
+    build_picture_index([Entry(encoded(SCENES[0]), "a", "", "row 0")], tmp_path, lambda: None, embed=mean)
     assert PictureIndex(tmp_path, min_score=0.75, embed=mean).find(encoded(SCENES[0]), 1)[0].title == "a"
     with pytest.raises(DataError, match="or to this embedding"):
         PictureIndex(tmp_path, min_score=0.75)
@@ -99,3 +99,28 @@ def test_a_picture_that_is_missing_or_none_is_told_with_its_row(tmp_path: Path) 
     with pytest.raises(DataError, match="cannot be decoded"):
         index_pictures(rows, tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_pictures_that_the_metadata_do_not_name_are_told(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    (photos / "more").mkdir(parents=True)
+    for name in ("a.png", "b.PNG", "more/c.png"):
+        (photos / name).write_bytes(encoded(SCENES[0]))
+    assert index_pictures(photos, tmp_path / "all")["pictures"] == 3
+    (photos / "metadata.jsonl").write_text('{"file_name": "a.png"}\n')
+    with pytest.raises(DataError, match=r"2 of 3 pictures have no line in .*: b\.PNG, more/c\.png"):
+        index_pictures(photos, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_error_about_a_picture_names_its_file_and_row(tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"image": "broken.png", "title": "t"}\n')
+    with pytest.raises(DataError) as caught:
+        index_pictures(rows, tmp_path / "index")
+    assert caught.value.where == f"{rows}, row 0"
+    rows.write_text('{"text": "a passage", "id": 1}\n')
+    with pytest.raises(DataError, match="it has text, id") as caught:
+        index_pictures(rows, tmp_path / "index")
+    assert "without --pictures" in caught.value.fix

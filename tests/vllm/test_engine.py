@@ -167,6 +167,20 @@ def hidden(policy: Policy, batch: Batch) -> torch.Tensor:
     return found
 
 
+def test_no_text_of_single_tokens_is_made(
+    run: Run[Any], engine: VllmEngine, trained: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.v1.engine import logprobs
+
+    def made(*given: object) -> list[str]:
+        pytest.fail("a token was decoded beside its log-probability")
+
+    monkeypatch.setattr(logprobs, "convert_ids_list_to_tokens", made)
+    for stop in ((), ("never written",)):
+        found = draw(run, engine, trained, 15, requests(trained, stop=stop))
+        assert largest_difference(trained, requests(trained), found) < 1e-4
+
+
 def test_draws_repeat_and_rollouts_of_a_group_differ(
     run: Run[Any], engine: VllmEngine, trained: Policy
 ) -> None:

@@ -4,7 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from statistics import mean
 
@@ -12,8 +13,9 @@ import psutil
 import pytest
 
 from tests.runs.commands import evaluation, numbers, rl, setting, vtune
+from tests.runs.test_curate import curate, pass_rate, source, write_recipe
 from tests.vllm.serving import Server
-from vtune.schema.parquet import read_trajectories
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.trajectory import Trajectory
 
 STEPS = 5
@@ -189,3 +191,30 @@ def test_an_evaluation_with_vllm_says_so_and_scores_as_it_does_without(
         found.append(list(read_trajectories(out / "trajectories.parquet")))
     same = [a.token_ids == b.token_ids for a, b in zip(*found, strict=True)]
     assert sum(same) >= len(same) - 1
+
+
+def test_a_pass_rate_is_drawn_by_vllm_with_tools_and_paid_for_once(
+    schooled: Path, lens: Path, tmp_path: Path
+) -> None:
+    """Code and zooms are offered; what a cold start makes of them is its own."""
+    data, out = tmp_path / "few.parquet", tmp_path / "out"
+    rows = islice(read_samples(lens / "train.parquet"), 4)
+    write_samples(data, [replace(row, tools=("python", "image_zoom_in_tool")) for row in rows])
+    zoom = {"zoom": {"space": "relative_1000", "min_side": 28}}
+    spec = pass_rate(schooled, engine="vllm", rows="all", tools=zoom, rollouts=4, first=None)
+    spec |= {"band": {"of": "mean", "at_most": 1.0}}
+    recipe = write_recipe(tmp_path / "r.yaml", {"lens": source(data)}, [spec])
+    result = curate(recipe, out)
+    assert result["funnel"]["all"]["after"] == 4
+    assert result["unscored"] == {}
+    kept = [
+        json.loads(line)["result"] for line in (out / "results" / "replies.jsonl").read_text().splitlines()
+    ]
+    assert len(kept) == 16
+    assert sum(reply["calls"] for reply in kept) > 0
+    assert all(0 <= row.extra["pass_rate"] <= 1 for row in read_samples(out / "samples.parquet"))
+    before = (out / "samples.parquet").read_bytes()
+    (out / "drops.jsonl").unlink()
+    curate(recipe, out)
+    assert (out / "samples.parquet").read_bytes() == before
+    assert len((out / "results" / "replies.jsonl").read_text().splitlines()) == 16

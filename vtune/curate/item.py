@@ -16,6 +16,12 @@ from vtune.schema.trajectory import Trajectory
 Record = Sample | Trajectory
 
 
+ABILITIES = frozenset(
+    {"math", "puzzle", "science", "chart", "detection", "cv_detection", "grounding", "counting", "ocr"}
+)
+"""Of V-Triune's data (Table 1, Orsta-Data-47k): a filter may name them where no row has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One row of a source."""

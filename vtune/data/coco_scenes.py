@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from vtune.data.folders import within
 from vtune.data.formats.source import read_json
 from vtune.errors import DataError
 from vtune.schema.box import Box, clamp
@@ -118,9 +119,9 @@ def photograph(photo: Photo, images: Path) -> bytes:
     """The bytes of a photograph's file.
 
     Raises:
-        DataError: If it is missing, damaged, or of another size than the JSON says.
+        DataError: If it is missing, damaged, outside of the folder, or of another size than the JSON says.
     """
-    path = images / photo.file_name
+    path = within(images, photo.file_name)
     try:
         content = path.read_bytes()
         with Image.open(BytesIO(content)) as picture:

@@ -5,6 +5,7 @@ Time and memory grow with the pairs of tokens that see each other; nothing is as
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -12,10 +13,8 @@ from torch.nn.attention.bias import CausalBias, causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from vtune.models.decoding import KeyValues
+from vtune.models.rotation import signed, turned_with_gradient
 from vtune.models.tree import Segment
-
-NAME = "vtune_tree"
-"""What the attention is called among those of transformers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +52,58 @@ def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
 
 
 def use_tree_attention(model: Any) -> None:
-    """Let the language model of a Qwen-VL model take rows with a `Layout` and decode with `KeyValues`.
+    """Let the language model of a Qwen-VL model take rows with a `Layout`, and fill `KeyValues` from them.
 
-    A forward with neither goes as before.
+    A forward without one goes as before. Weights, names and hooks stay.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    AttentionInterface.register(NAME, _tree_attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation({"text_config": NAME})
+    for layer in model.model.language_model.layers:
+        layer.self_attn.forward = MethodType(_forward, layer.self_attn)
 
 
-def _tree_attention(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+def _forward(
+    self: Any,
+    hidden_states: torch.Tensor,
+    position_embeddings: tuple[torch.Tensor, torch.Tensor],
     *,
-    scaling: float,
     layout: Layout | None = None,
     kept: KeyValues | None = None,
     **rest: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attention as transformers calls it; query (B, H, T, D), result (B, T, H, D)."""
-    if kept is not None and layout is None:
-        return kept.attend(module.layer_idx, query, key, value, scaling), None
+) -> tuple[torch.Tensor, Any]:
+    """Attention as a layer of transformers calls it: states (1, T, hidden) in and out."""
+    if layout is None:
+        stock: tuple[torch.Tensor, Any] = type(self).forward(
+            self, hidden_states, position_embeddings=position_embeddings, **rest
+        )
+        return stock
+    heads = (*hidden_states.shape[:-1], -1, self.head_dim)
+    query, key, value = (of(hidden_states).view(heads) for of in (self.q_proj, self.k_proj, self.v_proj))
+    if hasattr(self, "q_norm"):
+        query, key = self.q_norm(query), self.k_norm(key)
+    cosine, sine = (part[:, :, None] for part in position_embeddings)
+    sine = signed(sine)
+    query, key = (turned_with_gradient(states, cosine, sine) for states in (query, key))
+    query, key, value = (states.transpose(1, 2) for states in (query, key, value))
     if kept is not None:
         kept.keep(key, value)
-    if layout is None:
-        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    found = tree_attention(query, key, value, layout, scaling=self.scaling)
+    return self.o_proj(found.flatten(2)), None
 
-        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
-        return out, None
+
+def tree_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, *, scaling: float
+) -> torch.Tensor:
+    """Attention over a row of segments.
+
+    Args:
+        query: (1, heads, T, D).
+        key: (1, H, T, D).
+        value: (1, H, T, D).
+        layout: Of the row.
+        scaling: Of the scores.
+
+    Returns:
+        (1, T, heads, D).
+    """
     pieces = [torch.split(states, layout.lengths, dim=2) for states in (query, key, value)]
     found = []
     for number, (above, mask) in enumerate(zip(layout.above, layout.masks, strict=True)):
@@ -105,4 +122,4 @@ def _tree_attention(
                 enable_gqa=True,
             )
         )
-    return torch.cat(found, dim=2).transpose(1, 2), None
+    return torch.cat(found, dim=2).transpose(1, 2)

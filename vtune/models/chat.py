@@ -4,6 +4,7 @@ A conversation is only ever appended to: nothing that the policy sampled is deco
 again (token in, token out).
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from vtune.schema.message import IMAGE, Message
 
 _MARK = "\ue000"
 """Stands for a picture while the template is rendered; a private-use character."""
+
+LATELY = 64
+"""Texts whose tokens are remembered."""
 
 
 class Chat:
@@ -53,6 +57,8 @@ class Chat:
             {"role": "assistant", "content": "\ue001"},
             {"role": "user", "content": "\ue002"},
         ]
+        self._tokens = functools.lru_cache(maxsize=LATELY)(self._tokenized)
+        """A group's rollouts open alike."""
         text = tokenizer.apply_chat_template(probe, add_generation_prompt=True, tokenize=False)
         _, _, rest = text.partition("\ue001")
         self._before_user, mark, self._after_user = rest.partition("\ue002")
@@ -95,6 +101,9 @@ class Chat:
         plain = text.replace(_MARK, "\ufffd")
         return self._special.sub(lambda found: found[0].replace("|", "¦"), plain)
 
+    def _tokenized(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
     def _encode(self, text: str, pixels: Sequence[Pixels]) -> list[int]:
         pieces = text.split(_MARK)
         if len(pieces) != len(pixels) + 1:
@@ -102,7 +111,7 @@ class Chat:
         ids: list[int] = []
         for index, piece in enumerate(pieces):
             if piece:
-                ids += self.tokenizer(piece, add_special_tokens=False)["input_ids"]
+                ids += self._tokens(piece)
             if index < len(pixels):
                 ids += [self.vision_start_id, *[self.image_id] * pixels[index].tokens, self.vision_end_id]
         return ids

@@ -21,20 +21,27 @@ class KeyValues:
         self._places = torch.stack([pad(one, (width - len(one), 0)) for one in places])
         before = torch.tensor([width - len(one) for one in places], device=self._places.device)
         hidden = torch.arange(width, device=self._places.device) < before[:, None]
-        self._bias = torch.zeros(hidden.shape, device=self._places.device).masked_fill(hidden, -torch.inf)
+        self._bias: torch.Tensor | None = None
+        """What is added to the scores, (R, 1, 1, columns); None where all rows are equally long."""
+        if any(len(one) < width for one in places):
+            bias = torch.zeros(hidden.shape, device=self._places.device).masked_fill(hidden, -torch.inf)
+            self._bias = bias[:, None, None]
         self._layers: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._used = width
+        self._used = self._room = width
 
     def keep(self, key: torch.Tensor, value: torch.Tensor) -> None:
         """Those of the next layer's prefill, (1, H, T, D)."""
         key, value = (states[0][:, self._places].transpose(0, 1) for states in (key, value))
         self._layers.append((key, value))
+        if self._bias is not None:
+            self._bias = self._bias.to(key.dtype)
 
     def grow(self) -> None:
         """Before each new token: a column for it."""
-        if self._used == self._bias.shape[1]:
-            self._bias = pad(self._bias, (0, ROOM))
+        if self._used == self._room:
             self._layers = [(pad(k, (0, 0, 0, ROOM)), pad(v, (0, 0, 0, ROOM))) for k, v in self._layers]
+            self._bias = pad(self._bias, (0, ROOM)) if self._bias is not None else None
+            self._room += ROOM
         self._used += 1
 
     def attend(
@@ -44,27 +51,28 @@ class KeyValues:
 
         Args:
             layer: Number of the layer.
-            query: (R, heads, 1, D).
-            key: (R, H, 1, D).
-            value: (R, H, 1, D).
+            query: (R, heads, D).
+            key: (R, H, D).
+            value: (R, H, D).
             scaling: Of the scores.
 
         Returns:
-            (R, 1, heads, D).
+            (R, heads x D).
         """
         keys, values = self._layers[layer]
-        keys[:, :, self._used - 1], values[:, :, self._used - 1] = key[:, :, 0], value[:, :, 0]
+        keys.select(2, self._used - 1).copy_(key)
+        values.select(2, self._used - 1).copy_(value)
         # The query heads that share keys are queries of one head: nothing is repeated.
         found = scaled_dot_product_attention(
-            query.reshape(len(query), key.shape[1], -1, query.shape[-1]),
+            query.view(len(query), key.shape[1], -1, query.shape[-1]),
             keys[:, :, : self._used],
             values[:, :, : self._used],
-            attn_mask=self._bias[:, None, None, : self._used].to(query.dtype),
+            attn_mask=self._bias if self._bias is None else self._bias[..., : self._used],
             scale=scaling,
         )
-        return found.reshape(len(query), 1, -1, query.shape[-1])
+        return found.reshape(len(query), -1)
 
     def select(self, rows: torch.Tensor) -> None:
         """Keep only these rows."""
-        self._bias = self._bias[rows]
+        self._bias = self._bias if self._bias is None else self._bias[rows]
         self._layers = [(key[rows], value[rows]) for key, value in self._layers]

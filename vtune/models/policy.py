@@ -11,6 +11,7 @@ import torch
 
 from vtune.errors import DataError
 from vtune.models.chat import Chat
+from vtune.models.lean import use_lean_modules
 from vtune.models.pictures import PictureReader, PixelBudget
 
 FAMILIES = ("qwen2_5_vl", "qwen3_vl")
@@ -84,6 +85,7 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
         model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, dtype))
     except (OSError, ValueError) as error:
         raise _unloadable(name, error) from error
+    use_lean_modules(model)
     return Policy(
         model=model.to(device),
         chat=load_chat(name),
@@ -112,19 +114,19 @@ def policy_logprobs(logits: torch.Tensor, chat: Chat) -> torch.Tensor:
     Banned tokens, and columns that only pad the matrix, have none of the mass; rollout and training
     both come through here, so that they mean the same distribution.
     """
-    logits = logits.float()
-    banned = _banned(chat.banned_ids, len(chat.tokenizer), logits.shape[-1], logits.device)
-    return torch.log_softmax(logits.masked_fill(banned, -torch.inf), dim=-1)
+    # Added, not filled in: a bias costs a tenth of a mask.
+    bias = _bans(chat.banned_ids, len(chat.tokenizer), logits.shape[-1], logits.device)
+    return torch.log_softmax(logits.float() + bias, dim=-1)
 
 
 @functools.lru_cache(maxsize=8)
 @torch.inference_mode(mode=False)  # rollouts and training share it
-def _banned(ids: tuple[int, ...], size: int, columns: int, device: torch.device) -> torch.Tensor:
-    """Which columns of the logits have no mass: bool, (columns,)."""
-    banned = torch.zeros(columns, dtype=torch.bool, device=device)
-    banned[list(ids)] = True
-    banned[size:] = True
-    return banned
+def _bans(ids: tuple[int, ...], size: int, columns: int, device: torch.device) -> torch.Tensor:
+    """What is added to the logits: -inf where there is no mass, else 0: float32, (columns,)."""
+    bias = torch.zeros(columns, device=device)
+    bias[list(ids)] = -torch.inf
+    bias[size:] = -torch.inf
+    return bias
 
 
 def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, Any] | None = None) -> None:

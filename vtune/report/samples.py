@@ -1,6 +1,6 @@
 """Sample files in the terminal: what they hold, a few rows, and what is wrong with them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from rich.console import Group, RenderableType
@@ -21,6 +21,22 @@ class Problem(TypedDict):
     fix: str
 
 
+SHOWN_PROBLEMS = 10
+"""Of rows that are bad, how many are told on a screen (ours)."""
+
+
+def first_problems(problems: Sequence[Problem], rest: str) -> list[str]:
+    """The first problems, a line each, and how many more there are.
+
+    Args:
+        problems: All of them.
+        rest: Where the others can be read.
+    """
+    lines = [describe_problem(problem) for problem in problems[:SHOWN_PROBLEMS]]
+    more = len(problems) - len(lines)
+    return [*lines, f"… and {more} more; {rest}"] if more else lines
+
+
 def describe_problem(problem: Problem) -> str:
     """A problem as one line: place, what, remedy."""
     place = problem["file"] if problem["row"] is None else f"{problem['file']}, row {problem['row']}"
@@ -29,8 +45,8 @@ def describe_problem(problem: Problem) -> str:
 
 
 def render_validation(result: Mapping[str, Any]) -> RenderableType:
-    """One line for each problem of what `vtune.runs.data.validate` returned, then the counts."""
-    problems = [_line(describe_problem(problem)) for problem in result["problems"]]
+    """The first problems of what `vtune.runs.data.validate` returned, then the counts."""
+    problems = map(_line, first_problems(result["problems"], "--problems FILE writes all of them"))
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     good = sum(result["by_source"].values())
     return Group(*problems, _line(f"{good} of {result['rows']} rows are good: {sources or GAP}"))
@@ -51,13 +67,14 @@ def render_inspection(result: Mapping[str, Any]) -> RenderableType:
     columns = Table("column", "type")
     for name, kind in result["columns"].items():
         columns.add_row(name, Text(kind))
-    problems = [_line(describe_problem(problem)) for problem in result["problems"]]
+    problems = map(_line, first_problems(result["problems"], "`vtune data validate` finds them, too"))
     return Group(_line(head), counts, columns, *map(_example, result["examples"]), *problems)
 
 
 def render_import(result: Mapping[str, Any]) -> RenderableType:
-    """One line for each row that was left out by `vtune.runs.importing.import_data`, then the counts."""
-    problems = [_line(f"left out: {describe_problem(problem)}") for problem in result["problems"]]
+    """The first rows that were left out by `vtune.runs.importing.import_data`, then the counts."""
+    rest = f"all of them are in {result['problems_file']}"
+    problems = [_line(f"left out: {line}") for line in first_problems(result["problems"], rest)]
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     verifiers = ", ".join(f"{name} {rows}" for name, rows in result["by_verifier"].items())
     kept = f"{result['file']}: {result['kept']} {result['makes']} of {result['rows']} rows: {sources}"

@@ -67,6 +67,8 @@ class Submissions:
             "logprobs": 0,
             "logit_bias": self._bias,
             "stop": list(sampling.stop),
+            # Tokens are all that counts here; only a stop text has to be looked for in text.
+            "detokenize": bool(sampling.stop),
             "include_stop_str_in_output": True,
             "ignore_eos": True,
             "stop_token_ids": [self._chat.end_id],

@@ -9,14 +9,19 @@ import torch
 
 from vtune.models.attention import use_tree_attention
 from vtune.models.batch import Row, image_features
+from vtune.models.decoder import Decoder
 from vtune.models.decoding import KeyValues
 from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
+from vtune.models.rotation import signed
 from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 
 AHEAD = 64
 """Tokens whose rotary embeddings are made at a time."""
+
+LEAST = 1e-6
+"""Temperature that stands for 0."""
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
 """A turn that somebody waits for."""
@@ -168,6 +173,7 @@ class _Draw:
         self.policy = policy
         self.requests = requests
         self.closing = closing
+        self.end_id = policy.chat.end_id
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
         self.finish: list[Finish] = ["length"] * len(requests)
@@ -186,12 +192,13 @@ class _Draw:
         """Draw token by token; after each, the rows that have ended."""
         rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
+        decoder = Decoder(self.policy.model)
         rotation: list[torch.Tensor] = []
         heats = [request.sampling.temperature for request in self.requests]
-        temperature = torch.tensor(heats, device=hidden.device)[:, None]
+        # So small that the likeliest token has all of the mass, where one is drawn greedily.
+        temperature = torch.tensor(heats, device=hidden.device)[:, None].clamp(min=LEAST)
         for number in itertools.count():
-            drawn = self._sample(rows, hidden, temperature)
-            ends = [self._ends(row, token) for row, token in zip(rows, drawn.tolist(), strict=True)]
+            drawn, ends = self._sample(rows, hidden, temperature)
             yield [row for row, end in zip(rows, ends, strict=True) if end]
             if all(ends):
                 return
@@ -203,7 +210,8 @@ class _Draw:
                 kept.select(index)
             if number % AHEAD == 0:
                 rotation = self._rotation(hidden, position + number)
-            hidden = self._step(drawn, [part[:, number % AHEAD, None] for part in rotation], kept)
+            cosine, sine = (part[:, number % AHEAD, None] for part in rotation)
+            hidden = decoder.step(drawn, cosine, sine, kept)
 
     def completion(self, row: int, version: int) -> Completion:
         """The turn of a row that has ended."""
@@ -232,26 +240,18 @@ class _Draw:
         return hidden[last], kept, packed.following
 
     def _rotation(self, hidden: torch.Tensor, position: torch.Tensor) -> list[torch.Tensor]:
-        """Cosines and sines, (R, AHEAD, D) each, of the next tokens' positions, from `position` (R,) on."""
-        positions = position[:, None] + torch.arange(AHEAD, device=position.device)
-        return list(self.policy.model.model.language_model.rotary_emb(hidden, positions.expand(3, -1, -1)))
+        """Cosines and signed sines, (R, AHEAD, D) each, of the next positions, from `position` (R,) on."""
+        positions = (position[:, None] + torch.arange(AHEAD, device=position.device)).expand(3, -1, -1)
+        cosine, sine = self.policy.model.model.language_model.rotary_emb(hidden, positions)
+        return [cosine, signed(sine)]
 
-    def _step(self, drawn: torch.Tensor, rotation: Sequence[torch.Tensor], kept: KeyValues) -> torch.Tensor:
-        """Hidden state (R, D) after one more token a row, (R,)."""
-        # Layer by layer: what the model does around them, masks above all, has nothing to do here.
-        language = self.policy.model.model.language_model
-        kept.grow()
-        hidden = language.embed_tokens(drawn[:, None])
-        for layer in language.layers:
-            hidden = layer(hidden, position_embeddings=rotation, kept=kept)
-        out: torch.Tensor = language.norm(hidden)[:, 0]
-        return out
-
-    def _sample(self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-        """Draw one token a row, shape (R,), at its temperature, (R, 1), and note its log-probability."""
+    def _sample(
+        self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor
+    ) -> tuple[torch.Tensor, list[bool]]:
+        """Draw and note one token a row, (R,), at its temperature, (R, 1); and which rows that ends."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
-        tempered = torch.softmax(logprobs / temperature.clamp(min=1e-6), dim=-1).double().cumsum(-1)
+        shares = torch.softmax(logprobs / temperature, dim=-1).cumsum(-1, dtype=torch.float64)
         if self.chances is None:
             uniform = torch.rand(
                 len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
@@ -259,18 +259,22 @@ class _Draw:
         else:
             # All rows of a batch that are still drawn are equally long.
             uniform = self.chances[rows, len(self.tokens[rows[0]])][:, None]
-        tokens = torch.searchsorted(tempered, uniform * tempered[:, -1:], right=True)
+        tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
-            tokens = torch.where(temperature > 0, tokens, logprobs.argmax(-1, keepdim=True))
-        chosen = logprobs.gather(1, tokens)[:, 0].tolist()
-        for row, token, logprob in zip(rows, tokens[:, 0].tolist(), chosen, strict=True):
-            self.tokens[row].append(token)
-            self.logprobs[row].append(logprob)
-        return tokens[:, 0]
+            tokens = torch.where(temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
+        drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
+        ends = [
+            self._note(row, token, logprob)
+            for row, token, logprob in zip(rows, drawn.tolist(), chosen, strict=True)
+        ]
+        return drawn, ends
 
-    def _ends(self, row: int, token: int) -> bool:
+    def _note(self, row: int, token: int, logprob: float) -> bool:
+        """Keep a token; whether it ends its row."""
         tokens = self.tokens[row]
-        if token == self.policy.chat.end_id:
+        tokens.append(token)
+        self.logprobs[row].append(logprob)
+        if token == self.end_id:
             self.finish[row] = "end"
             return True
         if token in self.closing[row]:

@@ -103,6 +103,7 @@ class VllmEngine:
         self._resting = False
         with _environment(_child_environment(setup)):
             self._llm = AsyncLLM.from_engine_args(_arguments(policy, setup))
+        _keep_numbers_alone(self._llm.output_processor)
 
     def join(self, cohort: int) -> None:
         """Nothing waits for others here."""
@@ -179,8 +180,14 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
     device: dict[str, Any] = (
         {"gpu_memory_utilization": setup.gpu_memory, "enable_sleep_mode": True}
         if on_gpu
-        # A prompt shorter than a block is never found in the cache; 32 is the least on a CPU.
-        else {"kv_cache_memory_bytes": KV_CACHE, "block_size": 32, "enforce_eager": True}
+        else {
+            "kv_cache_memory_bytes": KV_CACHE,
+            # A prompt shorter than a block is never found in the cache; 32 is the least on a CPU.
+            "block_size": 32,
+            "enforce_eager": True,
+            # The model in the process of its scheduler: two would wait for each other in a loop.
+            "distributed_executor_backend": "uni",
+        }
     )
     return AsyncEngineArgs(
         model=setup.model,
@@ -218,6 +225,8 @@ def _child_environment(setup: Setup) -> dict[str, str | None]:
     # Bound to cores, it would share the first ones with every other rank's. Compiling the sampler takes 10 s.
     return found | {
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # What vLLM asks for to take "uni" on a CPU; the scheduler has a process of its own all the same.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(setup.threads),
         "TORCH_COMPILE_DISABLE": "1",
     }
@@ -252,6 +261,20 @@ def _said() -> Iterator[None]:
             f"the vLLM of this process has died: {error}",
             fix="look at its messages above, then go on with --resume",
         ) from error
+
+
+def _keep_numbers_alone(processor: Any) -> None:
+    """No text of single tokens beside their log-probabilities: nobody reads it.
+
+    To make it took a third of this process's time, in which it has conversations to lead.
+    """
+    add = processor.add_request
+
+    def add_request(request: Any, *given: Any, **named: Any) -> None:
+        add(request, *given, **named)
+        processor.request_states[request.request_id].logprobs_processor.tokenizer = None
+
+    processor.add_request = add_request
 
 
 def _answer(output: Any) -> Answer:

@@ -12,13 +12,13 @@ from typing import Any
 from vtune.config import dump_recipe
 from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
-from vtune.curate.item import Item
-from vtune.errors import DataError, RunFailed
+from vtune.curate.item import ABILITIES, Item
+from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.report.curation_page import Shown, curation_page
 from vtune.report.progress import say
 from vtune.runs.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
-from vtune.runs.difficulty import check_pass_rate, model_print
+from vtune.runs.difficulty import check_pass_rate, model_print, tools_print
 from vtune.runs.folder import check_folder, environment, locked, write_whole
 from vtune.runs.funnel import Example, Ledger, funnel
 from vtune.runs.mixing import write_mix
@@ -27,7 +27,7 @@ from vtune.runs.results import Results
 from vtune.runs.review import take_reviews, write_queue
 from vtune.runs.rows import Dropped, Rows
 from vtune.runs.workers import Look, Workers, check_workers, looking
-from vtune.schema.parquet import count_rows, data_sources, fingerprint
+from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
 
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
 """Files that a run leaves beside its records, `curation.json` and the queue."""
@@ -39,6 +39,7 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
     Raises:
         VtuneError: If a file is there and cannot be used.
     """
+    check_names(recipe)
     sources: dict[str, dict[str, Any]] = {}
     for name, source in recipe.used.items():
         missing = [file for file in source.files if not Path(file).exists()]
@@ -49,13 +50,42 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
     filters: dict[str, dict[str, Any]] = {}
     for name, spec in zip(recipe.columns, recipe.filters, strict=True):
         on = spec.rows if spec.rows == "all" else ", ".join(spec.rows)
-        most = 0
+        most, missing_for = 0, ""
         if isinstance(spec, PassRate):
             most = known * (spec.rollouts + (spec.first.rollouts if spec.first else 0))
+            try:
+                check_pass_rate(spec)
+            except VtuneError as error:
+                missing_for = error.what
         elif isinstance(spec, Paid):
             most = known
-        filters[name] = {"rows": on, "model_calls_at_most": most}
+        filters[name] = {"rows": on, "model_calls_at_most": most, "missing": missing_for}
     return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
+
+
+def check_names(recipe: DataRecipe) -> None:
+    """See that every filter names rows that there may be: of a source, or of an ability.
+
+    A name of V-Triune's abilities may stand in a recipe whose data have no such row. Where a file is not
+    here, nobody knows what abilities its rows have, and nothing is said.
+
+    Raises:
+        RecipeError: If a filter names rows that nothing has.
+        DataError: If a file cannot be read.
+    """
+    chosen = {number: spec.rows for number, spec in enumerate(recipe.filters) if spec.rows != "all"}
+    unknown = [(n, name) for n, names in chosen.items() for name in names if name not in recipe.sources]
+    files = [Path(file) for source in recipe.used.values() for file in source.files]
+    if not unknown or not all(file.exists() for file in files):
+        return
+    abilities = set().union(*(distinct(file, "ability") for file in files))
+    for number, name in unknown:
+        if name not in abilities and name not in ABILITIES:
+            raise RecipeError(
+                f"filters.{number}.rows names {name!r}, which is no source and no ability of the data",
+                where=f"filter `{recipe.columns[number]}`",
+                fix=nearest(name, [*recipe.sources, *sorted(abilities)]),
+            )
 
 
 def _count(path: Path, only: str | None) -> int:
@@ -83,6 +113,7 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
     """
     check_folder(out)
     check_workers(workers)
+    check_names(recipe)
     for spec in recipe.filters:
         if isinstance(spec, PassRate):
             check_pass_rate(spec)
@@ -171,7 +202,7 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
     for column, spec in enumerate(recipe.filters, start=1):
         if not ledger.concerned[column]:
             told.append(
-                f"`{ledger.columns[column]}` looked at no row: does `rows` name abilities of the data?"
+                f"`{ledger.columns[column]}` looked at no row: no row that came so far is what `rows` names"
             )
         elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
             told.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
@@ -204,6 +235,7 @@ def _inputs(recipe: DataRecipe, out: Path) -> str:
             prints[f"benchmarks {number}"] = benchmark_prints(spec)
         if isinstance(spec, PassRate):
             prints[f"model {number}"] = model_print(spec.model)
+            prints[f"tools {number}"] = tools_print(spec.tools)
     reviews = out / "results" / "reviews.jsonl"
     prints["reviews"] = fingerprint(reviews)
     return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()

@@ -10,7 +10,7 @@ from PIL import Image
 
 from vtune.data.coco import coco_samples, coco_traces
 from vtune.errors import DataError
-from vtune.report.samples import Problem, describe_problem
+from vtune.report.samples import Problem, describe_problem, first_problems
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.parquet import (
@@ -26,7 +26,6 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.verifiers.perfect import check_full_marks
 
-_SHOWN_PROBLEMS = 10
 JPEG_END = b"\xff\xd9"
 TAIL = 4096
 """Bytes at the end of a JPEG in which its end marker is looked for: cameras append a little."""
@@ -103,12 +102,26 @@ def validate(
     return {"rows": rows, "by_source": dict(by_source), "problems": problems}
 
 
-def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
+def write_problems(path: Path, problems: Sequence[Problem]) -> None:
+    """Write problems, a line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_text("".join(f"{describe_problem(p)}\n" for p in problems), encoding="utf-8")
+    partial.replace(path)
+
+
+def check_data(
+    paths: Sequence[Path],
+    scan: Scan = scan_samples,
+    *,
+    lister: str = "vtune data validate FILE… --problems OUT",
+) -> None:
     """Refuse files with bad rows, before a run starts.
 
     Args:
         paths: Files of samples.
         scan: Reads one.
+        lister: The command that lists all of them.
 
     Raises:
         DataError: With the first problems, each with file, row and remedy.
@@ -116,12 +129,9 @@ def check_data(paths: Sequence[Path], scan: Scan = scan_samples) -> None:
     problems: list[Problem] = validate(paths, scan, samples_only=True)["problems"]
     if not problems:
         return
-    lines = [f"  {describe_problem(problem)}" for problem in problems[:_SHOWN_PROBLEMS]]
-    if len(problems) > _SHOWN_PROBLEMS:
-        lines.append(f"  … and {len(problems) - _SHOWN_PROBLEMS} more")
+    lines = [f"  {line}" for line in first_problems(problems, "see below for all of them")]
     raise DataError(
-        "\n".join([f"{len(problems)} problem(s) in the data", *lines]),
-        fix="`vtune data validate FILE…` lists all of them",
+        "\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=f"`{lister}` lists all of them"
     )
 
 
@@ -162,6 +172,8 @@ def _check_trace(trace: Trajectory, path: Path, row: int) -> None:
 
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
     """An error about a row, as it is listed."""
+    if path.is_dir() and error.where.startswith(f"{path}/"):
+        return {"file": error.where, "row": None, "what": error.what, "fix": error.fix}
     # The place within the row, e.g. its column, follows the file and the row in `where`.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     what = f"{error.what} ({detail})" if detail else error.what

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from vtune.config import Strict
 from vtune.curate.balance import Balance
@@ -23,6 +23,7 @@ from vtune.models.policy import Dtype
 from vtune.rollout.agent import Rollout
 from vtune.runs.engines import Kind
 from vtune.runs.sandbox import SandboxRecipe
+from vtune.runs.tools import ToolsRecipe
 
 
 class Source(Strict):
@@ -38,6 +39,13 @@ class Source(Strict):
     """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
 
 
+def _switched(tools: object) -> object:
+    """`true` and `false` as the section that they stand for."""
+    if isinstance(tools, bool):
+        return ToolsRecipe() if tools else None
+    return tools
+
+
 class PassRate(Selected):
     """Drops what a model finds too easy or too hard, by rollouts of it."""
 
@@ -48,8 +56,9 @@ class PassRate(Selected):
     seed: int
     rollouts: int = Field(gt=0)
     """Of each sample that is still undecided after the first pass."""
-    tools: bool
-    """Whether the rollouts may call the tools of their samples."""
+    tools: Annotated[ToolsRecipe | None, BeforeValidator(_switched)]
+    """What the rollouts may call of what their samples offer: `false` or null nothing, `true` `python`, a
+    section as in `vtune rl` also what it says."""
     first: FirstPass | None
     band: Band
     verifier_parm: Mapping[str, Any]

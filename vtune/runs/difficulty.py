@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -19,7 +19,7 @@ from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import answer_prompt, read_same
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import load_policy
+from vtune.models.policy import load_chat, load_policy
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Engine
@@ -30,14 +30,14 @@ from vtune.runs.results import Results
 from vtune.runs.review import Opinions
 from vtune.runs.rows import chunks
 from vtune.runs.sandbox import sandbox_of, say_tier
+from vtune.runs.tools import SECTIONS, ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools.image_search import cached_search
+from vtune.verifiers import VERIFIERS, check_ground_truth
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
-
-RUNNABLE = ("python",)
-"""Tools that this filter's rollouts can run: it has no `tools` section."""
 
 CHUNK = 256
 """Samples whose rollouts are drawn together (ours): enough to keep an engine busy, few enough that their
@@ -57,10 +57,11 @@ class Posed:
 
 
 def check_pass_rate(spec: PassRate) -> None:
-    """See, before anything is drawn, that the recipe's engine can draw what it asks for.
+    """See, before anything is read, that model, engine and indexes are there.
 
     Raises:
         MissingExtra: If vLLM is wanted and not there.
+        DataError: If the model's tokenizer cannot be loaded, or an index of its tools is not there.
         RecipeError: If its temperature is one that vLLM gives no log-probabilities of.
     """
     if spec.engine == "vllm":
@@ -69,6 +70,39 @@ def check_pass_rate(spec: PassRate) -> None:
             raise RecipeError(
                 f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
                 fix="vllm gives log-probabilities of what it draws from: set 0 or 1",
+            )
+    load_chat(spec.model)
+    check_indexes(spec.tools)
+
+
+def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
+    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge.
+
+    Raises:
+        RecipeError: If it has not; nobody would learn anything from what was paid for.
+        DataError: If a sample has no cached search.
+    """
+    for item in items:
+        if not concerns(spec, item):
+            continue
+        if spec.tools is not None:
+            check_tools([item.sample], spec.tools)
+        sample = _with_parm(spec, item.sample)
+        verifier = VERIFIERS.get(sample.verifier)
+        if verifier is None:
+            continue  # dropped with that reason
+        place = f"sample {sample.id!r}, source {item.source!r}"
+        if verifier.reads_iou and sample.verifier_parm.get("iou") is None:
+            raise RecipeError(
+                f"pass_rate: verifier `{sample.verifier}` needs to know how tight a box has to be",
+                where=place,
+                fix="set it in the filter, e.g. `verifier_parm: {iou: 0.5}`, or name other rows in `rows`",
+            )
+        if verifier.asks_judge and spec.judge is None:
+            raise RecipeError(
+                "pass_rate: verifier `judge` has answers compared by a model, and the filter names none",
+                where=place,
+                fix="set `judge` of the filter, or name other rows in `rows`",
             )
 
 
@@ -103,9 +137,8 @@ async def _measure(
         if concerns(spec, item):
             place = item.source, position
             found.asked[place] = item.sample.id
-            if spec.tools:
-                _check_tools(item.sample)
             try:
+                check_ground_truth(_with_parm(spec, item.sample))
                 pictures = tuple(input_pictures(item))
                 for data in pictures:
                     _check_picture(data)
@@ -126,7 +159,7 @@ async def _measure(
                 found.notes[place] = sum(scores) / len(scores)
         known = found.dropped.keys() | found.notes.keys()
         chosen = [entry for entry in chosen if entry[0] in first and entry[0] not in known]
-    posed = [rollouts.pose(*entry, tools=spec.tools) for entry in chosen]
+    posed = [rollouts.pose(*entry, tools=spec.tools is not None) for entry in chosen]
     for place, scores in (await rollouts.scores(posed, spec.rollouts, found)).items():
         found.notes[place] = sum(scores) / len(scores)
         reason = outside(spec.band, scores)
@@ -134,14 +167,9 @@ async def _measure(
             found.dropped[place] = reason
 
 
-def _check_tools(sample: Sample) -> None:
-    others = sorted(set(sample.tools) - set(RUNNABLE))
-    if others:
-        raise DataError(
-            f"pass_rate cannot run the tool(s) {', '.join(others)}",
-            where=f"sample {sample.id!r}",
-            fix="set `tools: false` in pass_rate, or name other rows in `rows`",
-        )
+def _with_parm(spec: PassRate, sample: Sample) -> Sample:
+    """A sample with the verifier's options of the filter over its own."""
+    return replace(sample, verifier_parm={**sample.verifier_parm, **spec.verifier_parm})
 
 
 def _check_picture(data: bytes) -> None:
@@ -155,7 +183,7 @@ def _check_picture(data: bytes) -> None:
 
 def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
     """Whether the first pass draws what the full number would draw, too."""
-    return not (spec.tools and tools)
+    return spec.tools is None or not tools
 
 
 class _Rollouts:
@@ -177,6 +205,7 @@ class _Rollouts:
             "rollout": spec.rollout.model_dump(mode="json", exclude={"max_batch"}),
             "sandbox": spec.sandbox.model_dump(mode="json"),
         }
+        self._found = tools_print(spec.tools)
 
     async def __aenter__(self) -> Self:
         self._replies = self._open.enter_context(Results(self._folder / "replies.jsonl"))
@@ -194,9 +223,11 @@ class _Rollouts:
         self, place: tuple[str, int], sample: Sample, pictures: tuple[bytes, ...], *, tools: bool
     ) -> Posed:
         """A sample with the options of the filter, without its tools where it shall not use them."""
-        parm = {**sample.verifier_parm, **self._spec.verifier_parm}
-        sample = replace(sample, verifier_parm=parm, tools=sample.tools if tools else ())
-        return Posed(place, sample, pictures, asked_key(sample, pictures, self._settings))
+        sample = replace(_with_parm(self._spec, sample), tools=sample.tools if tools else ())
+        settings = self._settings
+        if set(sample.tools) & set(SECTIONS):
+            settings = settings | {"tools": self._found, "cached": cached_search(sample)}
+        return Posed(place, sample, pictures, asked_key(sample, pictures, settings))
 
     async def scores(
         self, posed: Sequence[Posed], count: int, found: Opinions
@@ -306,8 +337,9 @@ class _Rollouts:
         sandbox = sandbox_of(spec.sandbox, sessions=spec.rollout.max_batch)
         await self._open.enter_async_context(sandbox)
         say_tier(sandbox)
+        tools = await self._open.enter_async_context(tools_of(spec.tools, self._folder / "search.jsonl"))
         self._pictures = policy.pictures
-        self._agent = Agent(engine, sandbox, policy.chat, policy.pictures, spec.rollout)
+        self._agent = Agent(engine, sandbox, policy.chat, policy.pictures, spec.rollout, tools=tools)
         return self._agent
 
 
@@ -322,6 +354,14 @@ def model_print(model: str) -> str:
             with path.open("rb") as stream:
                 prints[str(path.relative_to(folder))] = hashlib.file_digest(stream, "sha256").hexdigest()
     return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()
+
+
+def tools_print(tools: ToolsRecipe | None) -> dict[str, Any] | None:
+    """What makes tools these: their settings, and the files of their indexes."""
+    if tools is None:
+        return None
+    folders = [section.index for section in (tools.text_search, tools.image_search) if section is not None]
+    return tools.model_dump(mode="json") | {"indexes": [model_print(name) for name in folders if name]}
 
 
 def _rollout_key(asked: str, number: int) -> str:

@@ -21,7 +21,7 @@ from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype, load_chat, load_policy, resolved
-from vtune.report.progress import Steps
+from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
@@ -96,15 +96,15 @@ def run_eval(
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
-        resume: Continue what was begun in `out`.
+        resume: Continue what was begun in `out`; of what is finished, the results are given back.
 
     Returns:
         What `results.json` holds: the score by the suite's rule, faithfulness over all (of which trajectories
         `unaudited` says how many nobody could judge), numbers by source, the suite.
 
     Raises:
-        RecipeError: If `out` holds results; if it holds a part of an evaluation and `resume` was not asked,
-            or the other way round, or that evaluation is another one.
+        RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the
+            other way round, or that evaluation is another one.
     """
     check_folder(out)
     if kind == "vllm":
@@ -115,18 +115,50 @@ def run_eval(
                 fix="vllm gives log-probabilities of what it draws from: set 0 or 1, or leave out --vllm",
             )
     if (out / "results.json").exists():
-        raise RecipeError(f"{out} holds results already", fix="choose another --out")
+        if not resume:
+            raise RecipeError(f"{out} holds results already", fix="choose another --out")
+        return _finished(suite, model, out, limit, kind)
     count = check_eval(suite, model, limit=limit)["samples"]
     prints = fingerprints(suite)
-    asked = {
+    _start(suite, out, _asked(suite, model, limit, kind, prints), resume=resume)
+    return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
+
+
+def _asked(
+    suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
+) -> dict[str, Any]:
+    """All that an evaluation is known by."""
+    return {
         "model": resolved(model),
         "limit": limit,
         "engine": kind,
         "suite": suite.model_dump(mode="json"),
-        "data": prints,
+        "data": dict(prints),
     }
-    _start(suite, out, asked, resume=resume)
-    return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
+
+
+def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
+    """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
+    result: dict[str, Any] = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    before = {
+        "model": resolved(result["model"]),
+        "limit": result.get("limit"),
+        "engine": result.get("engine"),
+        "suite": result["suite"],
+        "data": result["environment"]["data"],
+    }
+    _check_same(before, _asked(suite, model, limit, kind, fingerprints(suite)), out)
+    say(f"{out} is finished: nothing is left to do")
+    return result
+
+
+def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
+    if changed:
+        raise RecipeError(
+            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
+            fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
+        )
 
 
 def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
@@ -145,12 +177,7 @@ def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) ->
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = json.loads(file.read_text(encoding="utf-8"))
-    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
-    if changed:
-        raise RecipeError(
-            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
-            fix=f"see {written} and {file.name} there, or start a new one with another --out",
-        )
+    _check_same(before, now, out)
     write_whole(written, dump_recipe(suite))
     drop_unscored(out / "trajectories")
 
@@ -209,7 +236,7 @@ async def _evaluate(
                 seen += map(slim, scored)
                 if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
                     check_unscored(seen, suite.reward.max_unscored)
-                write_trajectories(part(folder, window.first), scored)
+                write_trajectories(part(folder, window.first), scored, run=out)
                 del window, scored  # before the next is read
         del seen
         everything = parts(folder)
@@ -308,12 +335,7 @@ def _mark(trajectory: Trajectory, sample: Sample) -> Mark:
 
 def _put_together(files: Sequence[Path], out: Path) -> None:
     """All portions in one file; they stay until the results are written."""
-    if len(files) == 1:
-        copied = out.with_name(f".{out.name}.part")
-        shutil.copyfile(files[0], copied)
-        copied.replace(out)
-    else:
-        write_trajectories(out, _stored(files))
+    write_trajectories(out, _stored(files), run=out.parent)
 
 
 def _stored(files: Sequence[Path]) -> Iterator[Trajectory]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 from vtune.data.formats.thyme import THYME_COLUMNS, thyme_row
 from vtune.data.formats.verl import VERL_COLUMNS, verl_row
 from vtune.data.formats.vtriune import VTRIUNE_COLUMNS, vtriune_row
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, nearest
 from vtune.report.progress import Rows
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
@@ -50,9 +49,7 @@ def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
     """
     layout = LAYOUTS.get(name)
     if layout is None:
-        near = get_close_matches(name, LAYOUTS, n=1)
-        fix = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(LAYOUTS)}"
-        raise RecipeError(f"unknown layout {name!r}", fix=fix)
+        raise RecipeError(f"unknown layout {name!r}", fix=nearest(name, LAYOUTS))
     rows = write_rows(out, layout.columns, _rows(layout, path))
     return {"file": str(out), "layout": name, "rows": rows}
 

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.config import find, load_recipe
+from pydantic import ConfigDict, Field
+
+from vtune.config import Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.judge.client import JudgeEndpoint
 from vtune.metrics.agreement import agreement
@@ -16,8 +18,7 @@ from vtune.reward.audit import AuditRow, audit, check_audited, unscored_reasons
 from vtune.reward.evidence import By
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.runs.eval import EvalSuite
-from vtune.runs.questions import Source, read_records
+from vtune.runs.questions import Choices, Format, Source, read_records
 from vtune.runs.rl import RLRecipe
 from vtune.runs.windows import portions
 from vtune.schema.parquet import read_trajectories
@@ -46,6 +47,22 @@ _JUDGES: dict[Looks, tuple[By | None, ...]] = {
     "model": ("model",),
     "both": ("boxes", "model"),
 }
+
+
+class _Asked(Strict):
+    """What an audit takes from the settings of a run; its other sections may be older than today's.
+
+    A key that is younger than a run has here the meaning that it had before it was there.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    data: tuple[str, ...] = Field(min_length=1)
+    seed: int
+    reward: RewardRecipe
+    format: Format = "samples"
+    """Only suites have another."""
+    choices: Choices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +193,9 @@ def _locate(path: Path, data: tuple[str, ...]) -> _Audited:
         )
     for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
         if settings.is_file():
-            if settings.name == "suite.yaml":
-                suite = load_recipe(settings, EvalSuite)
-                source: Source = suite.model_copy(update={"data": data or suite.data})
-                return _Audited(files, source, suite.reward, suite.seed, str(settings))
-            recipe = load_recipe(settings, RLRecipe)
-            return _Audited(files, _samples(data or recipe.data), recipe.reward, recipe.seed, str(settings))
+            asked = load_recipe(settings, _Asked)
+            source = Source(data=data or asked.data, format=asked.format, data_from="", choices=asked.choices)
+            return _Audited(files, source, asked.reward, asked.seed, str(settings))
     if not data:
         raise DataError(
             "it is not known which samples these trajectories answer",

@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.building import Options
+from vtune.data.formats.hub import read_hub
 from vtune.data.formats.judging import known_verifier
+from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import Place
-from vtune.data.formats.table import Format, format_of
+from vtune.data.formats.table import ALIASES, Format, format_of
 from vtune.errors import DataError, RecipeError
 from vtune.report.progress import Rows
-from vtune.report.samples import Problem, describe_problem
-from vtune.runs.data import check_sample, problem_of
+from vtune.report.samples import Problem, first_problems
+from vtune.runs.data import check_sample, problem_of, write_problems
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_to_row
 
-_SHOWN_PROBLEMS = 10
+PROBLEMS = ".problems.txt"
+"""Behind the name of what was written: all rows that were left out, a line each."""
 
 
 def import_data(
@@ -39,11 +42,12 @@ def import_data(
 
     Returns:
         `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept;
-        `by_verifier` (of samples); `problems`.
+        `by_verifier` (of samples); `problems`, and `problems_file`, which has a line for each.
 
     Raises:
         RecipeError: If there is no such format, an option is not for it, or `out` lies among what is read.
-        DataError: If a path does not exist, no row is good, or, with `strict`, at the first odd row.
+        DataError: If a path does not exist, a file looks like one of another format, no row is good, or, with
+            `strict`, at the first odd row.
     """
     layout = format_of(name)
     if options.verifier is not None:
@@ -56,11 +60,19 @@ def import_data(
         raise RecipeError(
             f"{out} would be read as a part of what is imported", fix="write it elsewhere, or remove it first"
         )
+    if layout.read is not read_hub:
+        for path in paths:
+            check_look(ALIASES.get(name, name), path, options)
     reading = _Reading(layout, paths, options, strict, out.parent)
     if layout.makes == "samples":
         kept = write_samples(out, reading.samples())
     else:
         kept = write_trajectories(out, reading.traces())
+    listed = out.with_name(out.stem + PROBLEMS)
+    if reading.problems:
+        write_problems(listed, reading.problems)
+    else:
+        listed.unlink(missing_ok=True)  # of an earlier import
     return {
         "file": str(out),
         "format": name,
@@ -70,6 +82,7 @@ def import_data(
         "by_source": dict(reading.by_source),
         "by_verifier": dict(reading.by_verifier),
         "problems": reading.problems,
+        "problems_file": str(listed) if reading.problems else None,
     }
 
 
@@ -112,7 +125,7 @@ class _Reading:
                     else:
                         yield place, entry
         if not self.by_source:
-            lines = [describe_problem(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+            lines = first_problems(self.problems, "most are alike")
             raise DataError(
                 "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
                 fix="is it the right format?",

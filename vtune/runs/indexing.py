@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vtune.data.formats.source import Place, files, read_rows
+from vtune.data.formats.source import ENDINGS, Place, read_rows
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.report.progress import Rows
 from vtune.runs.tools import NO_SEARCH
@@ -15,6 +15,9 @@ from vtune.tools.passage import Passage, passage_from
 from vtune.tools.picture_index import Entry, build_picture_index
 
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
+
+_SHOWN = 5
+"""Of pictures that are not named, how many are told."""
 
 METADATA = "metadata.jsonl"
 """Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""
@@ -54,7 +57,7 @@ def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
 
     Raises:
         RecipeError: If `out` is there.
-        DataError: If a picture cannot be read.
+        DataError: If a picture cannot be read, or lies in a folder whose `metadata.jsonl` does not name it.
     """
     entries = _folder(corpus) if _is_picture_folder(corpus) else _entries(corpus)
     return _whole(out, lambda folder, tick: build_picture_index(entries, folder, tick))
@@ -93,7 +96,7 @@ def _passages(corpus: Path) -> Iterator[Passage]:
 def _entries(corpus: Path) -> Iterator[Entry]:
     for place, row in _rows(corpus):
         try:
-            yield _entry(row, "image", place.file.parent)
+            yield _entry(row, "image", place)
         except DataError as error:
             raise _at(place, error) from None
 
@@ -101,35 +104,56 @@ def _entries(corpus: Path) -> Iterator[Entry]:
 def _is_picture_folder(corpus: Path) -> bool:
     if not corpus.is_dir() or (corpus / METADATA).is_file():
         return corpus.is_dir()
-    return any(path.suffix.lower() in PICTURE_ENDINGS for path in corpus.iterdir())
+    here = any(path.suffix.lower() in PICTURE_ENDINGS for path in corpus.iterdir())
+    return here or not any(path.suffix in ENDINGS for path in corpus.rglob("*"))
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """All pictures of a folder and below it, in order."""
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_ENDINGS)
 
 
 def _folder(corpus: Path) -> Iterable[Entry]:
-    if (corpus / METADATA).is_file():
-        for place, row in _rows(corpus / METADATA):
-            try:
-                yield _entry(row, "file_name", corpus)
-            except DataError as error:
-                raise _at(place, error) from None
+    there = _pictures(corpus)
+    if not (corpus / METADATA).is_file():
+        for path in there:
+            yield Entry(_read(path), path.stem, "", str(path))
         return
-    for path, _ in files(corpus, PICTURE_ENDINGS):
-        yield Entry(_read(path), path.stem, "")
+    rows = list(_rows(corpus / METADATA))
+    named = {corpus / str(row.get("file_name")) for _, row in rows}
+    if unnamed := [path for path in there if path not in named]:
+        first = ", ".join(str(path.relative_to(corpus)) for path in unnamed[:_SHOWN])
+        more = f" and {len(unnamed) - _SHOWN} more" if len(unnamed) > _SHOWN else ""
+        raise DataError(
+            f"{len(unnamed)} of {len(there)} pictures have no line in {METADATA}: {first}{more}",
+            where=str(corpus),
+            fix='add {"file_name": …} for each, or move them out of the folder',
+        )
+    for place, row in rows:
+        try:
+            yield _entry(row, "file_name", place)
+        except DataError as error:
+            raise _at(place, error) from None
 
 
-def _entry(row: Mapping[str, Any], column: str, base: Path) -> Entry:
+def _entry(row: Mapping[str, Any], column: str, place: Place) -> Entry:
     value = row.get(column)
     if isinstance(value, Mapping):  # Hugging Face's struct of bytes and path
         value = value.get("bytes") or value.get("path")
     if isinstance(value, str):
-        title, data = Path(value).stem, _read(base / value)
+        title, data = Path(value).stem, _read(place.file.parent / value)
     elif isinstance(value, bytes):
         title, data = "", value
     else:
-        raise DataError(f"a row has no picture in `{column}`", fix="write a path, or bytes")
+        held = ", ".join(key for key in row if row[key] is not None) or "nothing"
+        raise DataError(
+            f"a row has no picture in `{column}`: it has {held}",
+            fix="write a path, or bytes; passages of text are indexed without --pictures",
+        )
     title, text = row.get("title", title), row.get("text") or ""
     if not isinstance(title, str) or not isinstance(text, str):
         raise DataError("`title` and `text` are texts", fix="mend the row")
-    return Entry(data, title, text)
+    return Entry(data, title, text, f"{place.file}, row {place.row}")
 
 
 def _read(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from vtune.errors import RunFailed
 from vtune.report.progress import Steps
 from vtune.runs.contamination import benchmarks_of
 from vtune.runs.data_recipe import DataRecipe, PassRate
-from vtune.runs.difficulty import measure_all
+from vtune.runs.difficulty import check_rows, measure_all
 from vtune.runs.funnel import Ledger
 from vtune.runs.results import Results
 from vtune.runs.review import judge_all
@@ -129,6 +129,7 @@ def _pay(
     items = chain.from_iterable(rows.items(source) for source in rows.left)
     with Steps(name, sum(len(rows.positions(source)) for source in rows.left)) as progress:
         if isinstance(spec, PassRate):
+            check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
             found = asyncio.run(measure_all(spec, items, out / "results", progress=progress))
         else:
             cache = out / "results" / "judge.jsonl"

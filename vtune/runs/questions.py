@@ -112,7 +112,10 @@ def check_questions(
                 f"cannot read {path}: there is no such file",
                 fix=f"{source.data_from}; or name what you have with --data PATH",
             )
-    check_data(_paths(source), scan)
+    if source.format == "samples":
+        check_data(_paths(source), scan)
+    else:
+        check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE")
     if not count:
         raise DataError("the suite has no sample", where=", ".join(source.data))
     return count

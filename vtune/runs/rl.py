@@ -316,7 +316,8 @@ async def _train(
                 stats = await learn(_updates([t for t in learnt if t.group in filled.kept], recipe))
                 clock.lap("update")
                 if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
-                    write_trajectories(out / "trajectories" / _file_name(step, ranks), learnt)
+                    file = out / "trajectories" / _file_name(step, ranks)
+                    write_trajectories(file, learnt, run=out)
                     tracker.trajectories(step, learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
                 rows[ALL] |= _update_row(stats) | clock.row(stats) | credit | tightened

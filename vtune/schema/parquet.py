@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ GROUP_ROWS = 512
 """A row group holds at most so many rows (ours) …"""
 GROUP_BYTES = 32 * 2**20
 """… and is closed once its pictures and tokens reach this size (ours)."""
+LARGE_INPUT = 2**20
+"""Bytes of a picture above which rollouts share it (ours): one file is easier to carry about."""
+INPUTS = "inputs"
+"""Folder of a run with the pictures that its rollouts share."""
 _READ_ROWS = 16
 """At most so many rows are read at once, and fewer where they are large (ours)."""
 _SCAN_BYTES = 2**20
@@ -103,18 +108,62 @@ def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
     """
     for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
         try:
-            yield trajectory_from_row(row)
+            yield with_inputs(trajectory_from_row(row), path.parent)
         except DataError as error:
             yield _at(path, number, error)
 
 
-def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
+def write_trajectories(path: Path, trajectories: Iterable[Trajectory], *, run: Path | None = None) -> int:
     """Write a trajectory file and return how many rows it holds.
+
+    Args:
+        path: The file.
+        trajectories: Its rows.
+        run: Folder of the run: large pictures that questions came with are put into its `inputs`, each once,
+            whatever the number of rollouts, and rows name them by their paths. None: all are in the rows.
 
     Raises:
         DataError: If a trajectory contradicts itself. Then there is no new file.
     """
+    if run is not None:
+        trajectories = (_named_inputs(trajectory, run / INPUTS, path.parent) for trajectory in trajectories)
     return _write(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
+
+
+def with_inputs(trajectory: Trajectory, base: Path) -> Trajectory:
+    """The trajectory with the bytes of the pictures that it shares with others of its run.
+
+    Raises:
+        DataError: If one is no longer there.
+    """
+    if not any(map(_is_shared, trajectory.images)):
+        return trajectory
+    images = (
+        replace(picture, data=load_picture(picture, base)) if _is_shared(picture) else picture
+        for picture in trajectory.images
+    )
+    return replace(trajectory, images=tuple(images))
+
+
+def _is_shared(picture: Picture) -> bool:
+    return picture.data is None and picture.path is not None and Path(picture.path).parent.name == INPUTS
+
+
+def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajectory:
+    """The trajectory with its large inputs in a folder, and their paths from `base`."""
+    images = []
+    for picture in trajectory.images:
+        if picture.origin == "input" and picture.data is not None and len(picture.data) > LARGE_INPUT:
+            stored = inputs / hashlib.sha256(picture.data).hexdigest()[:32]
+            if not stored.exists():
+                inputs.mkdir(parents=True, exist_ok=True)
+                partial = stored.with_name(f".{stored.name}.{os.getpid()}.part")
+                partial.write_bytes(picture.data)
+                partial.replace(stored)
+            path = os.path.relpath(stored, base)
+            picture = replace(picture, data=None, path=path)
+        images.append(picture)
+    return replace(trajectory, images=tuple(images))
 
 
 def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -197,6 +246,26 @@ def data_sources(path: Path) -> Iterator[str | None]:
             raise DataError(
                 f"column `data_source` cannot be read: {error}", where=str(path), fix="make the file again"
             ) from None
+
+
+def distinct(path: Path, column: str) -> set[str]:
+    """The texts that stand in a column, none where the file has no such column; no other column is read.
+
+    Raises:
+        DataError: If the file is missing, damaged, or holds something else in that column.
+    """
+    found: set[str] = set()
+    with _opened(path) as file:
+        if column not in file.schema_arrow.names:
+            return found
+        try:
+            for batch in file.iter_batches(columns=[column]):
+                found.update(value for value in batch.column(0).unique().to_pylist() if value)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"column `{column}` cannot be read: {error}", where=str(path), fix="make the file again"
+            ) from None
+    return found
 
 
 def count_rows(path: Path) -> int:
@@ -338,7 +407,7 @@ def _write(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
     written = 0
     try:
         with pq.ParquetWriter(str(partial), schema, compression="zstd") as writer:
-            for group in _groups(rows):
+            for group in _groups(rows, path.parent):
                 writer.write_table(pa.Table.from_pylist(group, schema=schema))
                 written += len(group)
                 del group  # before the next one grows
@@ -348,14 +417,18 @@ def _write(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
     return written
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows in the portions that become row groups."""
+def _groups(rows: Iterable[Row], base: Path) -> Iterator[list[Row]]:
+    """Rows in the portions that become row groups, and that readers hold whole."""
     group: list[Row] = []
     size = 0
     for row in rows:
         group.append(row)
         size += sum(_weight(image) for image in row.get("images", row.get("image")) or ())
-        size += _TOKEN_BYTES * len(row.get("token_ids", ()))
+        if "token_ids" in row:
+            size += _TOKEN_BYTES * len(row["token_ids"])
+            # Who reads a trajectory has its pictures, wherever they lie.
+            named = [base / image["path"] for image in row["images"] if image["bytes"] is None]
+            size += sum(path.stat().st_size for path in named if path.is_file())
         if len(group) == GROUP_ROWS or size >= GROUP_BYTES:
             yield group
             group, size = [], 0

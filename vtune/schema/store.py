@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from vtune.errors import DataError
 from vtune.schema.fields import Row
-from vtune.schema.parquet import columns, group_sizes, read_group
+from vtune.schema.parquet import columns, group_sizes, read_group, with_inputs
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.trajectory import Trajectory
@@ -119,7 +119,7 @@ def trajectory_store(paths: Sequence[Path]) -> Store[Trajectory]:
 
     def parse(row: Row, path: Path, number: int) -> Trajectory:
         with _named(path, number):
-            return trajectory_from_row(row)
+            return with_inputs(trajectory_from_row(row), path.parent)
 
     return Store(paths, TRAJECTORY_COLUMNS.names, parse)
 

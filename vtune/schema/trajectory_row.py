@@ -101,7 +101,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
             for message in trajectory.messages
         ],
         "images": [picture_to_row(picture) | {"origin": picture.origin} for picture in trajectory.images],
-        "calls": [_call_to_row(call) for call in trajectory.calls],
+        "calls": [call_to_row(call) for call in trajectory.calls],
         "token_ids": list(trajectory.token_ids),
         "loss_mask": list(trajectory.loss_mask),
         "logprobs": list(trajectory.logprobs),
@@ -145,7 +145,7 @@ def trajectory_from_row(row: Row) -> Trajectory:
             for item in fields.structs("messages")
         ),
         images=pictures_from_row(row["images"]),
-        calls=tuple(_call(item) for item in fields.structs("calls")),
+        calls=tuple(call_from_row(item) for item in fields.structs("calls")),
         token_ids=fields.integers("token_ids"),
         loss_mask=fields.flags("loss_mask"),
         logprobs=fields.numbers_or_null("logprobs"),
@@ -162,7 +162,8 @@ def trajectory_from_row(row: Row) -> Trajectory:
     return trajectory
 
 
-def _call_to_row(call: Call) -> Row:
+def call_to_row(call: Call) -> Row:
+    """A call as an entry of `calls`."""
     return {
         "tool": call.tool,
         "arguments": call.arguments,
@@ -179,7 +180,12 @@ def _call_to_row(call: Call) -> Row:
     }
 
 
-def _call(fields: Fields) -> Call:
+def call_from_row(fields: Fields) -> Call:
+    """An entry of `calls` as a call; whether it fits its trajectory is not seen.
+
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
     span = fields.integers("span")
     if len(span) != 2:
         raise mistyped("calls.span", list(span), "a pair [first, last+1]")

@@ -21,6 +21,11 @@ TITLES, THUMBNAILS, SUMMARY = "image_search_title_list", "image_search_thumbnail
 """Columns of SenseNova-MARS's files, kept in a sample's `extra`."""
 
 
+def cached_search(sample: Sample) -> dict[str, Any]:
+    """What a sample knows of a search that was made when the data was."""
+    return {name: sample.extra[name] for name in (TITLES, THUMBNAILS, SUMMARY) if name in sample.extra}
+
+
 class Matches(Protocol):
     """Where matches come from."""
 

@@ -34,6 +34,8 @@ class Entry:
     """Encoded."""
     title: str
     text: str
+    place: str
+    """Where it came from, for errors."""
 
 
 def build_picture_index(
@@ -56,11 +58,11 @@ def build_picture_index(
     hashes: list[np.uint64] = []
     vectors: list[Vector] = []
     with RecordWriter(folder, "entries") as records, RecordWriter(folder, "thumbnails") as thumbnails:
-        for number, entry in enumerate(entries):
+        for entry in entries:
             try:
                 picture = decoded(entry.data)
             except DataError as error:
-                raise DataError(error.what, where=f"entry {number}, {entry.title!r}", fix=error.fix) from None
+                raise DataError(error.what, where=entry.place, fix=error.fix) from None
             hashes.append(perceptual_hash(picture))
             vectors.append(embed(picture))
             record = {"title": whole(entry.title), "text": whole(entry.text)}

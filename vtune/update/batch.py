@@ -1,5 +1,6 @@
 """What one update learns from: conversations with a weight on every token that the policy wrote."""
 
+import functools
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,7 +103,9 @@ def _filled(sizes: Sequence[int], shared: Sequence[int], limit: int) -> list[tup
 def micro_batch(items: Sequence[Item], policy: Policy) -> MicroBatch:
     """Lay items out for one forward. A conversation's first token cannot count: nothing predicts it."""
     device = policy.device
-    rows = [Row(item.token_ids, [policy.pictures.read(data) for data in item.images]) for item in items]
+    # A group shares its picture: the same bytes are looked at once.
+    read = functools.cache(policy.pictures.read)
+    rows = [Row(item.token_ids, [read(data) for data in item.images]) for item in items]
     packed = pack(rows, image_id=policy.chat.image_id, merge=policy.merge, device=device)
     predicting, targets = [], []
     for item, places in zip(items, packed.places, strict=True):

@@ -17,6 +17,10 @@ CHUNK = 2**25
 """Logits that exist at the same time: 134 MB in float32, 220 tokens at a vocabulary of 152 k."""
 
 
+BLOCK = 2**18
+"""Logits that are worked on at a time where a cache has to hold them: 1 MB in float32."""
+
+
 class TokenStats(NamedTuple):
     """One entry a counted token, shape (N,), in nats."""
 
@@ -83,11 +87,16 @@ class _Chosen(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, chat: Chat) -> tuple[Tensor, Tensor]:
-        logprobs = policy_logprobs(logits, chat)
-        chosen = logprobs.gather(1, targets[:, None])[:, 0]
-        probabilities = logprobs.exp()
-        # What has no mass has -inf, and adds nothing.
-        entropy = -logprobs.clamp_(min=torch.finfo(logprobs.dtype).min).mul_(probabilities).sum(-1)
+        chosen, entropy = (torch.empty(len(logits), device=logits.device) for _ in range(2))
+        probabilities = torch.empty_like(logits, dtype=torch.float32)
+        rows = len(logits) if logits.is_cuda else max(1, BLOCK // logits.shape[-1])
+        for start in range(0, len(logits), rows):
+            block = slice(start, start + rows)
+            logprobs = policy_logprobs(logits[block], chat)
+            torch.gather(logprobs, 1, targets[block, None], out=chosen[block, None])
+            mass = torch.exp(logprobs, out=probabilities[block])
+            # What has no mass has -inf, and adds nothing.
+            entropy[block] = -logprobs.clamp_(min=torch.finfo(logprobs.dtype).min).mul_(mass).sum(-1)
         ctx.save_for_backward(probabilities, targets)
         ctx.dtype = logits.dtype
         ctx.mark_non_differentiable(entropy)

@@ -9,8 +9,8 @@ from vtune.data.formats.judging import guess_verifier
 from vtune.data.formats.source import Place, Raw
 from vtune.data.formats.values import listed_options, plain, text_of
 from vtune.errors import DataError
-from vtune.schema.fields import Row, mistyped, picture_to_row
-from vtune.schema.message import Picture
+from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
+from vtune.schema.message import IMAGE, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
 from vtune.schema.trajectory import Trajectory
@@ -87,6 +87,8 @@ def build_sample(
     Raises:
         DataError: Naming the column and the remedy.
     """
+    if not any(turn["role"] == "user" and turn["content"].replace(IMAGE, "").strip() for turn in turns):
+        raise wrong("prompt", "the question is empty", "drop the row, or see which column holds the question")
     more = plain(extra or {}, images)
     row = {
         "data_source": source,

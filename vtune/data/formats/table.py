@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -18,7 +17,7 @@ from vtune.data.formats.search import read_mars, read_mmsearch
 from vtune.data.formats.thyme import read_thyme
 from vtune.data.formats.verl import read_verl
 from vtune.data.formats.vtriune import read_vtriune
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,5 @@ def format_of(name: str) -> Format:
     """
     found = FORMATS.get(ALIASES.get(name, name))
     if found is None:
-        near = get_close_matches(name, [*FORMATS, *ALIASES], n=1)
-        fix = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(FORMATS)}"
-        raise RecipeError(f"unknown format {name!r}", fix=fix)
+        raise RecipeError(f"unknown format {name!r}", fix=nearest(name, [*FORMATS, *ALIASES]))
     return found

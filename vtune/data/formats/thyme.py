@@ -7,19 +7,21 @@ these become turns: what the policy writes, and what it is shown, which is never
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from vtune.data.formats import own
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
 from vtune.errors import DataError
-from vtune.schema.fields import Row, wrong
+from vtune.schema.fields import Fields, Row, wrong
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.trajectory import Call, Status, Trajectory
+from vtune.schema.trajectory_row import call_from_row, call_to_row
 
 THYME_COLUMNS = pa.schema(
     [
@@ -28,9 +30,10 @@ THYME_COLUMNS = pa.schema(
         ("response", pa.string()),
         ("id", pa.string()),
         ("data_source", pa.string()),
+        (own.KEY, pa.string()),
     ]
 )
-"""As published, with an id and a source of ours, so that traces come back as they were."""
+"""As published, with an id, a source and what calls were, so that traces come back as they were."""
 _OUTPUT = re.compile(r"\s*<sandbox_output>(.*?)</sandbox_output>\s*", re.DOTALL)
 _CODE = re.compile(r"<code>(.*?)</code>\Z", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
@@ -91,20 +94,21 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
         source="thyme" if source is None else text_of("data_source", source),
         messages=tuple(messages),
         images=tuple(kept),
-        calls=tuple(calls),
+        calls=_restored(row.get(own.KEY), calls),
         answer=answers[0].strip() if len(answers) == 1 else None,
     )
 
 
 def thyme_row(trace: Trajectory, index: int) -> Row:
-    """A trace as Thyme's converter reads it. Token ids, crops and rewards have no place there.
+    """A trace as Thyme's converter reads it. Token ids and rewards have no place there.
 
     Args:
         trace: Its pictures hold their bytes.
         index: Number of the row.
 
     Raises:
-        DataError: If it does not begin with one user turn, or a picture has no bytes.
+        DataError: If it does not begin with one user turn, calls another tool than code, or has a picture
+            without bytes.
     """
     opening, *rest = trace.messages
     if opening.role != "user" or not rest or rest[0].role != "assistant":
@@ -112,6 +116,12 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
             "Thyme's layout has one user turn before the response",
             where=f"trace of {trace.sample_id!r}",
             fix="export traces without a system turn",
+        )
+    if others := sorted({call.tool for call in trace.calls} - {"python"}):
+        raise DataError(
+            f"Thyme's layout knows code and no call of {', '.join(others)}",
+            where=f"trace of {trace.sample_id!r}",
+            fix="export traces whose only tool is python",
         )
     if any(picture.data is None for picture in trace.images):
         raise DataError("a picture of the trace has no bytes", where=f"trace of {trace.sample_id!r}")
@@ -123,7 +133,34 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
         ),
         "id": trace.sample_id,
         "data_source": trace.source,
+        own.KEY: json.dumps([_packed(call) for call in trace.calls], ensure_ascii=False),
     }
+
+
+def _packed(call: Call) -> Row:
+    """A call without its pictures, which the conversation shows, and its tokens, which stay behind."""
+    return {key: value for key, value in call_to_row(call).items() if key not in ("images", "span")}
+
+
+def _restored(packed: object, calls: Sequence[Call]) -> tuple[Call, ...]:
+    """The calls with what an export has kept of them; as they are where the file is none of ours.
+
+    Raises:
+        DataError: If what was kept is not about these calls.
+    """
+    if packed is None:
+        return tuple(calls)
+    try:
+        kept = json.loads(str(packed))
+        rows = [
+            dict(row) | {"images": list(call.images), "span": [0, 0]}
+            for call, row in zip(calls, kept, strict=True)
+        ]
+    except (TypeError, ValueError):
+        raise wrong(
+            own.KEY, "it is not what an export writes about these calls", "export the file again"
+        ) from None
+    return tuple(call_from_row(Fields(row, f"{own.KEY}.")) for row in rows)
 
 
 def _call(code: str, output: str, images: tuple[int, ...]) -> Call:

@@ -15,6 +15,8 @@ from typing import Any
 
 from PIL import Image
 
+from vtune.data.folders import within
+from vtune.errors import DataError
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE, Picture
@@ -207,7 +209,10 @@ def _is_file(path: Path) -> bool:
 
 
 def _loaded(column: str, name: str, base: Path) -> bytes:
-    path = base / name
+    try:
+        path = within(base, name)
+    except DataError as error:
+        raise wrong(column, error.what, error.fix) from None
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:

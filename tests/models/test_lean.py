@@ -1,0 +1,76 @@
+"""Modules with another forward against the stock ones: values, gradients, and what a checkpoint says."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from tests.models.rows import ragged
+from tests.models.test_batch import batched, logits
+from vtune.models.lean import normed, use_lean_modules
+from vtune.models.policy import Policy
+from vtune.models.rotation import signed, turned, turned_with_gradient
+
+
+def stock_copy(policy: Policy) -> Policy:
+    """The policy with every module as transformers made it."""
+    found = copy.copy(policy)
+    object.__setattr__(found, "model", copy.deepcopy(policy.model))
+    for module in found.model.modules():
+        module.__dict__.pop("forward", None)
+    return found
+
+
+def test_log_probabilities_and_gradients_are_those_of_the_stock_modules(each_policy: Policy) -> None:
+    theirs = stock_copy(each_policy)
+    ours = stock_copy(each_policy)
+    use_lean_modules(ours.model)
+    assert sum("forward" in module.__dict__ for module in ours.model.modules()) >= 6
+    found = []
+    for policy in (ours, theirs):
+        logprobs = torch.log_softmax(logits(policy, batched(policy, ragged(policy))), -1)
+        loss = (logprobs[..., 5] * torch.linspace(-1, 1, logprobs.shape[1])).sum()
+        gradients = torch.autograd.grad(loss, list(policy.model.parameters()))
+        found.append((logprobs.detach(), gradients))
+    (mine, my_gradients), (wanted, their_gradients) = found
+    torch.testing.assert_close(mine, wanted, rtol=0, atol=1e-5)
+    largest = max(float(gradient.norm()) for gradient in their_gradients)
+    assert largest > 1
+    for one, other in zip(my_gradients, their_gradients, strict=True):
+        assert float((one - other).norm()) <= 3e-6 * max(float(other.norm()), 1e-2 * largest)
+
+
+def stock_norm(states: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+    from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRMSNorm
+
+    norm: Any = Qwen2_5_VLRMSNorm(len(weight), epsilon)
+    norm.weight = torch.nn.Parameter(weight)
+    found: torch.Tensor = norm(states)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_norm_without_gradient_is_the_stock_one(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    states, weight = (3 * torch.randn(5, 3, 32)).to(dtype), torch.randn(32).to(dtype)
+    # The second row is nearly nothing: there the epsilon counts.
+    states[1] *= 1e-3
+    ours, theirs = normed(states, weight, 1e-6), stock_norm(states, weight, 1e-6)
+    assert ours.dtype == dtype
+    torch.testing.assert_close(ours, theirs, rtol=1e-6 if dtype == torch.float32 else 8e-3, atol=1e-6)
+
+
+def test_the_gradient_of_a_turn_is_the_one_that_autograd_finds() -> None:
+    torch.manual_seed(0)
+    states = torch.randn(1, 7, 3, 16, dtype=torch.float64, requires_grad=True)
+    angles = torch.randn(1, 7, 1, 8, dtype=torch.float64).repeat(1, 1, 1, 2)
+    cosine, sine = angles.cos(), signed(angles.sin())
+    weights = torch.randn_like(states)
+    found = [
+        torch.autograd.grad((of(states, cosine, sine) * weights).sum(), states)[0]
+        for of in (turned, turned_with_gradient)
+    ]
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+    # A turn changes no length.
+    torch.testing.assert_close(turned(states, cosine, sine).norm(dim=-1), states.norm(dim=-1))

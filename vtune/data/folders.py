@@ -1,0 +1,25 @@
+"""Where paths in foreign files lead: into the folder that was named, and nowhere else."""
+
+import os
+from pathlib import Path
+
+from vtune.errors import DataError
+
+
+def within(folder: Path, name: str) -> Path:
+    """The path that a name in a data file means; an absolute one may also lie in the folder.
+
+    Links in the folder are its owner's and are followed. The path has no `..` left, so that what was checked
+    is what is read.
+
+    Raises:
+        DataError: If it leaves the folder.
+    """
+    base = os.path.normpath(folder.absolute())
+    path = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
+    if not Path(path).is_relative_to(base):
+        raise DataError(
+            f"the path {name[:200]!r} leaves the folder {folder}",
+            fix="give the folder that all pictures lie in by --images",
+        )
+    return Path(path)

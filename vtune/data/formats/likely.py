@@ -1,0 +1,103 @@
+"""Which published layout a file looks like, so that none is read as another."""
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.building import Options
+from vtune.data.formats.source import files, read_rows
+from vtune.data.vstar import CATEGORIES
+from vtune.errors import DataError
+from vtune.schema.fields import Row
+
+HEAD = 2**16
+"""Characters of a file that are looked at where it is not read in rows."""
+ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
+
+
+def check_look(name: str, path: Path, options: Options) -> None:
+    """See that the files under a path look like the layout that they are to be read by, or like none.
+
+    Args:
+        name: A key of `FORMATS` other than `hf`, which reads whatever its columns say.
+        path: A file or folder.
+        options: What the caller of the import says.
+
+    Raises:
+        DataError: Naming the first file that looks like another, and the format to import it by.
+    """
+    if _is_vstar(path):
+        found = [(path, "vstar")]
+    else:
+        there = [file for file, _ in files(path, ENDINGS)] if path.exists() else []
+        found = [(file, look) for file in there if (look := look_of(file)) is not None]
+    right = {"easyr1" if name == "thinklite" else name}
+    if name == "vtriune" and options.verifier is not None:
+        right.add("verl")  # rows that name no verifier
+    for file, look in found:
+        if look not in right:
+            raise DataError(
+                f"this looks like a file of the format `{look}`, not of `{name}`",
+                where=str(file),
+                fix=f"vtune data import {look} {file} …",
+            )
+
+
+def look_of(file: Path) -> str | None:
+    """The layout that a file looks like, by its first row or first characters; None where it is unclear."""
+    if file.suffix in (".parquet", ".jsonl"):
+        first = next(read_rows(file), None)
+        return None if first is None or isinstance(first[1], DataError) else look_of_row(first[1])
+    if file.suffix not in (".json", ".tsv"):
+        return None
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        head = stream.read(HEAD).lstrip()
+    return _tsv(head) if file.suffix == ".tsv" else _json(head)
+
+
+def look_of_row(row: Row) -> str | None:
+    """The layout that a row looks like; None where it may be of several."""
+    judge = row.get("reward_model")
+    if isinstance(judge, Mapping):
+        if "verifier" in judge:
+            return "vtriune"
+        if "candidate_answers" in judge:
+            return "mmsearch"
+        if "env_name" in row:
+            environment = str(row["env_name"] or "")
+            if environment == "code":
+                return "codev"
+            # Without one: CodeV's and DeepEyes' rows that offer no tool.
+            return "deepeyes" if environment.startswith("visual_toolbox") else None
+        if row.get("data_source"):
+            return "verl"
+        return "mars" if {"image", "image_search_title_list"} & row.keys() else None
+    if "question" in row and "response" in row:
+        return "thyme"
+    asked, answered = {"problem", "question", "query"} & row.keys(), {"answer", "solution"} & row.keys()
+    return "easyr1" if asked and answered else None
+
+
+def _json(head: str) -> str | None:
+    if head.startswith("{"):
+        if '"annotations"' in head or '"categories"' in head:
+            return "coco"
+        return "mars" if '"annotation"' in head else None
+    try:
+        row: Any = json.JSONDecoder().raw_decode(head[1:].lstrip())[0]
+    except (ValueError, RecursionError):
+        return None  # no array, or a first row that is longer than what was looked at
+    return look_of_row(row) if isinstance(row, dict) else None
+
+
+def _tsv(head: str) -> str | None:
+    header = next(csv.reader([head.partition("\n")[0].rstrip("\r")], delimiter="\t"), [])
+    if not {"index", "question", "A", "answer"} <= set(header):
+        return None
+    return "hrbench" if "cycle_category" in header else "vstar"
+
+
+def _is_vstar(path: Path) -> bool:
+    return path.is_dir() and all((path / category).is_dir() for category in CATEGORIES)

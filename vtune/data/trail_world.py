@@ -1,0 +1,205 @@
+"""The world of trails: towns with banners, coloured roads between them, and articles about both.
+
+A road of one colour leaves every town and one arrives, and all roads of a colour make one ring. So every
+trail of a few roads of one colour ends in another town than it began, and nothing but the articles tells in
+which. Towns that are held out have roads among themselves only: no trail leads from one half to the other.
+
+A banner is a quilt of 4 x 4 cells whose green tells the town, over a ground that shades from left to right
+in red and from top to bottom in blue, for the reason that lens puzzles have: a cell tells by its colour where
+it is. A picture of a question shows a town's banner with a plate on one of its corner cells, and on the plate
+a seal in the colour of a road. The seal is chequered, its colour and that colour's opposite in turn, 2 px
+each. To a policy that sees the picture reduced to 112 px it is as grey as the plate: seals of two colours
+then differ by 4 of 255 shades. Cut out at full size it tells its colour.
+"""
+
+import io
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from vtune.errors import RecipeError
+
+Pixels = npt.NDArray[np.uint8]
+Half = Literal["known", "heldout"]
+Box = tuple[int, int, int, int]
+
+FIRST = re.findall(r"\w+", "Alt Bad Cor Dun Elm Fen Gil Hol Ist Kar Lim Mor Nab Ost Pol Rav")
+SECOND = re.findall(r"\w+", "Aro Bey Cad Dal Eno Fay Gor Hem Ivo Jun Kel Lys Mar Nim Osk Pel")
+"""A name is one word of each: those of held-out towns are new, their words are not."""
+
+SHADE = 80
+PLATE = 170
+SEALS = {
+    "red": (SHADE, -SHADE, -SHADE),
+    "green": (-SHADE, SHADE, -SHADE),
+    "blue": (-SHADE, -SHADE, SHADE),
+    "yellow": (SHADE, SHADE, -SHADE),
+}
+"""Colour of a road -> by how much a seal's chequers are above the plate's grey, and below it."""
+
+SIDE = 448
+CELL = SIDE // 4
+"""Pixels: a visual token each, once the picture is reduced to 112 px (patch 14, merge 2)."""
+PLATE_SIDE, SEAL_SIDE, CHEQUER = 56, 40, 2
+"""Pixels; a plate that is cut out has four visual tokens."""
+GREENS = (0, 120, 240)
+"""Of a quilt's cells. The ground has little red and blue, so that none is as grey as a plate."""
+
+THINGS = ("bridge", "tower", "market", "gate")
+STATES = ("old", "new", "closed", "famous")
+ASIDES = 2
+"""Articles about a town that no trail needs: they name colours, too."""
+
+MOST_ROADS = 3
+"""Of a trail: one to three, alike in number."""
+
+CORNERS = (0, 3, 12, 15)
+"""Cells that may hold the plate."""
+
+APART = 6
+"""Cells in which any two quilts differ at least: a plate hides a part of one, and image search finds the
+town all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Town:
+    """Where roads meet."""
+
+    name: str
+    quilt: tuple[int, ...]
+    """Green of its banner's 16 cells, by rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A passage of the corpus."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All there is to know."""
+
+    towns: dict[Half, tuple[Town, ...]]
+    roads: dict[tuple[str, str], str]
+    """(name of a town, colour) -> name of the town that the road leads to."""
+    asides: tuple[Article, ...]
+
+    def follow(self, start: str, colour: str, roads: int) -> list[str]:
+        """Names of the towns on a trail, the start included, shape (roads + 1,)."""
+        found = [start]
+        for _ in range(roads):
+            found.append(self.roads[found[-1], colour])
+        return found
+
+    def articles(self) -> Iterator[Article]:
+        """The corpus: one for every road, and the asides."""
+        for number, ((name, colour), there) in enumerate(self.roads.items()):
+            yield Article(f"road/{number}", name, road_text(name, colour, there))
+        yield from self.asides
+
+
+def road_text(name: str, colour: str, there: str) -> str:
+    """What an article says about a road."""
+    return f"The {colour} road of {name} leads to {there}."
+
+
+def make_world(known: int, heldout: int, *, seed: int) -> World:
+    """Towns, roads and articles.
+
+    Args:
+        known: Towns to train on.
+        heldout: Towns of held-out questions.
+        seed: Same seed, same world.
+
+    Raises:
+        RecipeError: If there are not enough names, or too few towns for a trail.
+    """
+    names = [f"{first} {second}" for first in FIRST for second in SECOND]
+    if min(known, heldout) <= MOST_ROADS or known + heldout > len(names):
+        raise RecipeError(
+            f"a world of {known} towns and {heldout} held out cannot be made",
+            fix=f"give more than {MOST_ROADS} of each, and {len(names)} at most together",
+        )
+    rng = random.Random(f"trails {seed} world")
+    rng.shuffle(names)
+    towns: list[Town] = []
+    while len(towns) < known + heldout:
+        quilt = tuple(rng.choices(GREENS, k=16))
+        if all(_differing(quilt, town.quilt) >= APART for town in towns):
+            towns.append(Town(names[len(towns)], quilt))
+    halves: dict[Half, tuple[Town, ...]] = {"known": tuple(towns[:known]), "heldout": tuple(towns[known:])}
+    roads: dict[tuple[str, str], str] = {}
+    for half in halves.values():
+        for colour in SEALS:
+            ring = [town.name for town in half]
+            rng.shuffle(ring)
+            roads |= {(name, colour): ring[k - len(ring) + 1] for k, name in enumerate(ring)}
+    asides: list[Article] = []
+    for town in towns:
+        for thing in rng.sample(THINGS, ASIDES):
+            # Named by the thing, not the town: whoever asks for a road of the town finds the road.
+            text = f"The {rng.choice(list(SEALS))} {thing} of {town.name} is {rng.choice(STATES)}."
+            asides.append(Article(f"aside/{len(asides)}", thing.capitalize(), text))
+    return World(halves, roads, tuple(asides))
+
+
+def plate_box(cell: int) -> Box:
+    """Where the plate of a cell is, xyxy in pixels."""
+    row, column = divmod(cell, 4)
+    inset = (CELL - PLATE_SIDE) // 2
+    x, y = column * CELL + inset, row * CELL + inset
+    return x, y, x + PLATE_SIDE, y + PLATE_SIDE
+
+
+def banner(town: Town) -> Pixels:
+    """A town's banner as the picture index knows it."""
+    ramp = np.linspace(30, 100, SIDE)
+    pixels = np.empty((SIDE, SIDE, 3), np.uint8)
+    pixels[..., 0] = ramp[None, :]
+    pixels[..., 1] = np.kron(np.array(town.quilt).reshape(4, 4), np.ones((CELL, CELL)))
+    pixels[..., 2] = ramp[:, None]
+    return pixels
+
+
+def picture(town: Town, colour: str, cell: int, rng: random.Random) -> Pixels:
+    """A banner with a plate, and on it a seal; the ground is shaded so that two of them are two pictures.
+
+    Args:
+        town: Whose banner.
+        colour: Of the seal.
+        cell: One of `CORNERS`.
+        rng: Shades the ground here and there.
+    """
+    pixels = banner(town)
+    for _ in range(4):
+        x, y = (rng.randint(0, SIDE - 60) for _ in range(2))
+        patch = pixels[y : y + rng.randint(20, 60), x : x + rng.randint(20, 60)]
+        patch += np.array([1, 0, 1], np.uint8) * np.uint8(rng.randint(0, 8))
+    x0, y0, x1, y1 = plate_box(cell)
+    pixels[y0:y1, x0:x1] = PLATE
+    inset = (PLATE_SIDE - SEAL_SIDE) // 2
+    yy, xx = np.mgrid[0:SEAL_SIDE, 0:SEAL_SIDE] // CHEQUER
+    sign = np.where((xx + yy) % 2 == 0, 1, -1)[..., None]
+    pixels[y0 + inset : y1 - inset, x0 + inset : x1 - inset] = PLATE + sign * np.array(SEALS[colour])
+    return pixels
+
+
+def png(pixels: Pixels) -> bytes:
+    """Pixels as PNG."""
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))

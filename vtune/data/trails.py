@@ -1,0 +1,238 @@
+"""Trail questions: which town the roads of a seal's colour lead to, and traces that look for it.
+
+The way to know is image search (whose banner is this?), a zoom (which colour has the seal?), and one text
+search a road. What tools say in traces is what the tools of a run say in this world; a test holds them
+together.
+
+Cold-start traces mix habits, as distilled ones do: half of them zoom in on the plate, the others zoom in
+where none is or not at all, and guess the colour. Some stop a road too early, some make a call twice. A
+policy taught by them has every right habit and every wrong one, so that reinforcement has something to choose
+from; and a failing answer often comes after calls that were right, which is what credit transfer is about.
+"""
+
+import io
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from PIL import Image
+
+from vtune.data.trail_world import (
+    CORNERS,
+    MOST_ROADS,
+    SEALS,
+    SIDE,
+    Half,
+    Town,
+    World,
+    picture,
+    plate_box,
+    png,
+    road_text,
+)
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Evidence, Sample
+from vtune.schema.trajectory import Call, Crop, Trajectory
+
+Split = Literal["train", "traces", "heldout"]
+
+TOOLS = ("image_search_tool", "image_zoom_in_tool", "text_search_tool")
+
+CAREFUL, ELSEWHERE = 0.5, 0.25
+"""Shares of traces that zoom in on the plate, and on a corner without one; the others do not zoom (ours)."""
+SHORT = 0.1
+"""Share that stops a road too early, where there is more than one (ours)."""
+TWICE = 0.1
+"""Share of searches that are made a second time (ours)."""
+
+_TAG = re.compile(r"</?\w+>")
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """A question, and where its roads lead."""
+
+    start: Town
+    colour: str
+    cell: int
+    """Of the plate."""
+    roads: int
+    towns: tuple[str, ...]
+    """Names on the way, the start included."""
+    data: bytes
+    """The picture, as PNG."""
+
+    @property
+    def question(self) -> str:
+        """What is asked."""
+        return f"Roads of the seal's colour to take from here: {self.roads}. Which town is reached?"
+
+
+def trails(world: World, *, seed: int, split: Split) -> Iterator[Trail]:
+    """Endless trails; one, two and three roads in turn.
+
+    Args:
+        world: Where they lead.
+        seed: Same seed, same trails.
+        split: `heldout` begins in held-out towns, the others in known ones; no two splits share a picture.
+    """
+    rng = random.Random(f"trails {seed} {split}")
+    half: Half = "heldout" if split == "heldout" else "known"
+    while True:
+        for roads in range(1, MOST_ROADS + 1):
+            start, colour, cell = rng.choice(world.towns[half]), rng.choice(list(SEALS)), rng.choice(CORNERS)
+            towns = tuple(world.follow(start.name, colour, roads))
+            yield Trail(start, colour, cell, roads, towns, png(picture(start, colour, cell, rng)))
+
+
+def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sample]:
+    """`count` trails as samples."""
+    stream = trails(world, seed=seed, split=split)
+    for number in range(count):
+        yield _sample(next(stream), f"trails/{seed}/{split}/{number:06d}")
+
+
+def traces(world: World, count: int, *, seed: int) -> Iterator[Trajectory]:
+    """`count` cold-start traces of mixed habits over pictures of their own."""
+    stream = trails(world, seed=seed, split="traces")
+    rng = random.Random(f"habits {seed}")
+    for number in range(count):
+        trail = next(stream)
+        yield _trace(_sample(trail, f"trails/{seed}/traces/{number:06d}"), trail, world, rng)
+
+
+def corpus(world: World, *, seed: int, count: int = 600) -> Iterator[str]:
+    """Texts of traces, for the tiny model's tokenizer; their tags are tokens of its own."""
+    for trace in traces(world, count, seed=seed):
+        for message in trace.messages:
+            yield _TAG.sub("\n", message.content)
+
+
+def region(cell: int) -> list[int]:
+    """The plate of a cell, in thousandths of the picture."""
+    return [round(edge * 1000 / SIDE) for edge in plate_box(cell)]
+
+
+def query(colour: str, town: str) -> str:
+    """What is searched for to learn where a road leads."""
+    return f"{colour} road of {town}"
+
+
+class _Telling:
+    """A trace as it grows."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.messages = list(sample.prompt)
+        self.images = list(sample.images)
+        self.calls: list[Call] = []
+
+    def call(
+        self,
+        thought: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        told: str,
+        crop: tuple[int, int, int, int] | None = None,
+    ) -> None:
+        """A thought, a call, and what came back; the picture is cut out where `crop` says so."""
+        asked = json.dumps({"name": tool, "arguments": arguments}, separators=(",", ":"))
+        said = f"<think>{thought}</think><tool_call>{asked}</tool_call>"
+        self.messages.append(Message("assistant", said))
+        shown: tuple[int, ...] = ()
+        crops: tuple[Crop, ...] = ()
+        if crop is not None:
+            shown = (len(self.images),)
+            x0, y0, x1, y1 = map(float, crop)
+            crops = (Crop(image=0, bbox=(x0, y0, x1, y1), shown=shown[0]),)
+            self.images.append(
+                Picture(data=_cut(self.images[0].data or b"", crop), origin=f"call:{len(self.calls)}")
+            )
+        self.messages.append(Message("user", f"<tool_response>\n{told}\n</tool_response>", shown))
+        self.calls.append(
+            Call(
+                tool=tool,
+                arguments=json.dumps(arguments),
+                status="ok",
+                output=told,
+                images=shown,
+                crops=crops,
+            )
+        )
+
+    def answer(self, thought: str, answer: str) -> None:
+        """The end."""
+        said = f"<think>{thought}</think>\n<answer>{answer}</answer>"
+        self.messages.append(Message("assistant", said))
+
+
+def _trace(sample: Sample, trail: Trail, world: World, rng: random.Random) -> Trajectory:
+    told = _Telling(sample)
+    image_search, zoom, text_search = TOOLS
+
+    def times() -> range:
+        return range(2 if rng.random() < TWICE else 1)
+
+    for _ in times():
+        told.call("Whose banner?", image_search, {}, f"1. {trail.start.name}")
+    luck = rng.random()
+    colour = trail.colour
+    if luck < CAREFUL + ELSEWHERE:
+        elsewhere = rng.choice([cell for cell in CORNERS if cell != trail.cell])
+        cell = trail.cell if luck < CAREFUL else elsewhere
+        told.call(
+            "Which seal?",
+            zoom,
+            {"bbox_2d": region(cell)},
+            "Here is the zoomed image:\n<image>",
+            plate_box(cell),
+        )
+    if luck >= CAREFUL:
+        colour = rng.choice(list(SEALS))
+    short = trail.roads > 1 and rng.random() < SHORT
+    town = trail.start.name
+    for road in range(1, trail.roads + 1 - short):
+        there = world.roads[town, colour]
+        for _ in times():
+            told.call(
+                f"Road {road} of {trail.roads}.",
+                text_search,
+                {"query": query(colour, town)},
+                f"1. {town}\n{road_text(town, colour, there)}",
+            )
+        town = there
+    told.answer("Arrived.", town)
+    return Trajectory(
+        sample_id=sample.id,
+        source=sample.source,
+        messages=tuple(told.messages),
+        images=tuple(told.images),
+        calls=tuple(told.calls),
+        answer=town,
+    )
+
+
+def _cut(data: bytes, box: tuple[int, int, int, int]) -> bytes:
+    out = io.BytesIO()
+    Image.open(io.BytesIO(data)).convert("RGB").crop(box).save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def _sample(trail: Trail, identity: str) -> Sample:
+    x0, y0, x1, y1 = map(float, plate_box(trail.cell))
+    return Sample(
+        id=identity,
+        source=f"trails_{trail.roads}",
+        prompt=(Message("user", f"<image>{trail.question}", (0,)),),
+        images=(Picture(data=trail.data),),
+        ability="search",
+        ground_truth=trail.towns[-1],
+        answer=trail.towns[-1],
+        verifier="exact",
+        accuracy_ratio=1.0,
+        format_ratio=0.1,
+        tools=TOOLS,
+        evidence=(Evidence("seal", 0, (x0, y0, x1, y1)),),
+    )
