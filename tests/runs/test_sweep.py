@@ -278,9 +278,9 @@ def test_a_dry_run_plans_all_and_starts_nothing(tiny: Path, lens: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_the_shipped_sweep_fits_a_recipe(tmp_path: Path) -> None:
-    shipped = yaml.safe_load(find("credit-tiny", "recipes.sweep").read_text())
-    plan = load_sweep(write(tmp_path, **(shipped | {"held_out": None})), RECIPE, [])
+def test_the_shipped_sweep_fits_its_recipe() -> None:
+    plan = load_sweep(find("credit-tiny", "recipes.sweep"), find("credit-tiny", "recipes.rl"), [])
+    assert plan.suite is not None
     assert len(plan.recipes) == 6
     for first, second in plan.sweep.differences:
         one, other = (plan.recipes[name].model_dump() for name in (first, second))

@@ -266,7 +266,7 @@ def _said() -> Iterator[None]:
 def _keep_numbers_alone(processor: Any) -> None:
     """No text of single tokens beside their log-probabilities: nobody reads it.
 
-    To make it took half of this process's time, in which it has conversations to lead.
+    To make it took a third of this process's time, in which it has conversations to lead.
     """
     add = processor.add_request
 
