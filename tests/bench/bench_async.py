@@ -3,7 +3,8 @@
     make bench-vllm
 
 A real vLLM draws; lengths of turns (8 to 64 tokens) and numbers of turns (1 to 6) are given by seeds, tools
-run at the same time in both loops, and as many conversations are open. Both loops run in turns, three times.
+run at the same time in both loops, and as many conversations are open: four or eight for each place (`codev` on
+eight GPUs has four). Both loops run in turns, three times.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from tests.conftest import load
 from tests.rollout.load import asynchronous, by_turn, jobs
 from vtune.rollout.vllm import Setup, VllmEngine
 
-LANES, GROUPS, ROLLOUTS, ROUNDS = 32, 16, 8, 3
+LANES, GROUPS, ROLLOUTS, ROUNDS = 32, (16, 32), 8, 3
 
 
 def test_trajectories_a_second(tiny: Path, tmp_path: Path) -> None:
-    async def run() -> dict[str, list[float]]:
+    async def run() -> dict[int, dict[str, list[float]]]:
         policy = load(tiny)
         setup = Setup(
             model=str(tiny),
@@ -34,21 +35,23 @@ def test_trajectories_a_second(tiny: Path, tmp_path: Path) -> None:
         )
         engine = VllmEngine(policy, setup, tmp_path)
         await engine.take(policy.model.named_parameters, 0)
-        work = jobs(GROUPS, ROLLOUTS)
-        await asynchronous(engine, policy, work[:LANES], LANES)
-        rates: dict[str, list[float]] = {"by turn": [], "asynchronous": []}
-        for _ in range(ROUNDS):
-            for name, loop in (("by turn", by_turn), ("asynchronous", asynchronous)):
-                # Forget the prompts of the other loop.
-                await engine.take(policy.model.named_parameters, 0)
-                began = time.monotonic()
-                found = await loop(engine, policy, work, LANES)
-                rates[name].append(len(found) / (time.monotonic() - began))
+        await asynchronous(engine, policy, jobs(GROUPS[0], ROLLOUTS)[:LANES], LANES)
+        told: dict[int, dict[str, list[float]]] = {}
+        for groups in GROUPS:
+            work = jobs(groups, ROLLOUTS)
+            rates = told[len(work) // LANES] = {"by turn": [], "asynchronous": []}
+            for _ in range(ROUNDS):
+                for name, loop in (("by turn", by_turn), ("asynchronous", asynchronous)):
+                    # Forget the prompts of the other loop.
+                    await engine.take(policy.model.named_parameters, 0)
+                    began = time.monotonic()
+                    found = await loop(engine, policy, work, LANES)
+                    rates[name].append(len(found) / (time.monotonic() - began))
         await engine.aclose()
-        return rates
+        return told
 
-    rates = asyncio.run(run())
-    for name, found in rates.items():
-        print(f"{name}: {', '.join(f'{rate:.1f}' for rate in found)} trajectories/s")
-    ratio = median(a / b for a, b in zip(rates["asynchronous"], rates["by turn"], strict=True))
-    print(f"ratio: {ratio:.2f}")
+    for places, rates in asyncio.run(run()).items():
+        ratio = median(a / b for a, b in zip(rates["asynchronous"], rates["by turn"], strict=True))
+        print(f"{places} conversations for each place: {ratio:.2f} times the trajectories a second")
+        for name, found in rates.items():
+            print(f"  {name}: {', '.join(f'{rate:.1f}' for rate in found)}")
