@@ -3,8 +3,8 @@
     make bench-vllm
 
 A real vLLM draws; lengths of turns (8 to 64 tokens) and numbers of turns (1 to 6) are given by seeds, tools
-run at the same time in both loops, and as many conversations are open: four or eight for each place (`codev` on
-eight GPUs has four). Both loops run in turns, three times.
+run at the same time in both loops, and as many conversations are open: four or eight for each place (`codev`
+on eight GPUs has four). Both loops run in turns, three times.
 """
 
 import asyncio
