@@ -1,17 +1,19 @@
 """Connections against servers that say byte by byte what a test wants them to."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from vtune.reward.connections import Answer, Connections
+from vtune.reward.connections import CONNECT, Answer, Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n4\r\n you\r\n0\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbye"
+UNSIZED = b"HTTP/1.1 200 OK\r\n\r\ntill the end"
 
 
 class Server:
@@ -118,3 +120,40 @@ def test_who_stops_waiting_leaves_no_answer_to_the_next() -> None:
     server.left[0] = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", OK]
     assert story(server, impatient) == Answer(200, b"hi")
     assert [(number, body) for number, _, body in server.asked] == [(0, b"slow"), (1, b"two")]
+
+
+def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    server = Server([UNSIZED], [CONTINUE + UNSIZED])
+    assert story(server, twice) == [Answer(200, b"till the end")] * 2
+    assert server.accepted == 2
+
+
+@pytest.mark.parametrize("cut", [None, -1, -2], ids=["a whole answer", "nearly one", "its headers"])
+def test_more_than_was_asked_for_is_no_part_of_the_next_answer(cut: int | None) -> None:
+    extra = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"[:cut]
+    server = Server([OK + extra, OK], [OK, OK])
+    assert story(server, twice) == [Answer(200, b"hi")] * 2
+    assert [(number, body) for number, _, body in server.asked] == [(0, b"one"), (1, b"two")]
+
+
+def test_an_address_that_does_not_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(_: object, port: int, **__: object) -> list[Any]:
+        hosts = ("127.0.0.2", "127.0.0.1")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+
+    async def tell(connections: Connections, url: str) -> Answer:
+        loop = asyncio.get_running_loop()
+        connect = loop.sock_connect
+
+        async def half_deaf(sock: socket.socket, address: Any) -> None:
+            if address[0] == "127.0.0.2":
+                await asyncio.sleep(60)
+            await connect(sock, address)
+
+        monkeypatch.setattr(loop, "getaddrinfo", resolve)
+        monkeypatch.setattr(loop, "sock_connect", half_deaf)
+        return await asyncio.wait_for(
+            connections.post(url.replace("127.0.0.1", "rewards"), b"one"), CONNECT / 2
+        )
+
+    assert story(Server([OK]), tell) == Answer(200, b"hi")

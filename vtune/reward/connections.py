@@ -15,6 +15,12 @@ import httptools
 CONNECT = 5.0
 """Seconds that a connection may take; ours."""
 
+NEXT_ADDRESS = 0.25
+"""Seconds after which the next address of a host is tried beside one that does not answer (RFC 8305 §5)."""
+
+SIZED = (b"content-length", b"transfer-encoding")
+"""Headers by which an answer says where it ends; without one, it ends with its connection (RFC 9112 §6.3)."""
+
 
 class Answer(NamedTuple):
     """What a server said."""
@@ -72,6 +78,9 @@ class _Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Answer] | None = None
+        self._sized = False
+        self._headed = False
+        """Whether an answer is on its way whose headers are complete."""
         self.open = True
         self.heard = False
         """Whether anything came since the latest request."""
@@ -116,20 +125,40 @@ class _Connection(asyncio.Protocol):
             self._fail(f"its answer is no HTTP: {error}")
             self.close()
 
+    def eof_received(self) -> None:
+        self.open = False  # the transport closes itself
+        if self._headed and not self._sized:
+            self._finish()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         self._fail(f"it hung up{'' if exc is None else f': {exc}'}")
+
+    def on_message_begin(self) -> None:
+        self._sized = False
+        if self._answer is None or self._answer.done():
+            self.close()  # more than was asked for, which would be taken for the next answer
+
+    def on_header(self, name: bytes, _: bytes) -> None:
+        self._sized = self._sized or name.lower() in SIZED
+
+    def on_headers_complete(self) -> None:
+        self._headed = True
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        answer = Answer(self._parser.get_status_code(), b"".join(self._body))
-        self._body.clear()
-        if answer.status < 200:
+        self._headed = False
+        if self._parser.get_status_code() < 200:
             return  # that it goes on
         if not self._parser.should_keep_alive():
             self.close()
+        self._finish()
+
+    def _finish(self) -> None:
+        answer = Answer(self._parser.get_status_code(), b"".join(self._body))
+        self._body.clear()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
@@ -166,7 +195,7 @@ def _place(url: str, headers: Mapping[str, str]) -> _Place:
 async def _connect(place: _Place) -> _Connection:
     async with asyncio.timeout(CONNECT):
         _, connection = await asyncio.get_running_loop().create_connection(
-            _Connection, place.host, place.port, ssl=place.tls
+            _Connection, place.host, place.port, ssl=place.tls, happy_eyeballs_delay=NEXT_ADDRESS
         )
     return connection
 
