@@ -1,7 +1,9 @@
 import asyncio
 import os
 import signal
+import socket
 import time
+from multiprocessing.context import SpawnProcess
 
 import pytest
 
@@ -9,7 +11,7 @@ from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
-from vtune.verifiers.verifying import AHEAD, Verifying
+from vtune.verifiers.verifying import AHEAD, Verifying, _Worker
 
 
 def test_workers_judge_many_replies_and_send_errors_back() -> None:
@@ -122,3 +124,71 @@ def test_who_stops_waiting_takes_no_verdict_from_the_others() -> None:
             return [verdict.score for verdict in await asyncio.gather(*asking)]
 
     assert asyncio.run(story()) == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_where_no_worker_can_be_started_each_reply_is_unscored_and_none_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = sample("math", "7")
+    started: list[socket.socket] = []
+    pair = socket.socketpair
+
+    def kept() -> tuple[socket.socket, socket.socket]:
+        started.extend(made := pair())
+        return made
+
+    def full(_: object) -> None:
+        raise BlockingIOError("no process left")
+
+    async def story() -> None:
+        async with Verifying(workers=2, timeout_s=60) as verifying:
+            with monkeypatch.context() as patch:
+                patch.setattr(SpawnProcess, "start", full)
+                patch.setattr(socket, "socketpair", kept)
+                asking = (verifying.verify(wrap(f"{n}"), question) for n in range(10))
+                found = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 20)
+            assert {type(one) for one in found} == {ServiceError}
+            assert "no worker can be started: no process left" in str(found[0])
+            assert started
+            assert {one.fileno() for one in started} == {-1}
+            assert (await verifying.verify(wrap("7"), question)).score == 1.0
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_cannot_be_started_leaves_its_replies_to_one_that_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = sample("math", "7")
+
+    def full(_: object) -> None:
+        raise BlockingIOError("no process left")
+
+    async def story() -> list[float]:
+        async with Verifying(workers=2, timeout_s=60) as verifying:
+            await verifying.verify(wrap("7"), question)
+            monkeypatch.setattr(_Worker, "start", full)
+            asking = (verifying.verify(wrap(f"{n}"), question) for n in range(2, 9))
+            return [verdict.score for verdict in await asyncio.gather(*asking)]
+
+    assert asyncio.run(story()) == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_a_reply_that_takes_long_holds_up_no_other_while_a_worker_is_idle() -> None:
+    question = sample("math", "7")
+
+    async def story() -> tuple[list[float], float]:
+        async with Verifying(workers=2, timeout_s=60) as verifying:
+            await asyncio.gather(*(verifying.verify(wrap("7"), question) for _ in range(2)))
+            slow = verifying._workers[0]._process
+            assert slow is not None
+            os.kill(slow.pid or 0, signal.SIGSTOP)
+            first, *others = (
+                asyncio.create_task(verifying.verify(wrap(f"{n}"), question)) for n in range(7, 20)
+            )
+            found = [verdict.score for verdict in await asyncio.wait_for(asyncio.gather(*others), 20)]
+            assert not first.done()
+            os.kill(slow.pid or 0, signal.SIGCONT)
+            return found, (await first).score
+
+    assert asyncio.run(story()) == ([0.0] * 12, 1.0)

@@ -9,6 +9,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -79,8 +80,8 @@ class Verifying:
 
         Raises:
             DataError: If the sample names no verifier, or its ground truth cannot be read.
-            ServiceError: If a worker died or did not answer in time, or the judge did not answer, or there is
-                none: the reply is unscored.
+            ServiceError: If a worker died or did not answer in time, or none can be started, or the judge did
+                not answer, or there is none: the reply is unscored.
         """
         verifier = verifier_of(sample)
         if verifier.asks_judge and judge is not None:
@@ -97,19 +98,46 @@ class Verifying:
         return await question.verdict
 
     def _deal(self) -> None:
-        """Give what waits to the workers that have least to do."""
+        """Give what waits to the workers that have least to do, of those that run or can be started."""
+        able = list(self._workers)
         while self._waiting:
-            worker = min(self._workers, key=lambda one: len(one.asked))
+            worker = min(able, key=lambda one: len(one.asked))
             if len(worker.asked) >= AHEAD:
                 return
             question = self._waiting.popleft()
-            if not question.verdict.done():  # else nobody waits for it any more
+            if question.verdict.done():
+                continue  # nobody waits for it any more
+            try:
                 worker.ask(question)
+            except OSError as error:
+                able.remove(worker)
+                if able:
+                    self._waiting.appendleft(question)
+                else:
+                    _tell(question.verdict, ServiceError(f"no worker can be started: {error}"))
+                    able = list(self._workers)
 
     def _take_back(self, questions: Sequence["_Question"]) -> None:
         """A worker has room again; it leaves some questions untouched."""
         self._waiting.extendleft(reversed(questions))
         self._deal()
+        self._help()
+
+    def _help(self) -> None:
+        """Have a worker that has nothing to do verify a reply that waits at another, whose first may take long.
+
+        Each reply is copied once at most, the last in a line first, for its own worker comes to it last.
+        """
+        idle = next((one for one in self._workers if not one.asked), None)
+        if idle is None:
+            return
+        behind = [question for one in self._workers for question in list(one.asked)[:0:-1]]
+        question = next((one for one in behind if not (one.copied or one.verdict.done())), None)
+        if question is None:
+            return
+        question.copied = True
+        with suppress(OSError):  # it cannot be started: the reply stays where it waits
+            idle.ask(question)
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +147,8 @@ class _Question:
     packed: bytes
     verifier: str
     verdict: asyncio.Future[Verdict]
+    copied: bool = False
+    """Whether a second worker was asked too; the first verdict counts."""
 
 
 class _Worker:
@@ -143,7 +173,11 @@ class _Worker:
         self._received = bytearray()
 
     def ask(self, question: _Question) -> None:
-        """Have the process verify one more reply."""
+        """Have the process verify one more reply.
+
+        Raises:
+            OSError: If it has to be started and cannot be; nothing is asked then.
+        """
         line = self._line or self.start()
         loop = asyncio.get_running_loop()
         self.asked.append(question)
@@ -157,13 +191,21 @@ class _Worker:
         self._send()
 
     def start(self) -> socket.socket:
-        """Start the process, without waiting until it can be asked."""
+        """Start the process, without waiting until it can be asked.
+
+        Raises:
+            OSError: If the machine has no process or no file descriptor left.
+        """
         # spawn: a fork would copy the threads' locks and the accelerator state of a trainer.
         context = get_context("spawn")
         ours, theirs = socket.socketpair()
         with theirs:
             process = context.Process(target=_work, args=(theirs,), daemon=True, name="vtune-verifier")
-            process.start()
+            try:
+                process.start()
+            except OSError:
+                ours.close()
+                raise
         ours.setblocking(False)
         asyncio.get_running_loop().add_reader(ours, self._receive)
         self._process, self._line = process, ours
