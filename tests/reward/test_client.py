@@ -248,8 +248,13 @@ def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("MY_TOKEN", raising=False)
     with pytest.raises(RecipeError, match="MY_TOKEN"):
         asyncio.run(story())
-    monkeypatch.setenv("MY_TOKEN", "open sesame")
-    assert asyncio.run(story()) == "Bearer open sesame"
+    monkeypatch.setenv("MY_TOKEN", "open-sesame")
+    assert asyncio.run(story()) == "Bearer open-sesame"
+    for wrong in ("open-sesame\n", "open\r\nX-Other: sesame", "open sesame", "ouvre-toi-sésame", ""):
+        monkeypatch.setenv("MY_TOKEN", wrong)
+        with pytest.raises(RecipeError, match="MY_TOKEN") as found:
+            asyncio.run(story())
+        assert not wrong or wrong not in f"{found.value} {found.value.fix}"
 
 
 def test_who_stops_waiting_takes_nothing_from_the_others() -> None:

@@ -50,14 +50,14 @@ def answering(status: int, body: Any) -> Iterator[tuple[str, list[dict[str, Any]
 def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("MY_TOKEN", "open sesame")
+    monkeypatch.setenv("MY_TOKEN", "open-sesame")
     with answering(200, {"results": []}) as (url, asked):
         own = recipe(service={"urls": [url, NOBODY], "token_env": "MY_TOKEN"})
         (silent,) = greet(own)
         check_service(own)
     assert silent.startswith(f"{NOBODY}: ConnectionRefusedError")
     assert f"the others stand in for it: {NOBODY}" in capsys.readouterr().err
-    told = {"reward": json.loads(json.dumps(settings_of(own))), "items": [], "token": "Bearer open sesame"}
+    told = {"reward": json.loads(json.dumps(settings_of(own))), "items": [], "token": "Bearer open-sesame"}
     assert asked == [told, told]
 
 

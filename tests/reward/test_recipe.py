@@ -54,3 +54,38 @@ def test_a_service_is_a_list_of_urls_or_a_section() -> None:
     for wrong in ([], ["a:1"], ["http://a:1", "http://a:1"], {"urls": ["http://a:1"], "deadline_s": 0}):
         with pytest.raises(ValidationError):
             recipe(service=wrong)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://a:99999", "no usable host or port .*range"),
+        ("http://a:0", "no usable host or port"),
+        ("http://a:b", "no usable host or port"),
+        ("http://:80", "no usable host or port"),
+        ("http://[::1", "no usable host or port"),
+        ("http://a..b", "no usable host or port .*label"),
+        (f"http://{'a' * 64}", "no usable host or port .*label"),
+        ("http://a:1?x=1", "a query or a fragment"),
+        ("http://a:1/#x", "a query or a fragment"),
+        ("http://a:1/b c", "a space"),
+        ("http://a:1\n", "a space"),
+        ("http://a:1/é", "not ASCII"),
+        ("http://bücher:1", "not ASCII"),
+        ("http://me:secret@a:1", "token_env"),
+        ("http://me:secret/@a:1", "token_env"),
+    ],
+)
+def test_a_url_that_no_request_can_be_sent_to_is_refused(url: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why) as found:
+        recipe(service=[url])
+    assert "secret" not in found.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a_b:1", "https://a.example./x%20y", "http://[::1]:8192", "http://10.0.0.5"]
+)
+def test_urls_of_names_and_addresses_are_taken(url: str) -> None:
+    service = recipe(service=[url]).service
+    assert service is not None
+    assert service.urls == (url,)

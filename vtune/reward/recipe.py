@@ -3,7 +3,9 @@
 Only keys that are younger than recipes in run folders have a default: what these meant without them.
 """
 
+import re
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -113,11 +115,32 @@ class RewardService(Strict):
     @classmethod
     def _are_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         for url in urls:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"{url!r} is no URL: write http://HOST:PORT")
+            if (why := _unusable(url)) is not None:
+                raise ValueError(f"{why}: write http://HOST:PORT")
         if len(set(urls)) < len(urls):
             raise ValueError("a URL stands there twice")
         return tuple(url.rstrip("/") for url in urls)
+
+
+def _unusable(url: str) -> str | None:
+    """Why no request can be sent to a URL; None where one can. A password in it is not repeated."""
+    if not url.startswith(("http://", "https://")):
+        return f"{url!r} is no URL"
+    if "@" in url:
+        return "a URL holds a user or an @ (`token_env` names the variable of a token, %40 is an @ in a path)"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as the look-up of its address does
+    except ValueError as error:  # a UnicodeError too
+        return f"{url!r} has no usable host or port ({error})"
+    if not host or port == 0:
+        return f"{url!r} has no usable host or port"
+    if not re.fullmatch("[!-~]+", url):
+        return f"{url!r} holds a space or a character that is not ASCII (%XX in paths, xn--… in hosts)"
+    if "?" in url or "#" in url:
+        return f"{url!r} holds a query or a fragment, but `/score` is added at its end"
+    return None
 
 
 def _from_list(value: Any) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -85,13 +86,19 @@ class Servers:
         """Open.
 
         Raises:
-            RecipeError: If the environment variable of the token is not set.
+            RecipeError: If the environment variable of the token is not set, or holds what no header can.
         """
         name = self._service.token_env
         if name is not None and name not in os.environ:
             raise RecipeError(
                 f"the token of the reward service is not set: no environment variable {name}",
                 fix=f"export {name}=…",
+            )
+        if name is not None and not re.fullmatch("[!-~]+", os.environ[name]):
+            raise RecipeError(
+                f"the token in the environment variable {name} is empty, or holds a space, a line break or a "
+                "character that is not ASCII",
+                fix=f'export {name}="$(tr -d "[:space:]" < FILE)" where the file of the token ends its line',
             )
         self._http = Connections({"Authorization": f"Bearer {os.environ[name]}"} if name is not None else {})
         return self

@@ -124,7 +124,7 @@ class Verifying:
         self._help()
 
     def _help(self) -> None:
-        """Have a worker that has nothing to do verify a reply that waits at another, whose first may take long.
+        """Have an idle worker verify a reply that waits at another, whose first may take long.
 
         Each reply is copied once at most, the last in a line first, for its own worker comes to it last.
         """
