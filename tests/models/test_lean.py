@@ -1,6 +1,7 @@
 """Modules with another forward against the stock ones: values, gradients, and what a checkpoint says."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from tests.models.rows import ragged
 from tests.models.test_batch import batched, logits
-from vtune.models.lean import normed, use_lean_modules
+from vtune.models.lean import _fused, _Norm, normed, use_lean_modules
 from vtune.models.policy import Policy
 from vtune.models.rotation import signed, turned, turned_with_gradient
 
@@ -59,6 +60,27 @@ def test_a_norm_without_gradient_is_the_stock_one(dtype: torch.dtype) -> None:
     ours, theirs = normed(states, weight, 1e-6), stock_norm(states, weight, 1e-6)
     assert ours.dtype == dtype
     torch.testing.assert_close(ours, theirs, rtol=1e-6 if dtype == torch.float32 else 8e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("of", [_fused, _Norm.apply])
+def test_a_norm_with_gradient_is_the_stock_one(of: Callable[[Any, Any, float], torch.Tensor]) -> None:
+    torch.manual_seed(0)
+    states, weight = (torch.randn(*shape, requires_grad=True) for shape in ((5, 3, 32), (32,)))
+    scale = torch.rsqrt(states.square().mean(-1, keepdim=True) + 1e-6)
+    pull = torch.randn(5, 3, 32)
+    found = [
+        (values, *torch.autograd.grad((values * pull).sum(), [states, weight]))
+        for values in (of(states, weight, 1e-6), weight * (states * scale))
+    ]
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_the_first_map_of_pictures_has_the_shape_that_adapters_add_to(each_policy: Policy) -> None:
+    ours, theirs = (stock_copy(each_policy).model.model.visual.patch_embed.proj for _ in range(2))
+    use_lean_modules(ours)
+    patches = torch.randn(4, *ours.weight.shape[1:])
+    torch.testing.assert_close(ours(patches), theirs(patches), rtol=1e-5, atol=1e-5)
 
 
 def test_the_gradient_of_a_turn_is_the_one_that_autograd_finds() -> None:

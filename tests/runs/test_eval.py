@@ -1,5 +1,6 @@
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,19 @@ def test_an_evaluation_writes_all_that_its_score_depends_on(tiny: Path, lens: Pa
     assert other.code == 2
     assert "differs in suite.rollouts" in other.err
     assert (tmp_path / "out/results.json").read_bytes() == before
+
+
+def test_results_are_of_the_weights_that_a_link_meant_then(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    newest = tmp_path / "newest"
+    newest.symlink_to(tiny)
+    words = evaluation(newest, lens / "heldout.parquet", tmp_path / "out")
+    assert vtune(*words, "--limit", "1").code == 0
+    newest.unlink()
+    shutil.copytree(tiny, tmp_path / "later")
+    newest.symlink_to(tmp_path / "later")
+    again = vtune(*words, "--limit", "1", "--resume")
+    assert again.code == 2
+    assert "differs in model" in again.err
 
 
 def test_the_same_seed_gives_the_same_trajectories(tiny: Path, lens: Path, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtune.errors import DataError, RecipeError
-from vtune.runs.results import Results, locked
+from vtune.runs.folder import locked
+from vtune.runs.results import Results
 
 
 def key(name: str) -> str:

@@ -170,12 +170,27 @@ def test_a_failing_run_costs_no_other_and_is_named(plan: Plan, tmp_path: Path, r
     assert len(runs.words) == 7  # it has nothing to be evaluated
     assert table["unfinished"] == ["sharp/seed-3"]
     assert table["variants"]["sharp"]["seeds"] == table["differences"]["sharp - plain"]["seeds"] == 1
-    assert table["variants"]["sharp"]["held-out accuracy"] == {"value": 0.9, "low": None, "high": None}
+    assert table["variants"]["sharp"]["held-out accuracy"] == {
+        "value": 0.9,
+        "low": None,
+        "high": None,
+        "n": 1,
+    }
     with pytest.raises(RunFailed, match="no more memory") as caught:
         check_failed(table["failed"])
     assert "sharp/seed-3: training was killed by signal 9" in str(caught.value)
     assert "--resume" in caught.value.fix
     render_sweeps([table])
+
+
+def test_a_mean_of_fewer_runs_than_there_are_says_so(plan: Plan, tmp_path: Path, runs: Runs) -> None:
+    runs.fails = {"sharp/seed-3/eval": 1}
+    table = sweep(plan, tmp_path / "out", runs)
+    row = table["variants"]["sharp"]
+    assert (row["seeds"], row["accuracy"]["n"], row["held-out accuracy"]["n"]) == (2, 2, 1)
+    difference = table["differences"]["sharp - plain"]
+    assert (difference["seeds"], difference["held-out accuracy"]["n"]) == (2, 1)
+    assert "(of 1)" in vtune("report", tmp_path / "out").out
 
 
 def test_a_sweep_goes_on_where_it_stopped(plan: Plan, tmp_path: Path, runs: Runs) -> None:
@@ -231,7 +246,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"seeds": []}, "at least 1 item"),
     ({"differences": [["sharp", "flat"]]}, "`flat`, which is none of the variants"),
     ({"differences": [["sharp", "sharp"]]}, "with itself"),
-    ({"last_steps": 101}, "last_steps is 101, and the recipe has 100 steps"),
+    ({"last_steps": 101}, "variant `plain` has 100 steps, and last_steps is 101"),
+    ({"variants": {"a": {"steps": 1}, "b": {}}, "differences": []}, "`a` has 1 steps, and last_steps is 2"),
+    ({"variants": {"table.json": {}}, "differences": []}, "is no name of a folder"),
     ({"held_out": {"suite": "lens", "settings": {"rollots": 1}}}, "(?s)`held_out`.*did you mean `rollouts`"),
     ({"zeal": 1}, "unknown key `zeal`"),
 ]  # fmt: skip

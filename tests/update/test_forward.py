@@ -13,7 +13,7 @@ from tests.update.build import items, row_of
 from vtune.errors import RunFailed
 from vtune.models.policy import Policy, policy_logprobs
 from vtune.update.batch import MicroBatch, micro_batch
-from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
+from vtune.update.forward import PolicyForward, TokenStats, _Chosen, checkpoint_activations
 
 
 def scored(forward: PolicyForward, batch: MicroBatch, chunks: int = 1) -> TokenStats:
@@ -63,6 +63,18 @@ def test_without_a_token_that_counts_every_parameter_is_still_reached(policy: Po
         loss = forward(batch.packed, nothing, nothing, chunks).logprobs.sum()
         gradients = torch.autograd.grad(loss, list(policy.model.parameters()))
         assert all(not gradient.any() for gradient in gradients)
+
+
+class OnGpu(torch.Tensor):
+    """Says that it lies on a GPU."""
+
+    is_cuda = True
+
+
+def test_without_a_token_that_counts_there_is_nothing_to_score_on_a_gpu_either(policy: Policy) -> None:
+    hidden = torch.zeros(0, 12).as_subclass(OnGpu)
+    logprobs, entropy = _Chosen.apply(hidden, torch.zeros(0, dtype=torch.long), policy.chat)  # type: ignore[no-untyped-call]
+    assert len(logprobs) == len(entropy) == 0
 
 
 class Living(TorchDispatchMode):

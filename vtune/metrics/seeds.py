@@ -19,6 +19,8 @@ class SeedMean:
     low: float | None
     """None where there is one seed: it says nothing about others."""
     high: float | None
+    n: int
+    """Seeds."""
 
 
 def over_seeds(values: Sequence[float]) -> SeedMean | None:
@@ -34,9 +36,9 @@ def over_seeds(values: Sequence[float]) -> SeedMean | None:
         return None
     mean = fmean(values)
     if len(values) == 1:
-        return SeedMean(mean, None, None)
+        return SeedMean(mean, None, None, 1)
     reach = t_factor(len(values) - 1) * stdev(values) / sqrt(len(values))
-    return SeedMean(mean, mean - reach, mean + reach)
+    return SeedMean(mean, mean - reach, mean + reach, len(values))
 
 
 def t_factor(freedom: int) -> float:

@@ -48,7 +48,9 @@ def _scale(states: Tensor, epsilon: float) -> Tensor:
 
 def _patches(self: Any, patches: Tensor) -> Tensor:
     # A patch is as large as the window of the convolution, which is then nothing but a linear map.
-    return functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
+    found = functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
+    # Of the shape that an adapter beside it adds to.
+    return found[:, :, None, None, None]
 
 
 class _Norm(torch.autograd.Function):

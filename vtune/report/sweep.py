@@ -31,5 +31,12 @@ def _table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     for column in dict.fromkeys(column for row in rows.values() for column in row):
         table.add_column(column, justify="right")
     for name, row in rows.items():
-        table.add_row(name, *map(cell, row.values()))
+        table.add_row(name, *(_cell(value, row["seeds"]) for value in row.values()))
     return table
+
+
+def _cell(value: Any, seeds: int) -> str:
+    """A mean that fewer runs have than there are says of how many it is."""
+    if isinstance(value, Mapping) and value["n"] != seeds:
+        return f"{cell(value)} (of {value['n']})"
+    return cell(value)

@@ -68,7 +68,7 @@ def _nested(value: Any) -> bool:
 
 def is_estimate(value: Mapping[str, Any]) -> bool:
     """Whether a mapping is a value with its interval."""
-    return set(value) == {"value", "low", "high"}
+    return set(value) - {"n"} == {"value", "low", "high"}
 
 
 def cell(value: Any) -> str:

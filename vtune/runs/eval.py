@@ -107,6 +107,8 @@ def run_eval(
             other way round, or that evaluation is another one.
     """
     check_folder(out)
+    # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
+    model = resolved(model)
     if kind == "vllm":
         check_vllm()
         if suite.rollout.temperature not in (0.0, 1.0):
@@ -129,7 +131,7 @@ def _asked(
 ) -> dict[str, Any]:
     """All that an evaluation is known by."""
     return {
-        "model": resolved(model),
+        "model": model,
         "limit": limit,
         "engine": kind,
         "suite": suite.model_dump(mode="json"),
@@ -141,7 +143,7 @@ def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: 
     """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
     result: dict[str, Any] = json.loads((out / "results.json").read_text(encoding="utf-8"))
     before = {
-        "model": resolved(result["model"]),
+        "model": result["model"],
         "limit": result.get("limit"),
         "engine": result.get("engine"),
         "suite": result["suite"],

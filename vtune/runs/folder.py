@@ -71,7 +71,8 @@ def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ra
     if not ranks.first:
         yield
         return
-    check_start(out, resume=resume)
+    if not out.is_dir():
+        check_start(out, resume=resume)  # so that a folder is made only for a run
     with locked(out):
         start_run(out, recipe, data, resume=resume)
         yield

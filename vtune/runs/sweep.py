@@ -27,6 +27,8 @@ HELD_OUT_SUITE = "held-out.yaml"
 """In the sweep's folder: what all runs are evaluated on."""
 
 _NAME = re.compile(r"\w[\w.+-]*")
+_OWN = (SWEEP, TABLE, HELD_OUT_SUITE, "recipe.yaml")
+"""What stands beside the folders of variants, or tells a run's folder."""
 
 
 class HeldOut(Strict):
@@ -57,8 +59,11 @@ class Sweep(Strict):
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"a seed is given twice: {', '.join(map(str, self.seeds))}")
         for name, settings in self.variants.items():
-            if not _NAME.fullmatch(name):
-                raise ValueError(f"variant {name!r} is no name of a folder: letters, digits and . + - _")
+            if not _NAME.fullmatch(name) or name in _OWN:
+                raise ValueError(
+                    f"variant {name!r} is no name of a folder here: letters, digits and . + - _, "
+                    f"but none of {', '.join(_OWN)}"
+                )
             if "seed" in settings:
                 raise ValueError(f"variant `{name}` sets `seed`; the seeds are those of `seeds`")
         for pair in self.differences:
@@ -96,13 +101,7 @@ def load_sweep(
     """
     sweep = load_recipe(path, Sweep)
     _check_overrides(sweep, overrides)
-    plain = load_recipe(recipe, RLRecipe, overrides)
-    if sweep.last_steps > plain.steps:
-        raise RecipeError(
-            f"last_steps is {sweep.last_steps}, and the recipe has {plain.steps} steps",
-            where=str(path),
-            fix="let it be at most `steps`",
-        )
+    load_recipe(recipe, RLRecipe, overrides)  # what is wrong with it is told once, not for each variant
     recipes: dict[str, RLRecipe] = {}
     problems = []
     for name, settings in sweep.variants.items():
@@ -112,6 +111,11 @@ def load_sweep(
         except RecipeError as error:
             problems.append(f"variant `{name}`: {error}")
             continue
+        if sweep.last_steps > varied.steps:
+            problems.append(
+                f"variant `{name}` has {varied.steps} steps, and last_steps is {sweep.last_steps}; "
+                "let it be at most `steps`"
+            )
         recipes[name] = varied.model_copy(update={"model": resolved(varied.model)})
     if problems:
         raise RecipeError("\n".join(problems), where=str(path))

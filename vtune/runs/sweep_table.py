@@ -65,9 +65,9 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Returns:
         `name`, `path`, `interval` (the method), `last_steps`; `variants`: name -> `seeds` (finished runs) and
-        each number as `value`, `low` and `high` (None where no run has it); `differences`: `A - B` -> the
-        same of the differences, seed by seed; `runs`: name -> numbers of each run; `unfinished`: runs and
-        evaluations that are missing.
+        each number as `value`, `low`, `high` and `n`, the runs that have it (None where none has);
+        `differences`: `A - B` -> the same of the differences, seed by seed; `runs`: name -> numbers of each
+        run; `unfinished`: runs and evaluations that are missing.
 
     Raises:
         DataError: If a file in the folder is broken.
@@ -114,7 +114,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
 
 def _row(runs: Sequence[Numbers], names: Sequence[str]) -> dict[str, Any]:
-    """The mean of each number over seeds, and of how many."""
+    """The mean of each number over seeds, and how many runs there are."""
     means = {name: over_seeds([run[name] for run in runs if name in run]) for name in names}
     return {"seeds": len(runs)} | {name: asdict(mean) if mean else None for name, mean in means.items()}
 

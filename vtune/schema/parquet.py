@@ -6,6 +6,7 @@ the ids are kept, to find those that come twice. A file appears under its name w
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -138,11 +139,15 @@ def with_inputs(trajectory: Trajectory, base: Path) -> Trajectory:
     """
     if not any(map(_is_shared, trajectory.images)):
         return trajectory
-    images = (
-        replace(picture, data=load_picture(picture, base)) if _is_shared(picture) else picture
-        for picture in trajectory.images
-    )
-    return replace(trajectory, images=tuple(images))
+    try:
+        images = tuple(
+            replace(picture, data=load_picture(picture, base)) if _is_shared(picture) else picture
+            for picture in trajectory.images
+        )
+    except DataError as error:
+        fix = f"keep the run's folder {INPUTS} where it was beside its trajectories, also in a copy"
+        raise DataError(error.what, where=error.where, fix=fix) from None
+    return replace(trajectory, images=images)
 
 
 def _is_shared(picture: Picture) -> bool:
@@ -157,7 +162,8 @@ def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajector
             stored = inputs / hashlib.sha256(picture.data).hexdigest()[:32]
             if not stored.exists():
                 inputs.mkdir(parents=True, exist_ok=True)
-                partial = stored.with_name(f".{stored.name}.{os.getpid()}.part")
+                # Processes of several machines write here, and may have the same number.
+                partial = stored.with_name(f".{stored.name}.{secrets.token_hex(8)}.part")
                 partial.write_bytes(picture.data)
                 partial.replace(stored)
             path = os.path.relpath(stored, base)
