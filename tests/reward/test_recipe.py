@@ -51,7 +51,15 @@ def test_a_service_is_a_list_of_urls_or_a_section() -> None:
     assert short == recipe(service={"urls": ["http://a:1", "http://b:2"]}).service
     assert short is not None
     assert short.urls == ("http://a:1", "http://b:2")
-    for wrong in ([], ["a:1"], ["http://a:1", "http://a:1"], {"urls": ["http://a:1"], "deadline_s": 0}):
+    alone = recipe(service="http://a:1").service
+    assert alone == recipe(service=["http://a:1"]).service
+    for wrong in (
+        [],
+        "a:1",
+        ["a:1"],
+        ["http://a:1", "http://a:1"],
+        {"urls": ["http://a:1"], "deadline_s": 0},
+    ):
         with pytest.raises(ValidationError):
             recipe(service=wrong)
 

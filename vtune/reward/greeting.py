@@ -25,8 +25,9 @@ async def _greet(recipe: RewardRecipe, servers: Servers) -> list[str]:
         try:
             return await servers.greet(request_of(packed_json(settings_of(recipe)), []))
         except Refused as error:
+            sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
             raise RecipeError(
                 str(error),
-                fix="reward.service.token_env names the variable that holds its token; its judge is that of "
-                "the --recipe that it was started with",
+                fix=f"let reward.service.token_env name the variable that holds its token{sent}; where "
+                "it has another judge, start it with the --recipe of the run",
             ) from None

@@ -144,6 +144,8 @@ def _unusable(url: str) -> str | None:
 
 
 def _from_list(value: Any) -> Any:
+    if isinstance(value, str):
+        value = [value]
     return {"urls": value} if isinstance(value, list | tuple) else value
 
 

@@ -118,7 +118,9 @@ def run_eval(
             )
     if (out / "results.json").exists():
         if not resume:
-            raise RecipeError(f"{out} holds results already", fix="choose another --out")
+            raise RecipeError(
+                f"{out} holds results already", fix="choose another --out; --resume gives them back"
+            )
         return _finished(suite, model, out, limit, kind)
     count = check_eval(suite, model, limit=limit)["samples"]
     prints = fingerprints(suite)
