@@ -160,8 +160,8 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
 
     Raises:
         RecipeError: If the folder holds a sweep and `resume` was not asked, or the other way round; if a run
-            or an evaluation in it began with other settings.
-        DataError: If one began with other data.
+            in it began, or an evaluation in it ended, with other settings.
+        DataError: The same with other data.
     """
     check_folder(out)
     there = (out / SWEEP).exists()
