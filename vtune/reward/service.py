@@ -58,6 +58,8 @@ class Service:
         self._client = None if self._endpoint is None else JudgeClient(self._endpoint, most=REPLIES)
         self._verifying = Verifying(workers=workers)
         self._workers = workers
+        self._latest: tuple[dict[str, Any], RewardRecipe] | None = None
+        """The settings of the latest request, and their recipe."""
         self.counts = Counts()
 
     @asynccontextmanager
@@ -103,7 +105,7 @@ class Service:
             )
         if not isinstance(settings, dict):
             raise DataError("`reward` is no JSON object", fix="send the reward section of a recipe")
-        recipe = recipe_of(settings, self._endpoint)
+        recipe = self._recipe_of(settings)
         if own and self._recipe is not None:
             recipe = recipe.model_copy(update={"iou": self._recipe.iou})
         if "items" not in request:
@@ -115,6 +117,12 @@ class Service:
         if not isinstance(items, list) or len(items) > ITEMS:
             raise DataError(f"`items` is a list of at most {ITEMS}", fix="send fewer at once")
         return OK, {"results": await self._all(items, recipe)}
+
+    def _recipe_of(self, settings: dict[str, Any]) -> RewardRecipe:
+        """The recipe that settings describe; runs bring the same ones with every request."""
+        if self._latest is None or settings != self._latest[0]:
+            self._latest = settings, recipe_of(settings, self._endpoint)
+        return self._latest[1]
 
     async def judge(self, request: JudgeRequest) -> dict[str, Any]:
         """The answer to a request of V-Triune's server.

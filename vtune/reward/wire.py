@@ -22,41 +22,37 @@ from vtune.schema.fields import Row
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
-from vtune.schema.sample_row import sample_from_row, sample_to_row
+from vtune.schema.sample_row import sample_from_row, scored_columns
 from vtune.schema.trajectory import Trajectory
-from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, trajectory_from_row, trajectory_to_row
+from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, trajectory_from_row
 
 JUDGE = ("model", "temperature", "max_tokens")
 """What of a judge can move a score. Where it answers, and its key, are the service's own business."""
 
-NO_PIXELS = Picture(data=b"")
-"""Stands for a picture that is not sent."""
-
 
 def item_of(sample: Sample, trajectory: Trajectory) -> Row:
-    """What a service has to know to score a trajectory."""
+    """What a service has to know to score a trajectory; columns that are left out are empty there."""
     count = len(sample.images)
-    asked = replace(
-        sample,
-        prompt=(Message("user", IMAGE * count + sample.question, tuple(range(count))),),
-        images=(NO_PIXELS,) * count,
-        extra={},
-    )
-    done = replace(
-        trajectory,
-        messages=tuple(replace(turn, images=()) for turn in trajectory.messages if turn.role == "assistant"),
-        images=tuple(_sent(picture) for picture in trajectory.images) if trajectory.calls else (),
-        calls=tuple(replace(call, arguments="", output="", span=(0, 0)) for call in trajectory.calls),
-        token_ids=(),
-        loss_mask=(),
-        logprobs=(),
-        weight_versions=(),
-        reward=None,
-        tool_scores=(),
-        advantage=None,
-        call_advantages=(),
-    )
-    return {"sample": _packed(sample_to_row(asked)), "trajectory": _packed(trajectory_to_row(done))}
+    asked = scored_columns(sample) | {
+        "images": [None] * count,  # counted, never looked at
+        "prompt": [{"role": "user", "content": IMAGE * count + sample.question}],
+        "extra_info": {"id": sample.id},
+    }
+    done = {
+        "sample_id": trajectory.sample_id,
+        "messages": [
+            {"role": "assistant", "content": turn.content}
+            for turn in trajectory.messages
+            if turn.role == "assistant"
+        ],
+        # Red flags and judges look at them.
+        "images": [_sent(picture) for picture in trajectory.images] if trajectory.calls else [],
+        "calls": [
+            call_to_row(call) | {"arguments": "", "output": "", "span": (0, 0)} for call in trajectory.calls
+        ],
+        "stop_reason": trajectory.stop_reason,
+    }
+    return {"sample": asked, "trajectory": done}
 
 
 def read_item(item: Any) -> tuple[Sample, Trajectory]:
@@ -164,19 +160,12 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
     return replace(trajectory, reward=reward, tool_scores=tool_scores, calls=calls)
 
 
-def _sent(picture: Picture) -> Picture:
+def _sent(picture: Picture) -> Row:
     try:
-        return Picture(read_bytes(picture), None, picture.origin)
+        data = read_bytes(picture)
     except DataError:
-        return replace(NO_PIXELS, origin=picture.origin)  # unreadable there as here: the calls are unscored
-
-
-def _packed(row: Row) -> Row:
-    """A row with its pictures in base64."""
-    row["images"] = [
-        picture | {"bytes": base64.b64encode(picture["bytes"]).decode("ascii")} for picture in row["images"]
-    ]
-    return row
+        data = b""  # unreadable there as here: the calls are unscored
+    return {"bytes": base64.b64encode(data).decode("ascii"), "origin": picture.origin}
 
 
 def _sample(row: Row) -> Sample:

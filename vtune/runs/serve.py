@@ -83,6 +83,7 @@ async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callabl
             app,
             log_level="warning",
             access_log=False,
+            proxy_headers=False,  # nobody asks where a request came from
             lifespan="off",  # what a service needs ends with its function, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,

@@ -75,10 +75,25 @@ def sample_to_row(sample: Sample) -> Row:
         )
     more = dict(sample.extra)
     image_path = more.pop("image_path") if isinstance(more.get("image_path"), str) else None
-    return {
-        "data_source": sample.source,
+    return scored_columns(sample) | {
         "images": [picture_to_row(picture) for picture in sample.images],
         "prompt": [{"role": message.role, "content": message.content} for message in sample.prompt],
+        "extra_info": {
+            "id": sample.id,
+            "image_path": image_path,
+            "more_json": _to_json("extra_info", more) if more else None,
+        },
+    }
+
+
+def scored_columns(sample: Sample) -> Row:
+    """The columns that scoring reads, beside the id, the question and the number of pictures.
+
+    Raises:
+        DataError: If the verifier's parameters hold values that JSON cannot carry.
+    """
+    return {
+        "data_source": sample.source,
         "ability": sample.ability,
         "reward_model": {
             "answer": sample.answer,
@@ -88,11 +103,6 @@ def sample_to_row(sample: Sample) -> Row:
             "accuracy_ratio": sample.accuracy_ratio,
             "format_ratio": sample.format_ratio,
             "tool_ratio": sample.tool_ratio,
-        },
-        "extra_info": {
-            "id": sample.id,
-            "image_path": image_path,
-            "more_json": _to_json("extra_info", more) if more else None,
         },
         "tools": list(sample.tools),
         "evidence": [

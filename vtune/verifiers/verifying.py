@@ -186,9 +186,9 @@ class _Worker:
         if self._alarm is None:
             self._alarm = loop.call_later(self._timeout_s, self._look_at_the_clock)
         if not self._unsent:
-            loop.add_writer(line, self._send)
+            # At the end of this turn of the loop: what else is asked in it goes along.
+            loop.call_soon(self._send, line)
         self._unsent += question.packed
-        self._send()
 
     def start(self) -> socket.socket:
         """Start the process, without waiting until it can be asked.
@@ -233,17 +233,20 @@ class _Worker:
         self._unsent.clear()
         self._received.clear()
 
-    def _send(self) -> None:
-        if self._line is None:
-            return
+    def _send(self, line: socket.socket) -> None:
+        if line is not self._line:
+            return  # its process was given up meanwhile
         try:
-            del self._unsent[: self._line.send(self._unsent)]
+            del self._unsent[: line.send(self._unsent)]
         except BlockingIOError:
-            return
+            pass
         except OSError:
             self._unsent.clear()  # it is dead: what is received from it will tell
-        if not self._unsent:
-            asyncio.get_running_loop().remove_writer(self._line)
+        loop = asyncio.get_running_loop()
+        if self._unsent:
+            loop.add_writer(line, self._send, line)
+        else:
+            loop.remove_writer(line)
 
     def _receive(self) -> None:
         if self._line is None:
