@@ -1,9 +1,12 @@
 """Who may ask a reward service, and how much at once."""
 
 import hmac
-import json
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vtune.reward.wire import packed_json
 
 OPEN = ("/health",)
 """What anybody may ask: whether it lives."""
@@ -47,12 +50,19 @@ class Guard:
         return None
 
 
+async def send_json(
+    send: Send, status: int, answer: Mapping[str, Any], *headers: tuple[bytes, bytes]
+) -> None:
+    """Answer a request."""
+    body = packed_json(answer)
+    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def _refuse(status: int, what: str, fix: str, send: Send) -> None:
-    body = json.dumps({"error": {"what": what, "where": "", "fix": fix}}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    # What was announced is not read: the connection cannot be used again.
+    headers = [(b"connection", b"close")]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    # What was announced is not read: the connection cannot be used again.
-    headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send_json(send, status, {"error": {"what": what, "where": "", "fix": fix}}, *headers)
