@@ -58,6 +58,7 @@ def test_a_service_is_a_list_of_urls_or_a_section() -> None:
         "a:1",
         ["a:1"],
         ["http://a:1", "http://a:1"],
+        ["http://a:1", "http://a:1/"],
         {"urls": ["http://a:1"], "deadline_s": 0},
     ):
         with pytest.raises(ValidationError):

@@ -344,7 +344,7 @@ def test_others_are_let_in_with_a_token_only(host: str) -> None:
 def test_this_machine_needs_no_token_and_a_weak_one_is_refused() -> None:
     for host in ("127.0.0.1", "localhost", "::1"):
         check_token(host, None)
-        for weak in ("", "short", "x" * 15, "ü" * 20, "x" * 20 + "\n"):
+        for weak in ("", "short", "x" * 15, "ü" * 20, "x" * 20 + "\n", "x y" * 20):
             with pytest.raises(RecipeError, match="at least 16"):
                 check_token(host, weak)
 

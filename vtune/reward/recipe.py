@@ -117,9 +117,10 @@ class RewardService(Strict):
         for url in urls:
             if (why := _unusable(url)) is not None:
                 raise ValueError(f"{why}: write http://HOST:PORT")
+        urls = tuple(url.rstrip("/") for url in urls)
         if len(set(urls)) < len(urls):
             raise ValueError("a URL stands there twice")
-        return tuple(url.rstrip("/") for url in urls)
+        return urls
 
 
 def _unusable(url: str) -> str | None:

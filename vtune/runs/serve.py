@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import ipaddress
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -153,9 +154,9 @@ def check_token(host: str, token: str | None) -> None:
             f"anybody who reaches {host} could use the service",
             fix="give --token-file, or listen at 127.0.0.1",
         )
-    if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+    if token is not None and not re.fullmatch(f"[!-~]{{{SHORTEST_TOKEN},}}", token):
         raise RecipeError(
-            f"a token has at least {SHORTEST_TOKEN} printable ASCII characters",
+            f"a token has at least {SHORTEST_TOKEN} printable ASCII characters, and no space",
             fix="make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
         )
 

@@ -69,6 +69,8 @@ class StepStats:
 
 def start(ranks: Ranks) -> None:
     """Join the process group; a process without a launcher forms one of its own."""
+    if ranks.device.type == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
     import deepspeed
 
     if torch.distributed.is_initialized():
