@@ -2,6 +2,9 @@
 
 import asyncio
 import io
+import struct
+import threading
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,8 +12,9 @@ import PIL.Image
 import pytest
 
 from tests.sandbox.conftest import QUICK, Box, decoded, encoded, picture
-from vtune.sandbox import Limits, Sandbox
+from vtune.sandbox import Limits, Sandbox, decoding
 from vtune.sandbox.workspace import NotShown, as_png, check_picture
+from vtune.schema.decode import UNDECODABLE
 
 MARK = b"only in the file, not in its pixels"
 
@@ -110,3 +114,35 @@ def test_formats_outside_the_list_are_refused_whatever_their_name() -> None:
     PIL.Image.new("RGB", (5, 5)).save(file, "TIFF")
     with pytest.raises(NotShown, match="not a picture"):
         check_picture(file.getvalue(), max_pixels=100)
+
+
+def with_chunk_at_its_end(content: bytes, name: bytes, data: bytes = b"") -> bytes:
+    """A PNG with a chunk before its last one; Pillow reads it only when the pixels are asked for."""
+    chunk = struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    return content[:-12] + chunk + content[-12:]
+
+
+def test_a_chunk_that_breaks_the_reader_late_is_a_broken_picture_everywhere(box: Box) -> None:
+    small = io.BytesIO()
+    PIL.Image.linear_gradient("L").resize((8, 8)).save(small, "PNG")
+    broken = with_chunk_at_its_end(small.getvalue(), b"iCCP")
+    with pytest.raises(UNDECODABLE):
+        PIL.Image.open(io.BytesIO(broken)).load()
+    with pytest.raises(NotShown, match="not a picture"):
+        as_png(broken)
+    run = box.one(f"open('a.png', 'wb').write({broken!r})\nprint('goes on')")
+    assert (run.status, run.output, run.images) == (
+        "ok",
+        "goes on\n(note: a.png is not shown: it is not a picture)",
+        (),
+    )
+
+
+def test_a_large_picture_of_another_format_holds_nobody_up(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    monkeypatch.setattr(
+        decoding, "as_png", lambda content: threads.append(threading.current_thread()) or content
+    )
+    assert box.one("image.save('a.gif')").status == "ok"
+    assert threads != [threading.main_thread()]
+    assert len(threads) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -182,6 +183,22 @@ def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(monkeypatch
             monkeypatch.setattr(Workspace, "read", read_too_late)
             ended = await session.run("image.crop((0, 0, 4, 4)).save('crop.png')")
             assert (ended.status, ended.error) == ("infra", "the sandbox's fork server died")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("code", ["raise ValueError", "import os\nos._exit(1)"], ids=["error", "death"])
+@pytest.mark.parametrize("lost", ["in/image_0.png", "in", "ws"])
+def test_files_that_somebody_else_removed_are_not_blamed_on_the_code(code: str, lost: str) -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox, await sandbox.open([encoded(picture())], seed=0) as session:
+            path = session.workspace.parent / lost
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+            ended = await session.run(code)
+            assert (ended.status, ended.error) == ("infra", "the session's files were removed from outside")
 
     asyncio.run(story())
 

@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.sandbox.guest.children import become_nobody_special, in_child
 from vtune.sandbox.guest import folders
 from vtune.sandbox.workspace import MAX_DEPTH, NotShown, Workspace
 
@@ -17,6 +18,10 @@ def files(tmp_path: Path) -> Iterator[Workspace]:
     workspace = Workspace.of(str(tmp_path / "s1"), max_files=20, max_bytes=1 << 20)
     yield workspace
     workspace.close()
+
+
+def nothing() -> None:
+    """Stay who we are."""
 
 
 def test_new_and_changed_pictures_come_once_in_order_of_writing(files: Workspace) -> None:
@@ -72,6 +77,54 @@ def test_quotas_count_everything(files: Workspace) -> None:
     for number in range(20):
         (files.folder / str(number)).touch()
     assert files.over_quota() == "more than 20 files"
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o200, 0o300, 0o400, 0o600])
+@pytest.mark.parametrize("become", [nothing, become_nobody_special], ids=["as we are", "unprivileged"])
+def test_folders_that_are_closed_to_their_owner_count_too(
+    become: Callable[[], None], mode: int, tmp_path: Path
+) -> None:
+    def work() -> str:
+        become()
+        folders.make_session(str(tmp_path / "s1"), None)
+        files = Workspace.of(str(tmp_path / "s1"), max_files=20, max_bytes=1 << 20)
+        outer = files.folder / "outer"
+        (outer / "inner").mkdir(parents=True)
+        (outer / "inner" / "big").write_bytes(bytes(2 << 20))
+        for folder in (outer / "inner", outer):
+            folder.chmod(mode)
+        return files.over_quota()
+
+    assert in_child(work) == "more than 1 MiB of files"
+
+
+def test_a_link_in_the_place_of_a_closed_folder_is_not_followed(
+    files: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    closed = files.folder / "closed"
+    closed.mkdir(0o000)
+    outside.chmod(0o500)
+    real = os.open
+
+    def swapped_first(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "closed":
+            closed.rmdir()
+            closed.symlink_to(outside)
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", swapped_first)
+    assert files.over_quota() == ""
+    assert outside.stat().st_mode & 0o777 == 0o500
+
+
+def test_a_look_that_ends_at_the_quota_costs_no_descriptor(files: Workspace) -> None:
+    for number in range(30):
+        (files.folder / str(number) / "deeper").mkdir(parents=True)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert files.over_quota() == "more than 20 files"
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_nesting_has_a_limit(files: Workspace) -> None:

@@ -31,7 +31,8 @@ def decode_here(limits: Limits) -> Callable[[bytes], Awaitable[bytes]]:
 
     async def decode(content: bytes) -> bytes:
         kind = check_picture(content, max_pixels=limits.max_pixels)
-        return content if kind in PLAIN_FORMATS else as_png(content)
+        # Seconds, for a large one: the sessions beside it go on.
+        return content if kind in PLAIN_FORMATS else await asyncio.to_thread(as_png, content)
 
     return decode
 

@@ -235,6 +235,8 @@ class Session:
                     if not process.server.alive():
                         # The files may have been taken away under the code, or under us.
                         raise ServiceError("the sandbox's fork server died")
+                    if answer.status != "ok":
+                        _check_there(files)
                     return execution
                 why = f"the code left {quota}"
             # At once: it may be in the middle of an attack on the disk.
@@ -242,6 +244,7 @@ class Session:
             if not await process.server.lives():
                 # A fork server that died took the session with it: not the code's doing.
                 raise ServiceError("the sandbox's fork server died")
+            _check_there(files)
             return await self._killed(process, files, why)
         except BaseException:
             # Also on cancellation: a half-done call would answer the next one.
@@ -356,6 +359,16 @@ class Session:
         for name, shown in ((f"{folder}/{folders.WORKSPACE}", WORKSPACE), (folder.rpartition("/")[0], "/")):
             text = text.replace(name, shown)
         return _readable(text)
+
+
+def _check_there(files: Workspace) -> None:
+    """See that nobody has removed the files under the code, which would be blamed for it.
+
+    Raises:
+        ServiceError: If somebody has.
+    """
+    if files.taken_away():
+        raise ServiceError("the session's files were removed from outside")
 
 
 def _readable(text: str) -> str:

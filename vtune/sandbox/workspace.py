@@ -9,7 +9,7 @@ import io
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -29,6 +29,8 @@ MAX_DEPTH = 16
 Stamp = tuple[int, int, int]
 """Inode, time of change (ns), size: another version of a file has another stamp."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READABLE = stat.S_IRUSR | stat.S_IXUSR
+"""What its owner needs to look into a folder."""
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -56,6 +58,8 @@ class Workspace:
         self._max_files = max_files
         self._max_bytes = max_bytes
         self._seen: dict[str, Stamp] = {}
+        self._put: set[str] = set()
+        """Names of the inputs."""
 
     @classmethod
     def of(cls, session: str, *, max_files: int, max_bytes: int) -> Self:
@@ -68,6 +72,7 @@ class Workspace:
         path.unlink(missing_ok=True)
         path.write_bytes(content)
         path.chmod(0o444)
+        self._put.add(name)
 
     def link_inputs(self, names: Sequence[str]) -> None:
         """Make the inputs reachable under their names in the workspace, whatever has taken their place."""
@@ -96,9 +101,15 @@ class Workspace:
         self._seen.clear()
         return str(aside)
 
+    def taken_away(self) -> bool:
+        """Whether somebody else has removed the workspace or an input; the session itself cannot."""
+        return os.fstat(self._fd).st_nlink == 0 or not all(
+            (self._inputs / name).exists() for name in self._put
+        )
+
     def over_quota(self, hidden: int = 0) -> str:
         """Which quota is exceeded, empty if none; `hidden` bytes are in files that are in no folder."""
-        return self._over_quota(list(self._entries()), hidden)
+        return self._over_quota(self._entries(), hidden)
 
     def _over_quota(self, entries: Sequence[Entry], hidden: int = 0) -> str:
         used = hidden
@@ -121,7 +132,7 @@ class Workspace:
             Names of the pictures that are new or changed since the last look, in order of creation, and
             which quota is exceeded, empty if none.
         """
-        entries = list(self._entries())
+        entries = self._entries()
         order = {name: number for number, name in enumerate(written)}
         found = []
         for name, facts in entries:
@@ -165,28 +176,42 @@ class Workspace:
             os.close(self._fd)
             self._fd = -1
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> list[Entry]:
         """All that is in the workspace, at most one more than is allowed."""
-        return itertools.islice(_walk(self._fd, ""), self._max_files + 1)
+        with contextlib.closing(_walk(self._fd, "")) as entries:
+            return list(itertools.islice(entries, self._max_files + 1))
 
 
-def _walk(fd: int, prefix: str) -> Iterator[Entry]:
+def _walk(fd: int, prefix: str) -> Generator[Entry]:
     # A duplicate shares its offset with the original, and closing the listing closes the duplicate.
     os.lseek(fd, 0, os.SEEK_SET)
     with os.scandir(fd) as entries:
         for entry in entries:
-            try:
-                facts = entry.stat(follow_symlinks=False)
-                inside = os.open(entry.name, FOLDER, dir_fd=fd) if _to_enter(facts, prefix) else None
-            except OSError:
-                # Gone in between, or closed even to its owner: nothing to show.
-                continue
-            yield Entry(prefix + entry.name, facts)
-            if inside is not None:
+            with contextlib.ExitStack() as opened:
                 try:
+                    facts = entry.stat(follow_symlinks=False)
+                    inside = None
+                    if _to_enter(facts, prefix):
+                        inside = _opened(entry.name, fd, facts)
+                        opened.callback(os.close, inside)
+                except OSError:
+                    continue  # gone in between
+                yield Entry(prefix + entry.name, facts)
+                if inside is not None:
                     yield from _walk(inside, f"{prefix}{entry.name}/")
-                finally:
-                    os.close(inside)
+
+
+def _opened(name: str, fd: int, facts: os.stat_result) -> int:
+    """A folder in a folder, opened; one that is closed to its owner is opened up, for it counts as well."""
+    if facts.st_mode & READABLE == READABLE:
+        return os.open(name, FOLDER, dir_fd=fd)
+    # By its descriptor: a link that takes its place meanwhile must not be followed.
+    place = os.open(name, FOLDER | os.O_PATH, dir_fd=fd)
+    try:
+        Path(f"/proc/self/fd/{place}").chmod(stat.S_IRWXU)
+        return os.open(".", FOLDER, dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def _to_enter(facts: os.stat_result, prefix: str) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,10 +19,13 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 UNREADABLE = (
     OSError,
     EOFError,
-    ValueError,
     SyntaxError,
+    ValueError,
+    IndexError,
+    TypeError,
     MemoryError,
     struct.error,
+    zlib.error,
     PIL.Image.DecompressionBombError,
 )
 """What Pillow raises on files that are not what their names say."""
