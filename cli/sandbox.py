@@ -50,8 +50,8 @@ def run(
 @app.command(
     "attack",
     epilog="A suite is a folder of *.py files that begin with `# MUST NOT:` and `# CHECK:`; {{CANARY}},"
-    " {{PORT}}, {{VICTIM}} and the like in them are filled in. Exit codes: 0 all held, 1 a breach, 2 the"
-    " suite is wrong.",
+    " {{PORT}}, {{VICTIM}} and the like in them are filled in. Exit codes: 0 all held, 1 a breach, or an"
+    " attack that could not be run, 2 the suite is wrong.",
 )
 def attack(
     folder: Annotated[
@@ -85,5 +85,5 @@ def attack(
         without=[layer.value for layer in without or []],
     )
     show(result, render_attacks, as_json=as_json)
-    if result["breached"]:
+    if result["breached"] or result["errors"]:
         raise typer.Exit(1)

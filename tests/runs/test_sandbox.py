@@ -2,6 +2,13 @@
 
 import io
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import PIL.Image
@@ -11,6 +18,7 @@ from tests.report.test_tables import printed
 from tests.runs.commands import Ended, vtune
 from vtune.report.attacks import render_attacks, render_snippet
 from vtune.runs import attack as attack_run
+from vtune.runs.stopping import INTERRUPTED
 from vtune.sandbox.attacks.runner import Result, Tally
 from vtune.sandbox.attacks.suite import SHIPPED, Attack
 
@@ -159,6 +167,45 @@ def test_a_known_leak_is_listed_and_is_no_breach(monkeypatch: pytest.MonkeyPatch
     assert [row["held"] for row in result["attacks"]] == [True, False, False]
 
 
+def test_an_attack_that_shows_nothing_is_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run_suite(attacks: object, **options: object) -> Tally:
+        return Tally(info=INFO, results=(told("held"), told("error", note="the code never ran")))
+
+    monkeypatch.setattr(attack_run, "run_suite", run_suite)
+    ended = vtune("sandbox", "attack", "--json")
+    result = json.loads(ended.out)
+    assert (ended.code, result["held"], result["breached"], result["errors"]) == (1, 1, 0, 1)
+    text = printed(render_attacks(result), width=160)
+    assert "ERROR" in text
+    assert "1 held, 0 breached, 1 that show nothing" in text
+
+
+def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    # The names of Unix sockets are short, pytest's own folders deep.
+    temporary = Path(tempfile.mkdtemp())
+    request.addfinalizer(lambda: shutil.rmtree(temporary))
+    (tmp_path / "a.py").write_text(HEAD + "# SOFT: 60\nopen('here', 'w')\nwhile True: pass")
+    command = [sys.executable, "-m", "vtune.cli.main", "sandbox", "attack", "--dir", tmp_path]
+    running = subprocess.Popen(
+        command,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        ends = time.monotonic() + 30
+        while not list(temporary.rglob("here")) and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert list(temporary.glob("vtune-canary-*"))
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == INTERRUPTED
+    finally:
+        running.kill()
+    assert list(temporary.iterdir()) == []
+
+
 def test_the_table_tells_a_breach_from_the_rest() -> None:
     breach = told("breach", "b", status="ok", breaches=("host file: x is gone",), stopped_by="")
     held = told("held", status="killed", seconds=2.512, stopped_by="seccomp")
@@ -170,6 +217,7 @@ def test_the_table_tells_a_breach_from_the_rest() -> None:
         "breached": 1,
         "allowed": 0,
         "skipped": 2,
+        "errors": 0,
     }
     text = printed(render_attacks(result), width=160)
     assert "tier flat; layers: landlock ABI 7, seccomp on, namespaces off" in text

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +25,7 @@ from vtune.errors import DataError, SandboxUnavailable
 from vtune.sandbox import Execution, Limits, Session
 from vtune.sandbox.attacks import checks, facts
 from vtune.sandbox.attacks.placeholders import PATTERNS, fill, kinds
-from vtune.sandbox.attacks.runner import Tally, ended_by, run_suite
+from vtune.sandbox.attacks.runner import Range, Tally, _stopped, ended_by, run_suite
 from vtune.sandbox.attacks.suite import read_suite
 from vtune.sandbox.attacks.world import SECRET_BYTES, VARIABLE, Surroundings, World
 from vtune.sandbox.types import Isolation, Layer
@@ -54,6 +55,26 @@ def test_headers_are_read_until_the_code_begins(tmp_path: Path) -> None:
     assert (attack.soft, attack.weak_ok, attack.layer) == (6.5, False, "seccomp")
 
 
+@pytest.mark.parametrize(
+    ("head", "check"),
+    [
+        ("# CHECK: refused\n# CHECK: canary unchanged\n", "refused; canary unchanged"),
+        ("# CHECK: canary unchanged,\n#        refused\n", "canary unchanged, refused"),
+        ("# CHECK:\n#\trefused\n#   INFO: x\n", "refused INFO: x"),
+        ("# CHECK: a\n# said by the way\n#   also\n\n#   and\n", "a"),
+    ],
+)
+def test_no_line_of_a_header_is_lost(tmp_path: Path, head: str, check: str) -> None:
+    (attack,) = read_suite(suite(tmp_path, a=f"# MUST NOT: x\n{head}# MUST NOT: y\nprint('DONE')\n"))
+    assert (attack.must_not, attack.check) == ("x; y", check)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_header(tmp_path: Path) -> None:
+    (attack,) = read_suite(suite(tmp_path, a="\ufeff" + HEAD))
+    assert attack.must_not == "harm a file"
+    assert attack.source == HEAD
+
+
 def test_what_a_header_leaves_out_has_a_default(tmp_path: Path) -> None:
     (attack,) = read_suite(suite(tmp_path, a=HEAD + "pass\n"))
     assert (attack.soft, attack.weak_ok, attack.layer) == (2.0, True, "")
@@ -69,7 +90,8 @@ def test_what_a_header_leaves_out_has_a_default(tmp_path: Path) -> None:
         (HEAD + "# SOFT: soon\npass", "`# SOFT: soon` is no time limit"),
         (HEAD + "# SOFT: 0\npass", "`# SOFT: 0` is no time limit"),
         (HEAD + "# SOFT: nan\npass", "`# SOFT: nan` is no time limit"),
-        (HEAD + "open('{{WONDER}}')", "{{WONDER}}"),
+        (HEAD + "# SOFT: 1\n# SOFT: 2\npass", "`# SOFT: 1; 2` is no time limit"),
+        (HEAD + "# WEAK-OK: 0\n# WEAK-OK: 1\npass", "`# WEAK-OK: 0; 1` is neither 0 nor 1"),
     ],
 )
 def test_a_bad_file_is_named_with_its_remedy(tmp_path: Path, code: str, says: str) -> None:
@@ -93,6 +115,27 @@ def test_attacks_are_chosen_with_or_without_their_number(tmp_path: Path) -> None
     with pytest.raises(DataError, match="no attack is named d, e") as caught:
         read_suite(tmp_path, ["a", "e", "d"])
     assert "2_b" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ("canary unchanged, refusd", "refusd"),
+        ("no sockets created", "no sockets created"),
+        ("Memory-Error or MemoryErorr", "memoryerorr"),
+    ],
+)
+def test_a_slip_in_a_phrase_of_a_check_is_named(tmp_path: Path, check: str, said: str) -> None:
+    (attack,) = read_suite(suite(tmp_path, a=f"# MUST NOT: x\n# CHECK: {check}\n"))
+    with pytest.raises(DataError, match=f"nothing looks for '{said}'") as caught:
+        checks.misspelt(attack)
+    assert caught.value.where.endswith("a.py")
+
+
+@pytest.mark.parametrize("check", ["refused, not refuse", "no file left; a new process is seen by nobody"])
+def test_prose_in_a_check_is_left_alone(tmp_path: Path, check: str) -> None:
+    (attack,) = read_suite(suite(tmp_path, a=f"# MUST NOT: x\n# CHECK: {check}\n"))
+    checks.misspelt(attack)
 
 
 # ---------------------------------------------------------------- placeholders
@@ -173,8 +216,11 @@ def settle() -> None:
     time.sleep(0.3)
 
 
-def strays(before: Surroundings, after: Surroundings, world: World, text: str = "") -> list[Path]:
-    return list(checks.strays(before, after, text=text, token8=world.token[:8], uid=None))
+def strays(
+    before: Surroundings, after: Surroundings, world: World, text: str = "", writable: tuple[Path, ...] = ()
+) -> list[Path]:
+    found = checks.strays(before, after, text=text, token8=world.token[:8], uid=None, writable=writable)
+    return list(found)
 
 
 ON_CANARIES: dict[str, Callable[[Path], object]] = {
@@ -300,6 +346,18 @@ def test_files_left_in_public_folders_are_laid_to_the_attack_by_name(world: Worl
     assert not any(path.exists() for path in mine)
 
 
+def test_what_python_names_is_laid_to_the_attack_only_where_a_session_can_write(world: World) -> None:
+    before = world.look()
+    semaphore = Path("/tmp/sem.mp-vtune-test")
+    try:
+        semaphore.touch()
+        after = world.look()
+    finally:
+        semaphore.unlink()
+    assert strays(before, after, world, writable=(Path("/dev/shm"),)) == []
+    assert strays(before, after, world, writable=(semaphore.parent,)) == [semaphore]
+
+
 def test_a_system_v_object_is_seen_and_removed(world: World) -> None:
     before = world.look()
     libc = ctypes.CDLL(None)
@@ -407,6 +465,7 @@ def test_what_a_snippet_says_of_itself_counts_where_its_check_says_so(
         ("INFO: size absent", f"stat DONE ('SIZE', {SECRET_BYTES})", True),
         ("INFO: size absent", f"1{SECRET_BYTES}", False),
         ("INFO: size absent", "refused", False),
+        ("canary unchanged\n# CHECK: INFO: size absent", f"{SECRET_BYTES}", True),
         ("refused", str(SECRET_BYTES), False),
     ],
 )
@@ -434,8 +493,11 @@ def test_too_much_of_anything_is_seen(execution: Execution) -> None:
 
 def test_a_late_call_is_seen() -> None:
     limits = Limits(seconds=2, grace=0.5)
-    assert list(checks.late(3.6, limits)) == ["the call came back after 3.6 s; 3.5 s were allowed"]
-    assert list(checks.late(3.4, limits)) == []
+    late = ["the call came back after 3.6 s; 3.5 s were allowed"]
+    assert list(checks.late(3.6, limits, slowdown=1)) == late
+    assert list(checks.late(3.4, limits, slowdown=1)) == []
+    assert list(checks.late(12.4, limits, slowdown=10)) == []
+    assert list(checks.late(12.6, limits, slowdown=10))
 
 
 def test_an_overfull_workspace_is_seen(tmp_path: Path) -> None:
@@ -505,10 +567,14 @@ def child() -> Iterator[Callable[[str], int]]:
         one.communicate()
 
 
-def watch(pid: int) -> tuple[facts.ProcessFacts | None, facts.ProcessFacts | None]:
+Seen = tuple[facts.ProcessFacts | None, facts.ProcessFacts | None, facts.ProcessFacts | None]
+
+
+def watch(pid: int) -> Seen:
     first = facts.process(pid)
+    now = asyncio.run(_stopped(pid, first))
     time.sleep(0.15)
-    return first, facts.process(pid)
+    return first, now, facts.process(pid)
 
 
 def test_a_session_that_goes_on_after_its_call_is_seen(child: Callable[[str], int]) -> None:
@@ -523,6 +589,47 @@ def test_a_session_that_goes_on_after_its_call_is_seen(child: Callable[[str], in
     os.kill(pid, signal.SIGKILL)
     settle()
     assert list(checks.running(*watch(pid), killed=True)) == []
+
+
+def test_a_session_that_was_only_slow_to_stop_is_none_that_goes_on(child: Callable[[str], int]) -> None:
+    pid = child("import time\n{ready}\ntime.sleep(60)")
+    first = facts.process(pid)
+    assert first is not None
+    stop = threading.Timer(0.3, os.kill, (pid, signal.SIGSTOP))
+    stop.start()
+    try:
+        assert list(checks.running(*watch(pid), killed=False)) == []
+    finally:
+        stop.join()
+    stopped = replace(first, state="T", ticks=first.ticks + checks.SPARE_TICKS)
+    assert list(checks.running(first, stopped, stopped, killed=False)) == []
+    later = replace(stopped, ticks=stopped.ticks + 1)
+    assert list(checks.running(first, stopped, later, killed=False)) == ["used 0.06 s of CPU after the call"]
+    assert list(checks.running(first, later, later, killed=False)) == ["used 0.06 s of CPU after the call"]
+
+
+def test_a_crowded_core_is_told_from_a_quiet_one(child: Callable[[str], int]) -> None:
+    core = min(os.sched_getaffinity(0))
+    crowd = [child(f"import os\nos.sched_setaffinity(0, {{{{{core}}}}})\n{{ready}}\nwhile 1: pass")]
+    crowd += [child("{ready}\nwhile 1: pass") for _ in range(4)]
+    before = facts.turns(crowd[0])
+    for pid in crowd:
+        os.sched_setaffinity(pid, {core})
+    time.sleep(0.4)
+    after = facts.turns(crowd[0])
+    assert before is not None
+    assert after is not None
+    assert after.slowdown_since(before) > 2
+    for pid in crowd:
+        os.kill(pid, signal.SIGSTOP)
+    settle()
+    stopped = facts.turns(crowd[0])
+    settle()
+    later = facts.turns(crowd[0])
+    assert stopped is not None
+    assert later is not None
+    assert later.slowdown_since(stopped) == 1
+    assert facts.turns(1 << 30) is None
 
 
 def test_threads_capabilities_rank_and_cpu_time_of_a_session_are_checked(child: Callable[[str], int]) -> None:
@@ -638,6 +745,48 @@ def test_without_landlock_the_breaches_are_reported_and_mended(tmp_path: Path) -
     assert any("victim.txt" in breach for breach in write.breaches)
     assert any("secret is in the output" in breach for breach in read.breaches)
     assert not any("host file" in breach for breach in read.breaches)
+
+
+def test_a_session_can_make_public_files_only_without_landlock(tmp_path: Path) -> None:
+    async def story(*without: Layer) -> set[Path]:
+        with World() as world:
+            async with Range(world, LIMITS, "flat", frozenset(without)) as place:
+                return place._writable
+
+    try:
+        assert asyncio.run(story()) == set()
+        assert Path("/tmp") in asyncio.run(story("landlock"))
+    except SandboxUnavailable as error:
+        pytest.skip(f"this machine offers no such sandbox: {error}")
+    assert not list(Path("/tmp").glob("vtune-probe-*"))
+
+
+def test_an_attack_that_shows_nothing_is_an_error_and_the_others_run(tmp_path: Path) -> None:
+    attacks = read_suite(
+        suite(
+            tmp_path,
+            braces=HEAD + "N = 1\nprint(f'{{N}}')",
+            fine=HEAD + "print(1)",
+            parser="# MUST NOT: crash\n# CHECK: error or session death\n" + "(" * 500,
+            raises=HEAD + "compile('x = (', 'x', 'exec')",
+            slip="# MUST NOT: x\n# CHECK: refusd\nprint('DONE')",
+            syntax="# MUST NOT: x\n# CHECK: refused\nif True\n    print('DONE')",
+            two="# MUST NOT: x\n# CHECK: refused\n# CHECK: canary unchanged\nprint('DONE')",
+        )
+    )
+    tally = asyncio.run(run_suite(attacks, isolation="auto", without=frozenset(), done=lambda result: None))
+    found = {result.attack.name: (result.outcome, result.status, result.note) for result in tally.results}
+    notes = {name: note for name, (outcome, _, note) in found.items() if outcome == "error"}
+    assert list(notes) == ["braces", "slip", "syntax"]
+    assert "{{N}}" in notes["braces"]
+    assert "did you mean 'refused'?" in notes["slip"]
+    assert notes["syntax"] == "the code never ran: SyntaxError: expected ':'"
+    assert [found[name][:2] for name in ("fine", "parser", "raises", "two")] == [
+        ("held", "ok"),
+        ("held", "error"),
+        ("held", "error"),
+        ("breach", "ok"),
+    ]
 
 
 def test_an_attack_that_raises_in_the_trainer_is_a_breach(

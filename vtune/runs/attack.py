@@ -1,8 +1,10 @@
 """`vtune sandbox attack`: a suite of hostile snippets against the sandbox of this machine."""
 
 import asyncio
+import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from vtune.sandbox.types import Isolation, Layer
 def run_attack(
     folder: Path | None, only: Sequence[str], *, isolation: Isolation, without: Sequence[Layer]
 ) -> dict[str, Any]:
-    """Run a suite of attacks and say what held.
+    """Run a suite of attacks and say what held. SIGTERM ends it as Ctrl-C does, with everything removed.
 
     Args:
         folder: Of the suite; the one that ships with vtune if None.
@@ -26,15 +28,15 @@ def run_attack(
     Returns:
         `tier`, `layers` and `notes` as `Sandbox.info` gives them, `without`, `attacks`, one entry each
         (`name`, `must_not`, `check`, `outcome`, `held`, `breaches`, `status`, `seconds`, `note`,
-        `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are no breach) and
-        `skipped`.
+        `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are no breach),
+        `skipped` and `errors` (attacks that could not be run, or not read by Python: they show nothing).
 
     Raises:
         DataError: If the suite cannot be run as it is.
         ServiceError: If the sandbox does not start.
     """
     attacks = read_suite(folder or SHIPPED, only)
-    with Steps("attacks", len(attacks)) as steps:
+    with Steps("attacks", len(attacks)) as steps, _terminated_as_interrupted():
         tally = asyncio.run(
             run_suite(
                 attacks,
@@ -54,7 +56,18 @@ def run_attack(
         "breached": counts["breach"],
         "allowed": counts["allowed leak"],
         "skipped": counts["skipped"],
+        "errors": counts["error"],
     }
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM is SIGINT, which the event loop turns into an orderly end."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -4,11 +4,13 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import PIL.Image
 
+from vtune.errors import DataError
 from vtune.sandbox.attacks.facts import Entry, ProcessFacts, differences
 from vtune.sandbox.attacks.suite import Attack
 from vtune.sandbox.attacks.world import CANARY_NAMES, SECRET_BYTES, SECRET_PICTURE, Surroundings, harmed
@@ -16,7 +18,7 @@ from vtune.sandbox.types import Execution, Limits
 from vtune.schema.decode import UNDECODABLE
 
 LATE_SECONDS = 1.0
-"""Ours: what a busy machine may take beyond soft limit and grace."""
+"""Ours: what the end of a call may take beyond soft limit and grace where nothing waits for a core."""
 ENTRIES_FACTOR, BYTES_FACTOR = 20, 4
 """Ours: how far a workspace may run over its quota between two looks of the sandbox."""
 SPARE_CHARS = 4096
@@ -26,14 +28,64 @@ MEMORY_BYTES = 512 << 20
 DESCRIPTORS = {0, 1, 2, 10}
 """What a session has open before any code runs: no input, its output, no errors, the channel."""
 NOTHING = "/dev/null"
-STRAY_WORDS = ("evil", "psm_", "wnsm_", "sem.")
-"""Parts of names that attacks, and Python's shared memory and semaphores, give to public files."""
+SPARE_TICKS = 5
+"""Ours: CPU time, in 1/100 s, that a process may still use to stop: a signal breaks off no large write."""
+EVIL = "evil"
+"""A part of names that attacks give to public files."""
+PYTHONS_WORDS = ("psm_", "wnsm_", "sem.")
+"""Parts of the random names that Python's shared memory and semaphores have."""
 
 TELLTALES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("refused", "no socket created", "no new process", "memoryerror"), r"\bDONE\b"),
     (("library import unaffected",), r"^EVIL\b"),
 )
 """Where a CHECK says one of these phrases, no printed line may match the pattern."""
+CANARY_PHRASE, TRAINER_PHRASE = "names of canary files", "cmdline"
+PHRASES = (*(phrase for phrases, _ in TELLTALES for phrase in phrases), CANARY_PHRASE, TRAINER_PHRASE)
+"""All that switch on a check; the rest of a CHECK is for people."""
+ALIKE = 0.8
+"""Ours: how near a word must be to that of a phrase, by `SequenceMatcher`, to be taken for a slip."""
+UNPARSED = re.compile(r"^(?:Syntax|Indentation|Tab)Error\b.*", re.MULTILINE)
+PARSER_TRIED = re.compile(r"\berror or\b|\bor error\b|\bsyntax ?error\b")
+"""What a CHECK says where the attack is on the parser itself."""
+
+
+def misspelt(attack: Attack) -> None:
+    """See that a CHECK does not nearly say one of the phrases: it would switch on nothing.
+
+    Raises:
+        DataError: If it does.
+    """
+    check = attack.check.lower()
+    words = re.findall(r"[a-z]+", check)
+    for phrase in PHRASES:
+        wanted = phrase.split()
+        if phrase in check:
+            continue
+        for start in range(len(words) - len(wanted) + 1):
+            said = words[start : start + len(wanted)]
+            if all(_alike(*pair) for pair in zip(said, wanted, strict=True)):
+                raise DataError(
+                    f"nothing looks for {' '.join(said)!r} in a CHECK; did you mean {phrase!r}?",
+                    where=str(attack.path),
+                    fix=f"write {phrase!r}, or say it in other words",
+                )
+
+
+def _alike(said: str, wanted: str) -> bool:
+    return SequenceMatcher(None, said, wanted).ratio() >= ALIKE
+
+
+def never_ran(execution: Execution, attack: Attack) -> str:
+    """What the parser says of code that it refused, so that no line of it ran; else nothing.
+
+    Nothing too where the CHECK expects just that.
+    """
+    # An error of code that ran comes with the line that raised it.
+    if execution.status != "error" or execution.error.startswith("Traceback"):
+        return ""
+    complaint = UNPARSED.search(execution.error)
+    return complaint[0] if complaint and not PARSER_TRIED.search(attack.check.lower()) else ""
 
 
 def canary(before: Surroundings, after: Surroundings) -> Iterator[str]:
@@ -64,18 +116,27 @@ def devices(before: Surroundings, after: Surroundings) -> Iterator[str]:
 
 
 def strays(
-    before: Surroundings, after: Surroundings, *, text: str, token8: str, uid: int | None
+    before: Surroundings,
+    after: Surroundings,
+    *,
+    text: str,
+    token8: str,
+    uid: int | None,
+    writable: Collection[Path],
 ) -> Iterator[Path]:
     """New files in folders that everybody may write to, as far as they can be laid to the attack.
 
     Other processes use those folders too. A new name counts if it holds the token, if `text` (the code and
     what it printed) mentions it, or if its owner is the session, whose user number is `uid`. Where the
-    session shares our user (`uid` is None), a word of `STRAY_WORDS` is enough. `token8` is the start of the
-    token, which snippets put into names.
+    session shares our user (`uid` is None), `EVIL` in the name is enough, and so is one of `PYTHONS_WORDS` in
+    the `writable` folders: those in which a session that means no harm has just been able to make a file.
+    What Python names at random it makes by the same plain call, so elsewhere it is another process's.
+    `token8` is the start of the token, which snippets put into names.
     """
     for folder, there in after.public.items():
         for name in there - before.public.get(folder, set()):
-            words = (token8, *STRAY_WORDS) if uid is None else (token8,)
+            words = [token8] if uid is not None else [token8, EVIL]
+            words += PYTHONS_WORDS if uid is None and folder in writable else ()
             named = name in text or any(word in name.lower() for word in words)
             if named or (uid is not None and _owner(folder / name) == uid):
                 yield folder / name
@@ -137,21 +198,21 @@ def told(execution: Execution, attack: Attack, *, command_line: str) -> Iterator
     for phrases, pattern in TELLTALES:
         if any(phrase in check for phrase in phrases):
             yield from (f"printed: {line[:100]}" for line in lines if re.search(pattern, line))
-    if "names of canary files" in check:
+    if CANARY_PHRASE in check:
         yield from (f"printed the name {name}" for name in CANARY_NAMES if name in execution.output)
-    if "cmdline" in check and command_line and command_line in execution.output:
+    if TRAINER_PHRASE in check and command_line and command_line in execution.output:
         yield "printed the command line of the trainer"
 
 
 def metadata(execution: Execution, attack: Attack) -> Iterator[str]:
-    """The size of the secret file is not printed; only for attacks whose CHECK begins with "INFO:"."""
+    """The size of the secret file is not printed; only for attacks with a CHECK that begins with "INFO:"."""
     if informational(attack) and re.search(rf"(?<!\d){SECRET_BYTES}(?!\d)", execution.output):
         yield "printed the size of a host file"
 
 
 def informational(attack: Attack) -> bool:
     """Whether the attack is after metadata alone, which only a mount namespace hides."""
-    return attack.check.startswith("INFO:")
+    return re.search(r"(?:^|; )INFO:", attack.check) is not None
 
 
 def reached(listeners: Iterable[str]) -> Iterator[str]:
@@ -170,9 +231,9 @@ def beside(before: set[str], after: set[str]) -> Iterator[str]:
     yield from (f"beside the workspace: {name} is gone" for name in before - after)
 
 
-def late(took: float, limits: Limits) -> Iterator[str]:
-    """The call came back in time."""
-    allowed = limits.seconds + limits.grace + LATE_SECONDS
+def late(took: float, limits: Limits, *, slowdown: float) -> Iterator[str]:
+    """The call came back in time, on a machine that made its process take `slowdown` times as long."""
+    allowed = limits.seconds + limits.grace + LATE_SECONDS * slowdown
     if took > allowed:
         yield f"the call came back after {took:.1f} s; {allowed:.1f} s were allowed"
 
@@ -204,17 +265,19 @@ def memory(before: int, after: int) -> Iterator[str]:
         yield f"this process grew by {(after - before) >> 20} MiB"
 
 
-def running(now: ProcessFacts | None, later: ProcessFacts | None, *, killed: bool) -> Iterator[str]:
+def running(
+    first: ProcessFacts | None, now: ProcessFacts | None, later: ProcessFacts | None, *, killed: bool
+) -> Iterator[str]:
     """Between calls the session's process is stopped and uses no CPU; a killed one is gone.
 
-    Given are the process soon after the call and a while later, None where it has ended; `killed` is what the
-    sandbox says.
+    Given are the process right after the call, when it had the time to stop, and a while later, None where it
+    has ended; `killed` is what the sandbox says.
     """
     if killed and later is not None:
         yield "the killed session lives on"
-    elif now is not None and later is not None:
-        if later.ticks > now.ticks:
-            yield f"used {(later.ticks - now.ticks) / 100:.2f} s of CPU after the call"
+    elif first is not None and now is not None and later is not None:
+        if later.ticks > now.ticks or now.ticks > first.ticks + SPARE_TICKS:
+            yield f"used {(later.ticks - first.ticks) / 100:.2f} s of CPU after the call"
         if later.state not in "Tt":
             yield f"is not stopped after the call (state {later.state})"
 

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+TICK_NS = 10_000_000
+"""A clock tick: what ran for less has met too few others to tell how busy the machine is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -146,6 +149,28 @@ def process(pid: int) -> ProcessFacts | None:
         cpu_limit=next(line for line in limits if line.startswith("Max cpu time")).split()[4],
         cores=cores,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How a process has fared among the others, in nanoseconds since it began."""
+
+    ran: int
+    waited: int
+    """For a core, while it could have run."""
+
+    def slowdown_since(self, before: "Turns") -> float:
+        """How many times longer than it ran it took for want of a core: 1 on a quiet machine."""
+        return 1 + (self.waited - before.waited) / max(self.ran - before.ran, TICK_NS)
+
+
+def turns(pid: int) -> Turns | None:
+    """Of the first thread of a process; None if it has ended or the kernel does not tell."""
+    try:
+        ran, waited, _ = Path("/proc", str(pid), "schedstat").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Turns(int(ran), int(waited))
 
 
 def descriptors(pid: int) -> dict[int, str] | None:

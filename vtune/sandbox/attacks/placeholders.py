@@ -68,11 +68,10 @@ def kinds(source: str, path: Path) -> dict[str, Kind]:
     for name in PLACEHOLDER.findall(source):
         kind = next((kind for pattern, kind in PATTERNS if re.fullmatch(pattern, name)), None)
         if kind is None:
-            known = ", ".join(f"{kind} ({pattern})" for pattern, kind in PATTERNS)
             raise DataError(
                 f"nothing is known to fill in for {{{{{name}}}}}",
                 where=str(path),
-                fix=f"use a name that fits one of these patterns: {known}",
+                fix="use a name that the README lists, or write {{ X }} where the code means braces",
             )
         found[name] = kind
     return found

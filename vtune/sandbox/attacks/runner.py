@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from vtune.errors import ServiceError
+from vtune.errors import DataError, ServiceError
 from vtune.sandbox.attacks import checks
 from vtune.sandbox.attacks.facts import (
     Entry,
@@ -25,9 +25,10 @@ from vtune.sandbox.attacks.facts import (
     peak_memory,
     process,
     tree,
+    turns,
     usage,
 )
-from vtune.sandbox.attacks.placeholders import Kind, fill
+from vtune.sandbox.attacks.placeholders import Kind, fill, kinds
 from vtune.sandbox.attacks.suite import Attack
 from vtune.sandbox.attacks.world import Surroundings, World
 from vtune.sandbox.broker import Sandbox
@@ -35,7 +36,8 @@ from vtune.sandbox.guest import folders
 from vtune.sandbox.session import Session
 from vtune.sandbox.types import Execution, Isolation, Layer, Limits
 
-Outcome = Literal["held", "breach", "allowed leak", "skipped"]
+Outcome = Literal["held", "breach", "allowed leak", "skipped", "error"]
+"""`error`: the attack itself is wrong, so it shows nothing."""
 
 GRACE = 0.5
 WARM = 2
@@ -43,7 +45,9 @@ PAUSE_SECONDS = 0.02
 """Time for a process to take a signal before it is looked at."""
 WATCH_SECONDS = 0.15
 """How long a session is watched for CPU time after its call."""
-SETTLE_SECONDS = 3.0
+STOP_SECONDS = 10.0
+"""How long a session may take to stop after its call: on a busy machine it must first get its turn."""
+SETTLE_SECONDS = 10.0
 """How long processes may take to end, or to appear in the warm pool."""
 LOOK_SECONDS = 0.2
 """Between two looks at what a running attack has written."""
@@ -124,6 +128,19 @@ class Moment:
     memory: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """An attack's call, and what was seen meanwhile."""
+
+    execution: Execution
+    entries: int
+    """The most files and folders that were in its workspace."""
+    taken: int
+    """The most bytes on disk."""
+    slowdown: float
+    """Of its process for want of a core, when it was last seen."""
+
+
 class Range:
     """A sandbox to be shot at, with a neighbour session; a fresh one takes its place after a breach."""
 
@@ -146,6 +163,11 @@ class Range:
         """Run one attack and mend what it broke."""
         if self._without and not attack.weak_ok:
             return Result(attack=attack, outcome="skipped", note="not to be run with a layer left out")
+        try:
+            checks.misspelt(attack)
+            kinds(attack.source, attack.path)
+        except DataError as error:
+            return Result(attack=attack, outcome="error", note=f"{error.what}; {error.fix}")
         before = self._look()
         try:
             result, strays = await self._shoot(attack, before)
@@ -171,6 +193,7 @@ class Range:
             )
             if made.status != "ok":
                 raise ServiceError(f"the sandbox does not run honest code: {made.error}")
+            self._writable = await self._open_folders()
             self._processes = await self._settled()
             self._stack = stack.pop_all()
 
@@ -180,6 +203,20 @@ class Range:
         if facts is None:
             raise ServiceError("the sandbox's fork server has gone")
         return facts
+
+    async def _open_folders(self) -> set[Path]:
+        """The public folders of this machine in which a session can make a file."""
+        name = f"vtune-probe-{secrets.token_hex(8)}"
+        public = self._world.look().public
+        code = (
+            f"for path in {[str(folder / name) for folder in public]}:\n"
+            "    try:\n        open(path, 'x').close()\n    except OSError:\n        pass"
+        )
+        await _ran(self._neighbour, code)
+        found = {folder for folder in public if (folder / name).exists()}
+        for folder in found:
+            (folder / name).unlink()
+        return found
 
     async def _settled(self) -> int:
         """The number of processes once it has not changed for a while."""
@@ -227,11 +264,13 @@ class Range:
         code = fill(attack.source, attack.path, self._values(session))
 
         began = time.monotonic()
-        execution, entries, taken = await self._watched(session, code)
+        watched = await self._watched(session, code)
         took = time.monotonic() - began
+        execution = watched.execution
 
         await asyncio.sleep(PAUSE_SECONDS)
-        now = _same(process(pid), idle)
+        first = _same(process(pid), idle)
+        now = await _stopped(pid, first)
         await asyncio.sleep(WATCH_SECONDS)
         later = _same(process(pid), idle)
         after = self._look()
@@ -242,6 +281,7 @@ class Range:
                 text=code + execution.output,
                 token8=self._world.token[:8],
                 uid=self._own_uid(session.workspace),
+                writable=self._writable,
             )
         )
         breaches = [
@@ -255,10 +295,10 @@ class Range:
             *checks.told(execution, attack, command_line=_command_line()),
             *checks.inputs(inputs, tree(folder / "in") if (folder / "in").is_dir() else {}),
             *checks.beside(beside, names(folder)),
-            *checks.late(took, self._limits),
+            *checks.late(took, self._limits, slowdown=watched.slowdown),
             *checks.too_much(execution, self._limits),
-            *checks.overfilled(entries, taken, self._limits),
-            *checks.running(now, later, killed=execution.status == "killed"),
+            *checks.overfilled(watched.entries, watched.taken, self._limits),
+            *checks.running(first, now, later, killed=execution.status == "killed"),
             *checks.inherited(open_before or {}, folder),
             *checks.confined(idle, now),
         ]
@@ -268,22 +308,30 @@ class Range:
         leak = list(checks.metadata(execution, attack))
         layers = self.sandbox.info()["layers"]
         allowed = bool(leak) and not breaches and not layers["namespaces"]
-        held = not breaches and not leak
+        unparsed = checks.never_ran(execution, attack)
+        outcome: Outcome = "held"
+        note = ""
+        if allowed:
+            outcome, note = "allowed leak", "metadata can be read where there is no mount namespace"
+        elif breaches or leak:
+            outcome = "breach"
+        elif unparsed:
+            outcome, note = "error", f"the code never ran: {unparsed}"
         return (
             Result(
                 attack=attack,
-                outcome="allowed leak" if allowed else "breach" if breaches or leak else "held",
+                outcome=outcome,
                 breaches=tuple(breaches + leak),
                 status=execution.status,
                 seconds=took,
-                note="metadata can be read where there is no mount namespace" if allowed else "",
-                stopped_by=stopped_by(attack, execution, layers) if held else "",
+                note=note,
+                stopped_by=stopped_by(attack, execution, layers) if outcome == "held" else "",
             ),
             strays,
         )
 
-    async def _watched(self, session: Session, code: str) -> tuple[Execution, int, int]:
-        """Run code; also the most files and the most bytes that were seen in its workspace meanwhile.
+    async def _watched(self, session: Session, code: str) -> Watched:
+        """Run code, and look at its workspace and at its process meanwhile.
 
         Raises:
             ServiceError: If the call never comes back.
@@ -292,6 +340,8 @@ class Range:
         ends = time.monotonic() + self._limits.seconds + self._limits.grace + HUNG_SECONDS
         call = asyncio.ensure_future(session.run(code, raw=True))
         entries = taken = 0
+        pid, before = session.pid, turns(session.pid)
+        slowdown = 1.0
         try:
             while not call.done():
                 if time.monotonic() > ends:
@@ -299,7 +349,10 @@ class Range:
                 await asyncio.wait({call}, timeout=LOOK_SECONDS)
                 seen = usage(session.workspace, most=most)
                 entries, taken = max(entries, seen[0]), max(taken, seen[1])
-            return _finished(call), entries, taken
+                now = turns(pid)
+                if before is not None and now is not None:
+                    slowdown = now.slowdown_since(before)
+            return Watched(execution=_finished(call), entries=entries, taken=taken, slowdown=slowdown)
         finally:
             call.cancel()
 
@@ -366,6 +419,22 @@ class Range:
             "site_packages": str(world.site_packages),
             "python": sys.executable,
         }
+
+
+async def _stopped(pid: int, first: ProcessFacts | None) -> ProcessFacts | None:
+    """A process once it is stopped, has ended, works on, or has had the time to stop; `first` as it was."""
+    now = first
+    ends = time.monotonic() + STOP_SECONDS
+    while (
+        first is not None
+        and now is not None
+        and now.state not in "Tt"
+        and now.ticks <= first.ticks + checks.SPARE_TICKS
+        and time.monotonic() < ends
+    ):
+        await asyncio.sleep(PAUSE_SECONDS)
+        now = _same(process(pid), first)
+    return now
 
 
 async def _ran(session: Session, code: str) -> Execution:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtune.errors import DataError
-from vtune.sandbox.attacks.placeholders import kinds
 
 SHIPPED = Path(__file__).parent / "snippets"
 
-HEADER = re.compile(r"#\s*([A-Z][A-Z -]*[A-Z])\s*:\s*(.*)")
+HEADER = re.compile(r"#\s*(MUST NOT|CHECK|SOFT|WEAK-OK|LAYER)\s*:\s*(.*)")
+CONTINUATION = re.compile(r"#(?:\s\s+|\t)(\S.*)")
+"""A comment set in by more than one space goes on with the header above it."""
 SOFT_SECONDS = 2.0
-
 
 LAYERS = (
     "landlock",
@@ -56,15 +56,16 @@ def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
 
     A file begins with comment lines `# MUST NOT: ...` and `# CHECK: ...`; it may add `# SOFT:` (seconds,
     2 if not given), `# WEAK-OK: 0` (not to be run with a layer left out) and `# LAYER:` (which layer is
-    meant to stop it). `{{NAME}}` in its code is filled in for each run, see `placeholders`.
+    meant to stop it). Several lines of one name count together, joined by "; ", and an indented comment goes
+    on with the line above it. `{{NAME}}` in its code is filled in for each run, see `placeholders`.
 
     Args:
         folder: Of the suite.
         only: Names of attacks to keep, with or without the number in front; all if empty.
 
     Raises:
-        DataError: If there is no such folder or file in it, a header is missing or wrong, a placeholder is
-            not known, or `only` names an attack that is not there.
+        DataError: If there is no such folder or file in it, a header is missing or wrong, or `only` names
+            an attack that is not there.
     """
     paths = sorted(folder.glob("*.py"))
     if not paths:
@@ -85,7 +86,7 @@ def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
 
 def _read(path: Path) -> Attack:
     try:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the attack cannot be read: {error}", where=str(path)) from error
     headers = _headers(source)
@@ -96,12 +97,17 @@ def _read(path: Path) -> Attack:
                 where=str(path),
                 fix=f"begin the file with `# {name}: ...`",
             )
-    kinds(source, path)
     if headers.get("LAYER", LAYERS[0]) not in LAYERS:
         raise DataError(
             f"there is no layer {headers['LAYER']!r}",
             where=str(path),
             fix=f"write `# LAYER:` with one of {', '.join(LAYERS)}, or leave it out",
+        )
+    if headers.get("WEAK-OK", "1") not in ("0", "1"):
+        raise DataError(
+            f"`# WEAK-OK: {headers['WEAK-OK']}` is neither 0 nor 1",
+            where=str(path),
+            fix="write 0 for an attack that must not run with a layer left out",
         )
     return Attack(
         name=path.stem,
@@ -109,21 +115,27 @@ def _read(path: Path) -> Attack:
         must_not=headers["MUST NOT"],
         check=headers["CHECK"],
         soft=_soft(headers, path),
-        weak_ok=headers.get("WEAK-OK", "1") != "0",
+        weak_ok=headers.get("WEAK-OK") != "0",
         layer=headers.get("LAYER", ""),
         source=source,
     )
 
 
 def _headers(source: str) -> dict[str, str]:
-    """The `# NAME: text` lines before the first line of code."""
-    found: dict[str, str] = {}
+    """The `# NAME: text` lines before the first line of code, those of one name in one text."""
+    found: dict[str, list[str]] = {}
+    latest: list[str] | None = None
     for line in source.splitlines():
         if line.strip() and not line.startswith("#"):
             break
         if match := HEADER.fullmatch(line.strip()):
-            found[match[1]] = match[2].strip()
-    return found
+            latest = found.setdefault(match[1], [])
+            latest.append(match[2].strip())
+        elif latest and (match := CONTINUATION.fullmatch(line.rstrip())):
+            latest[-1] = f"{latest[-1]} {match[1]}".strip()
+        else:
+            latest = None
+    return {name: "; ".join(filter(None, texts)) for name, texts in found.items()}
 
 
 def _soft(headers: dict[str, str], path: Path) -> float:
