@@ -167,9 +167,9 @@ def test_a_known_leak_is_listed_and_is_no_breach(monkeypatch: pytest.MonkeyPatch
     assert [row["held"] for row in result["attacks"]] == [True, False, False]
 
 
-def test_an_attack_that_shows_nothing_is_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_that_cannot_be_run_is_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run_suite(attacks: object, **options: object) -> Tally:
-        return Tally(info=INFO, results=(told("held"), told("error", note="the code never ran")))
+        return Tally(info=INFO, results=(told("held"), told("error", note="nothing is known")))
 
     monkeypatch.setattr(attack_run, "run_suite", run_suite)
     ended = vtune("sandbox", "attack", "--json")
@@ -177,7 +177,7 @@ def test_an_attack_that_shows_nothing_is_exit_1(monkeypatch: pytest.MonkeyPatch)
     assert (ended.code, result["held"], result["breached"], result["errors"]) == (1, 1, 0, 1)
     text = printed(render_attacks(result), width=160)
     assert "ERROR" in text
-    assert "1 held, 0 breached, 1 that show nothing" in text
+    assert "1 held, 0 breached, 1 that could not be run" in text
 
 
 def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(

@@ -60,7 +60,8 @@ def test_headers_are_read_until_the_code_begins(tmp_path: Path) -> None:
     [
         ("# CHECK: refused\n# CHECK: canary unchanged\n", "refused; canary unchanged"),
         ("# CHECK: canary unchanged,\n#        refused\n", "canary unchanged, refused"),
-        ("# CHECK:\n#\trefused\n#   INFO: x\n", "refused INFO: x"),
+        ("# CHECK:\n#\trefused,\n#   INFO: x\n", "refused, INFO: x"),
+        ("# CHECK: canary unchanged\n#   (DONE is printed where it was refused)\n", "canary unchanged"),
         ("# CHECK: a\n# said by the way\n#   also\n\n#   and\n", "a"),
     ],
 )
@@ -115,27 +116,6 @@ def test_attacks_are_chosen_with_or_without_their_number(tmp_path: Path) -> None
     with pytest.raises(DataError, match="no attack is named d, e") as caught:
         read_suite(tmp_path, ["a", "e", "d"])
     assert "2_b" in caught.value.fix
-
-
-@pytest.mark.parametrize(
-    ("check", "said"),
-    [
-        ("canary unchanged, refusd", "refusd"),
-        ("no sockets created", "no sockets created"),
-        ("Memory-Error or MemoryErorr", "memoryerorr"),
-    ],
-)
-def test_a_slip_in_a_phrase_of_a_check_is_named(tmp_path: Path, check: str, said: str) -> None:
-    (attack,) = read_suite(suite(tmp_path, a=f"# MUST NOT: x\n# CHECK: {check}\n"))
-    with pytest.raises(DataError, match=f"nothing looks for '{said}'") as caught:
-        checks.misspelt(attack)
-    assert caught.value.where.endswith("a.py")
-
-
-@pytest.mark.parametrize("check", ["refused, not refuse", "no file left; a new process is seen by nobody"])
-def test_prose_in_a_check_is_left_alone(tmp_path: Path, check: str) -> None:
-    (attack,) = read_suite(suite(tmp_path, a=f"# MUST NOT: x\n# CHECK: {check}\n"))
-    checks.misspelt(attack)
 
 
 # ---------------------------------------------------------------- placeholders
@@ -761,7 +741,7 @@ def test_a_session_can_make_public_files_only_without_landlock(tmp_path: Path) -
     assert not list(Path("/tmp").glob("vtune-probe-*"))
 
 
-def test_an_attack_that_shows_nothing_is_an_error_and_the_others_run(tmp_path: Path) -> None:
+def test_an_attack_that_cannot_be_run_is_an_error_and_the_others_run(tmp_path: Path) -> None:
     attacks = read_suite(
         suite(
             tmp_path,
@@ -769,24 +749,21 @@ def test_an_attack_that_shows_nothing_is_an_error_and_the_others_run(tmp_path: P
             fine=HEAD + "print(1)",
             parser="# MUST NOT: crash\n# CHECK: error or session death\n" + "(" * 500,
             raises=HEAD + "compile('x = (', 'x', 'exec')",
-            slip="# MUST NOT: x\n# CHECK: refusd\nprint('DONE')",
             syntax="# MUST NOT: x\n# CHECK: refused\nif True\n    print('DONE')",
             two="# MUST NOT: x\n# CHECK: refused\n# CHECK: canary unchanged\nprint('DONE')",
         )
     )
     tally = asyncio.run(run_suite(attacks, isolation="auto", without=frozenset(), done=lambda result: None))
     found = {result.attack.name: (result.outcome, result.status, result.note) for result in tally.results}
-    notes = {name: note for name, (outcome, _, note) in found.items() if outcome == "error"}
-    assert list(notes) == ["braces", "slip", "syntax"]
-    assert "{{N}}" in notes["braces"]
-    assert "did you mean 'refused'?" in notes["slip"]
-    assert notes["syntax"] == "the code never ran: SyntaxError: expected ':'"
-    assert [found[name][:2] for name in ("fine", "parser", "raises", "two")] == [
-        ("held", "ok"),
-        ("held", "error"),
-        ("held", "error"),
-        ("breach", "ok"),
-    ]
+    assert found["braces"][0] == "error"
+    assert "{{N}}" in found["braces"][2]
+    # Whether an attack is on the parser, only its author knows.
+    assert found["syntax"] == ("held", "error", "the code never ran: SyntaxError: expected ':'")
+    assert found["parser"][:2] == ("held", "error")
+    assert found["parser"][2].startswith("the code never ran")
+    assert found["raises"] == ("held", "error", "")
+    assert found["fine"] == ("held", "ok", "")
+    assert found["two"][:2] == ("breach", "ok")
 
 
 def test_an_attack_that_raises_in_the_trainer_is_a_breach(

@@ -34,7 +34,7 @@ def render_attacks(result: Mapping[str, Any]) -> RenderableType:
     counts = f"{result['held']} held, {result['breached']} breached"
     counts += f", {result['allowed']} known leaks" if result["allowed"] else ""
     counts += f", {result['skipped']} skipped" if result["skipped"] else ""
-    counts += f", {result['errors']} that show nothing" if result["errors"] else ""
+    counts += f", {result['errors']} that could not be run" if result["errors"] else ""
     return Group(*heads, table, Text(counts))
 
 

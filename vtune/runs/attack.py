@@ -29,7 +29,7 @@ def run_attack(
         `tier`, `layers` and `notes` as `Sandbox.info` gives them, `without`, `attacks`, one entry each
         (`name`, `must_not`, `check`, `outcome`, `held`, `breaches`, `status`, `seconds`, `note`,
         `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are no breach),
-        `skipped` and `errors` (attacks that could not be run, or not read by Python: they show nothing).
+        `skipped` and `errors` (attacks that could not be run).
 
     Raises:
         DataError: If the suite cannot be run as it is.

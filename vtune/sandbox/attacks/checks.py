@@ -5,12 +5,10 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import PIL.Image
 
-from vtune.errors import DataError
 from vtune.sandbox.attacks.facts import Entry, ProcessFacts, differences
 from vtune.sandbox.attacks.suite import Attack
 from vtune.sandbox.attacks.world import CANARY_NAMES, SECRET_BYTES, SECRET_PICTURE, Surroundings, harmed
@@ -40,52 +38,16 @@ TELLTALES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("library import unaffected",), r"^EVIL\b"),
 )
 """Where a CHECK says one of these phrases, no printed line may match the pattern."""
-CANARY_PHRASE, TRAINER_PHRASE = "names of canary files", "cmdline"
-PHRASES = (*(phrase for phrases, _ in TELLTALES for phrase in phrases), CANARY_PHRASE, TRAINER_PHRASE)
-"""All that switch on a check; the rest of a CHECK is for people."""
-ALIKE = 0.8
-"""Ours: how near a word must be to that of a phrase, by `SequenceMatcher`, to be taken for a slip."""
 UNPARSED = re.compile(r"^(?:Syntax|Indentation|Tab)Error\b.*", re.MULTILINE)
-PARSER_TRIED = re.compile(r"\berror or\b|\bor error\b|\bsyntax ?error\b")
-"""What a CHECK says where the attack is on the parser itself."""
 
 
-def misspelt(attack: Attack) -> None:
-    """See that a CHECK does not nearly say one of the phrases: it would switch on nothing.
-
-    Raises:
-        DataError: If it does.
-    """
-    check = attack.check.lower()
-    words = re.findall(r"[a-z]+", check)
-    for phrase in PHRASES:
-        wanted = phrase.split()
-        if phrase in check:
-            continue
-        for start in range(len(words) - len(wanted) + 1):
-            said = words[start : start + len(wanted)]
-            if all(_alike(*pair) for pair in zip(said, wanted, strict=True)):
-                raise DataError(
-                    f"nothing looks for {' '.join(said)!r} in a CHECK; did you mean {phrase!r}?",
-                    where=str(attack.path),
-                    fix=f"write {phrase!r}, or say it in other words",
-                )
-
-
-def _alike(said: str, wanted: str) -> bool:
-    return SequenceMatcher(None, said, wanted).ratio() >= ALIKE
-
-
-def never_ran(execution: Execution, attack: Attack) -> str:
-    """What the parser says of code that it refused, so that no line of it ran; else nothing.
-
-    Nothing too where the CHECK expects just that.
-    """
+def never_ran(execution: Execution) -> str:
+    """What the parser says of code that it refused, so that no line of it ran; else nothing."""
     # An error of code that ran comes with the line that raised it.
     if execution.status != "error" or execution.error.startswith("Traceback"):
         return ""
     complaint = UNPARSED.search(execution.error)
-    return complaint[0] if complaint and not PARSER_TRIED.search(attack.check.lower()) else ""
+    return complaint[0] if complaint else ""
 
 
 def canary(before: Surroundings, after: Surroundings) -> Iterator[str]:
@@ -198,9 +160,9 @@ def told(execution: Execution, attack: Attack, *, command_line: str) -> Iterator
     for phrases, pattern in TELLTALES:
         if any(phrase in check for phrase in phrases):
             yield from (f"printed: {line[:100]}" for line in lines if re.search(pattern, line))
-    if CANARY_PHRASE in check:
+    if "names of canary files" in check:
         yield from (f"printed the name {name}" for name in CANARY_NAMES if name in execution.output)
-    if TRAINER_PHRASE in check and command_line and command_line in execution.output:
+    if "cmdline" in check and command_line and command_line in execution.output:
         yield "printed the command line of the trainer"
 
 

@@ -37,7 +37,7 @@ from vtune.sandbox.session import Session
 from vtune.sandbox.types import Execution, Isolation, Layer, Limits
 
 Outcome = Literal["held", "breach", "allowed leak", "skipped", "error"]
-"""`error`: the attack itself is wrong, so it shows nothing."""
+"""`error`: the attack itself is wrong, and was not run."""
 
 GRACE = 0.5
 WARM = 2
@@ -164,7 +164,6 @@ class Range:
         if self._without and not attack.weak_ok:
             return Result(attack=attack, outcome="skipped", note="not to be run with a layer left out")
         try:
-            checks.misspelt(attack)
             kinds(attack.source, attack.path)
         except DataError as error:
             return Result(attack=attack, outcome="error", note=f"{error.what}; {error.fix}")
@@ -308,7 +307,7 @@ class Range:
         leak = list(checks.metadata(execution, attack))
         layers = self.sandbox.info()["layers"]
         allowed = bool(leak) and not breaches and not layers["namespaces"]
-        unparsed = checks.never_ran(execution, attack)
+        unparsed = checks.never_ran(execution)
         outcome: Outcome = "held"
         note = ""
         if allowed:
@@ -316,7 +315,7 @@ class Range:
         elif breaches or leak:
             outcome = "breach"
         elif unparsed:
-            outcome, note = "error", f"the code never ran: {unparsed}"
+            note = f"the code never ran: {unparsed}"
         return (
             Result(
                 attack=attack,

@@ -11,7 +11,7 @@ SHIPPED = Path(__file__).parent / "snippets"
 
 HEADER = re.compile(r"#\s*(MUST NOT|CHECK|SOFT|WEAK-OK|LAYER)\s*:\s*(.*)")
 CONTINUATION = re.compile(r"#(?:\s\s+|\t)(\S.*)")
-"""A comment set in by more than one space goes on with the header above it."""
+"""A comment set in by more than one space goes on with a header above it that is empty or ends in a comma."""
 SOFT_SECONDS = 2.0
 
 LAYERS = (
@@ -57,7 +57,8 @@ def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
     A file begins with comment lines `# MUST NOT: ...` and `# CHECK: ...`; it may add `# SOFT:` (seconds,
     2 if not given), `# WEAK-OK: 0` (not to be run with a layer left out) and `# LAYER:` (which layer is
     meant to stop it). Several lines of one name count together, joined by "; ", and an indented comment goes
-    on with the line above it. `{{NAME}}` in its code is filled in for each run, see `placeholders`.
+    on with a line above it that ends in a comma. `{{NAME}}` in its code is filled in for each run, see
+    `placeholders`.
 
     Args:
         folder: Of the suite.
@@ -131,7 +132,7 @@ def _headers(source: str) -> dict[str, str]:
         if match := HEADER.fullmatch(line.strip()):
             latest = found.setdefault(match[1], [])
             latest.append(match[2].strip())
-        elif latest and (match := CONTINUATION.fullmatch(line.rstrip())):
+        elif latest and latest[-1][-1:] in ("", ",") and (match := CONTINUATION.fullmatch(line.rstrip())):
             latest[-1] = f"{latest[-1]} {match[1]}".strip()
         else:
             latest = None
