@@ -3,16 +3,18 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.data.formats.published import MAKERS, SIZE, Published, coded, jpeg, lines, parquet, user
 from vtune.data.formats.building import Options
+from vtune.data.formats.questions import question_sample
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS, format_of
 from vtune.data.formats.thyme import thyme_trace
 from vtune.data.formats.vtriune import parse_boxes
+from vtune.data.options import listing
 from vtune.errors import DataError, RecipeError
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from vtune.models.policy import Policy
 
 Read = Callable[[str], dict[str, Sample]]
+HERE = Place(Path("a.parquet"), 0, "a")
 
 
 @pytest.fixture
@@ -204,6 +207,46 @@ def test_an_option_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) ->
     assert isinstance(good, Sample)
     assert (good.ground_truth, good.question) == ("B", "Which?\nA. red\nB. blue")
     assert isinstance(bad, DataError)
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "truth"),
+    [
+        pytest.param({"A": "red", "B": "blue", "C": None, "D": ""}, "B", "B", id="empty at the end"),
+        pytest.param(["red", "blue", None], "blue", "blue", id="a list that is empty at the end"),
+        pytest.param({str(number): f"cup {number}" for number in range(11)}, 10, "K", id="ten behind two"),
+        pytest.param({"1": "red", "2": "blue"}, 1, "A", id="numbers from 1"),
+        pytest.param({"1": "red", "2": "blue"}, "2", "B", id="a number as text"),
+        pytest.param(["red", "blue"], 1.0, "B", id="a number among nulls"),
+        pytest.param(["1", "2"], 1.0, "1", id="a number that is the text of an option"),
+    ],
+)
+def test_a_truth_names_the_option_that_the_file_means(options: Any, answer: Any, truth: str) -> None:
+    row = {"problem": "Which?", "answer": answer, "options": options}
+    sample = question_sample(row, HERE, Options(), source="a")
+    assert (sample.verifier, sample.ground_truth) == ("choice", truth)
+    assert sample.question == f"Which?\n{listing(sample.choices)}"
+    if isinstance(options, dict):
+        assert list(sample.choices) == [text for text in options.values() if text]
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "why"),
+    [
+        pytest.param({"A": "red", "B": None, "C": "blue"}, "C", "the options are A, C, not", id="null"),
+        pytest.param({"A": "red", "B": " ", "C": "blue"}, "C", "the options are A, C, not", id="empty"),
+        pytest.param({"A": "red", "C": "blue"}, "C", "the options are A, C, not", id="missing"),
+        pytest.param({"0": "red", "2": "blue"}, 2, "the options are 0, 2, not", id="missing number"),
+        pytest.param(["red", None, "blue"], 2, "the options are 0, 2, not", id="null in a list"),
+        pytest.param({"1": "red", "2": "blue"}, 0, "option 0 of 2", id="no such number"),
+        pytest.param(["red", "blue"], 2.0, "option 2 of 2", id="no such number among nulls"),
+    ],
+)
+def test_options_with_a_gap_are_told(options: Any, answer: Any, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        question_sample(
+            {"problem": "Which?", "answer": answer, "options": options}, HERE, Options(), source="a"
+        )
 
 
 def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
