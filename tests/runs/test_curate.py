@@ -461,7 +461,9 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
         ]
         lines[0]["decision"] = "keep"
         lines[1] |= {"decision": "fix", "corrected": " "}
-        (out / "queue.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        # As an editor on Windows saves it.
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (out / "queue.jsonl").write_text(text, encoding="utf-8-sig")
         assert curate(recipe, out)["waiting_for_review"] == 2
         assert "cannot be used" in next(row["reason"] for row in drops(out) if row["id"] == "n/3")
         lines = [json.loads(line) for line in (out / "queue.jsonl").read_text().splitlines()]

@@ -235,6 +235,28 @@ def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
     assert str(file) in str(caught.value)
 
 
+def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:
+    file = lines(tmp_path / "nothing.jsonl", [])
+    with pytest.raises(DataError, match="there is no row to import") as caught:
+        import_data("verl", [file], tmp_path / "out.parquet", options=Options(), strict=False)
+    assert caught.value.where == str(file)
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("name", ["easyr1", "mars", "coco", "vstar", "hrbench"])
+def test_a_byte_order_mark_is_no_part_of_a_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    published, out = MAKERS[name](tmp_path / "in"), tmp_path / "out.parquet"
+    plain = import_data(name, published.paths, out, options=published.options, strict=False)
+    files = [file for file in tmp_path.rglob("*") if file.suffix in (".json", ".jsonl", ".tsv")]
+    assert files
+    for file in files:
+        file.write_bytes(BOM + file.read_bytes())
+    assert import_data(name, published.paths, out, options=published.options, strict=False) == plain
+
+
 def test_a_picture_outside_of_the_folder_is_left_out_with_the_remedy(tmp_path: Path) -> None:
     inside, outside = tmp_path / "images", tmp_path / "secret.png"
     inside.mkdir()

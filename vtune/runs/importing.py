@@ -125,6 +125,12 @@ class _Reading:
                         self._odd(place, entry)
                     else:
                         yield place, entry
+        if not self.by_source and not self.problems:
+            raise DataError(
+                "there is no row to import",
+                where=", ".join(map(str, self._paths)),
+                fix="the files are empty: download or make them again",
+            )
         if not self.by_source:
             lines = first_problems(self.problems, "most are alike")
             raise DataError(

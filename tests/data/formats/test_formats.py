@@ -186,6 +186,8 @@ def test_thyme_becomes_turns_calls_and_pictures_in_their_order(tmp_path: Path) -
     [
         ("<answer>7</answer><sandbox_output>5</sandbox_output>", "follows no <code>"),
         ("<code>x</code> so <sandbox_output>5</sandbox_output><answer>7</answer>", "follows no <code>"),
+        ("<code>x</code><sandbox_output>5 <answer>7</answer>", "a <sandbox_output> has no end"),
+        ("<code>x</code>5</sandbox_output><answer>7</answer>", "a <sandbox_output> has no end"),
         ("It is seven.", "no <answer>"),
         ("<code>x</code><sandbox_output><image></sandbox_output><answer>7</answer>", "1 pictures for 2"),
     ],
@@ -207,6 +209,51 @@ def test_an_option_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) ->
     assert isinstance(good, Sample)
     assert (good.ground_truth, good.question) == ("B", "Which?\nA. red\nB. blue")
     assert isinstance(bad, DataError)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "verifier"),
+    [
+        pytest.param("em_score_mcq", "choice", id="a name alone"),
+        pytest.param("em_score_mcq_v2", "judge", id="a longer name"),
+        pytest.param(["em_score_mcq_v2", "format_score"], "judge", id="a longer name in a list"),
+        pytest.param(5, None, id="a number"),
+        pytest.param([["em_score_mcq"]], None, id="a list of lists"),
+    ],
+)
+def test_mars_rewards_are_known_by_their_whole_names(
+    rewards: Any, verifier: str | None, tmp_path: Path
+) -> None:
+    row = {"prompt": user("Which?\nA. red\nB. blue"), "reward_model": {"ground_truth": "A"}}
+    lines(tmp_path / "a.jsonl", [row])
+    meta = tmp_path / "meta.json"
+    meta.write_text(json.dumps({"a": {"annotation": "a.jsonl", "reward_fn": rewards}}))
+    ((_, entry),) = FORMATS["mars"].read(meta, Options())
+    if isinstance(entry, Sample):
+        assert entry.verifier == verifier
+    else:
+        assert isinstance(entry, DataError)
+        assert "`reward_fn`" in entry.where
+        assert verifier is None
+
+
+@pytest.mark.parametrize(
+    ("turns", "why"),
+    [
+        pytest.param(
+            [{"role": "assistant", "content": "Red."}],
+            "no turn is the user's, only assistant",
+            id="assistant",
+        ),
+        pytest.param(
+            [{"role": "narrator", "content": "Which?"}], "no turn is the user's, only narrator", id="narrator"
+        ),
+        pytest.param([{"role": "user", "content": " "}], "the question is empty", id="empty"),
+    ],
+)
+def test_a_conversation_that_asks_nothing_is_told_for_what_it_is(turns: Any, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        question_sample({"problem": turns, "answer": "red"}, HERE, Options(), source="a")
 
 
 @pytest.mark.parametrize(
