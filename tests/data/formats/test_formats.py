@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.data.benchmarks import hrbench_rows, make_vstar, write_tsv
 from tests.data.formats.published import MAKERS, SIZE, Published, coded, jpeg, lines, parquet, user
 from vtune.data.formats.building import Options
 from vtune.data.formats.questions import question_sample
@@ -368,3 +369,26 @@ def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Poli
     assert "sandbox_output" not in text
     assert "division by zero" not in text
     assert "Which number?" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"question": " "}, "the question is empty", id="no question"),
+        pytest.param({"options": ["red", " "]}, "an option is empty, or there twice", id="an empty option"),
+        pytest.param({"options": ["red", "red"]}, "an option is empty, or there twice", id="an option twice"),
+    ],
+)
+def test_benchmark_questions_that_nobody_can_answer_are_left_out(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    folder = make_vstar(tmp_path / "vstar", 2, SIZE, (10, 10, 20, 20))
+    file = folder / "direct_attributes" / "sa_0000.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    entries = [entry for _, entry in FORMATS["vstar"].read(folder, Options())]
+    assert [isinstance(entry, Sample) for entry in entries] == [False, True]
+    assert why in str(entries[0])
+    rows = hrbench_rows([jpeg(0)])
+    rows[0] |= {"question": change["question"]} if "question" in change else {"B": rows[0]["A"]}
+    entries = [entry for _, entry in FORMATS["hrbench"].read(write_tsv(tmp_path / "hr.tsv", rows), Options())]
+    assert [isinstance(entry, Sample) for entry in entries] == [False, True, True, True]
