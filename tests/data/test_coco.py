@@ -1,4 +1,7 @@
 import json
+import re
+import struct
+import zlib
 from collections import Counter
 from io import BytesIO
 from itertools import islice
@@ -9,9 +12,12 @@ import pytest
 from PIL import Image
 
 from vtune.data.coco import coco_samples, coco_traces
+from vtune.data.formats.building import Options
+from vtune.data.formats.coco import read_coco
 from vtune.errors import DataError
 from vtune.rollout.transcript import check_trace
 from vtune.schema.parquet import read_samples, write_samples
+from vtune.schema.sample import Sample
 
 NAMES = ["cat", "dog", "cup", "car", "bus"]
 
@@ -112,11 +118,96 @@ def test_broken_input_is_our_error(tiny: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read .*a\.jpg"):
         make()
     rewrite(tiny, categories=[])
+    with pytest.raises(DataError, match=r"`annotations`\[0\]"):
+        make()
+    rewrite(tiny, categories=[{"id": 0}])
     with pytest.raises(DataError, match="not the layout of COCO"):
         make()
     (tiny / "instances.json").write_text("{")
     with pytest.raises(DataError, match="not JSON"):
         make()
+
+
+PHOTO = {"id": 1, "file_name": "a.jpg", "width": 200, "height": 100}
+OTHER = {"id": 2, "file_name": "b.jpg", "width": 100, "height": 200}
+
+
+def read(folder: Path) -> tuple[list[str], set[str]]:
+    """(errors, photographs that are asked about) of an import."""
+    found = [entry for _, entry in read_coco(folder / "instances.json", Options(images=folder))]
+    asked = {entry.extra["image_path"] for entry in found if isinstance(entry, Sample)}
+    return [str(entry) for entry in found if isinstance(entry, DataError)], asked
+
+
+@pytest.mark.parametrize(
+    ("entry", "why", "asked"),
+    [
+        pytest.param(PHOTO | {"width": "wide"}, "invalid literal", {"b.jpg"}, id="a wrong width"),
+        pytest.param(PHOTO | {"width": float("inf")}, "infinity", {"b.jpg"}, id="an endless width"),
+        pytest.param(PHOTO | {"id": None}, "an id is None", {"b.jpg"}, id="no id"),
+        pytest.param(PHOTO | {"id": 2}, "id 2 is also that of 'b.jpg'", set(), id="two of one id"),
+    ],
+)
+def test_a_photograph_that_cannot_be_read_is_named_and_the_others_go_on(
+    entry: dict[str, Any], why: str, asked: set[str], tiny: Path
+) -> None:
+    rewrite(tiny, images=[OTHER, entry])
+    with pytest.raises(DataError, match=why):
+        list(coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))
+    errors, kept = read(tiny)
+    assert kept == asked
+    assert why in errors[0]
+    assert "`images`[1]" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"bbox": [0, 0, float("nan"), 40]}, "bbox is", id="NaN"),
+        pytest.param({"bbox": [0, 0, float("inf"), 40]}, "bbox is", id="infinity"),
+        pytest.param({"bbox": [50, 0, -40, 40]}, "bbox is", id="a negative width"),
+        pytest.param({"id": None}, "an id is None", id="no id"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_is_named_and_the_others_go_on(
+    change: dict[str, Any], why: str, tiny: Path
+) -> None:
+    good = annotation(13, 2, 2, [10, 10, 30, 30])
+    rewrite(tiny, annotations=[annotation(10, 1, 0, [0, 0, 50, 40]) | change, good])
+    with pytest.raises(DataError, match=why):
+        list(coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))
+    (error,), kept = read(tiny)
+    assert kept == {"b.jpg"}
+    assert why in error
+    assert "`annotations`[0]" in error
+
+
+def test_photographs_with_numbers_and_texts_as_ids_are_read(tiny: Path) -> None:
+    rewrite(
+        tiny,
+        images=[PHOTO | {"id": 10}, OTHER | {"id": "b"}],
+        annotations=[
+            annotation(1, 10, 0, [0, 0, 50, 40]),
+            annotation(2, 0, 1, [0, 0, 50, 40]) | {"image_id": "b"},
+        ],
+    )
+    ids = {s.id for s in coco_samples(tiny / "instances.json", tiny, limit=None, seed=0)}
+    assert ids == {"coco_region/1", "coco_region/2", "coco_count/10/cat", "coco_count/b/dog"}
+
+
+def test_a_photograph_that_cannot_be_opened_is_our_error(tiny: Path) -> None:
+    png = BytesIO()
+    Image.new("RGB", (2, 2)).save(png, "PNG")
+    header = b"IHDR" + struct.pack(">II", 60000, 60000) + png.getvalue()[24:29]
+    huge = png.getvalue()[:12] + header + struct.pack(">I", zlib.crc32(header)) + png.getvalue()[33:]
+    (tiny / "huge.png").write_bytes(huge)
+    for name, why in (("huge.png", "not an image.*decompression bomb"), ("a\0.jpg", "cannot read")):
+        rewrite(tiny, images=[PHOTO | {"file_name": name}, OTHER])
+        with pytest.raises(DataError, match=why):
+            list(coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))
+        (error,), kept = read(tiny)
+        assert re.search(why, error)
+        assert kept == {"b.jpg"}
 
 
 def test_real_photographs_become_balanced_samples(coco_mini: Path) -> None:

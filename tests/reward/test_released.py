@@ -42,7 +42,7 @@ def request(response: str, solution: str, verifier: str = "mathverify", **change
 
 
 def judge(body: Any, given: RewardRecipe | None = None) -> httpx2.Response:
-    (answer,) = asked(("POST", "/judge", body), given=given)
+    (answer,) = asked(("POST", "/judge", body), given=given, headers={"content-type": "application/json"})
     return answer
 
 
@@ -91,6 +91,8 @@ def test_boxes_are_taken_from_the_shown_picture_to_thousandths() -> None:
     [
         pytest.param(None, {}, 0.9 * 9 / 11, id="by default the mean over its eleven thresholds"),
         pytest.param(STAGED, {}, 0.9, id="staged, early"),
+        pytest.param(STAGED, {"step": 10}, 0.9, id="staged, the last step of a stage"),
+        pytest.param(STAGED, {"step": 11}, 0.0, id="staged, the first of the next"),
         pytest.param(STAGED, {"step": 50}, 0.0, id="staged, late"),
         pytest.param(STAGED, {"step": 50, "iou": 0.5}, 0.9, id="the request's own counts more"),
     ],
@@ -136,6 +138,17 @@ def test_our_own_verifiers_are_asked_by_their_names() -> None:
         pytest.param(
             request("x", "7", "exact", format_ratio=0.0, accuracy_ratio=0.0), "no weights", id="no weights"
         ),
+        pytest.param(
+            json.dumps(request("x", "7", "exact", accuracy_ratio=float("inf"))),
+            "no weights",
+            id="an endless weight",
+        ),
+        pytest.param(
+            request("x", "7", "exact", format_ratio=1e308, accuracy_ratio=1e308),
+            "no weights",
+            id="huge weights",
+        ),
+        pytest.param(request("x", "7", reward_verifier_parm="[" * 100_000), "not JSON", id="a deep list"),
         pytest.param({"response": "x"}, "reward_verifier", id="keys that are missing"),
     ],
 )
@@ -144,6 +157,13 @@ def test_what_cannot_be_judged_is_422_where_the_published_server_says_zero(body:
     assert answer.status_code == 422
     assert said in answer.text
     assert "rewards" not in answer.json()
+
+
+def test_a_stage_of_no_steps_is_422() -> None:
+    body = request(boxes(0, 280, 1000, 1000), TRUCK, "detection", parm={"step": 0, "total_steps": 0})
+    answer = judge(body, recipe(iou=STAGED))
+    assert answer.status_code == 422
+    assert "nothing says where the staged IoU schedule stands" in answer.text
 
 
 def test_an_answer_that_nobody_can_judge_is_500() -> None:

@@ -398,6 +398,30 @@ def test_what_a_pass_rate_lacks_is_told_before_a_rollout_is_drawn(
         assert row.id in ended.err
 
 
+@pytest.mark.parametrize(
+    ("parm", "what"),
+    [
+        pytest.param({"iou": 0.5}, "verifier `choice` has no option `iou`", id="an option of others"),
+        pytest.param({"letter_rule": "lose"}, "`letter_rule` is 'lose'", id="a value that is none"),
+    ],
+)
+def test_options_that_a_verifier_does_not_read_are_told_before_a_rollout_is_drawn(
+    parm: dict[str, Any], what: str, tiny: Path, tmp_path: Path, dice: Path
+) -> None:
+    data = tmp_path / "n.parquet"
+    broken = sample(truth="Z", id="broken", verifier="choice", choices=("a", "b"), pictures=(png((60, 60)),))
+    lettered = sample(
+        truth="A", id="lettered", verifier="choice", choices=("a", "b"), pictures=(png((60, 60)),)
+    )
+    write_samples(data, [broken, lettered])
+    spec = pass_rate(tiny, rows="all", rollouts=1, first=None, verifier_parm=parm)
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert (ended.code, rollouts(dice)) == (2, [])
+    assert what in ended.err
+    assert "lettered" in ended.err
+
+
 def test_a_model_that_is_not_there_is_told_before_anything_is_written(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2))
@@ -437,7 +461,9 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
         ]
         lines[0]["decision"] = "keep"
         lines[1] |= {"decision": "fix", "corrected": " "}
-        (out / "queue.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        # As an editor on Windows saves it.
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (out / "queue.jsonl").write_text(text, encoding="utf-8-sig")
         assert curate(recipe, out)["waiting_for_review"] == 2
         assert "cannot be used" in next(row["reason"] for row in drops(out) if row["id"] == "n/3")
         lines = [json.loads(line) for line in (out / "queue.jsonl").read_text().splitlines()]

@@ -8,6 +8,7 @@ from tests.runs.commands import vtune
 from tests.runs.test_data import GOOD
 from vtune.data.formats.building import Options
 from vtune.data.formats.likely import check_look
+from vtune.data.formats.source import read_rows
 from vtune.errors import DataError, RecipeError
 from vtune.rollout.transcript import check_trace
 from vtune.runs.exporting import export_data
@@ -181,6 +182,79 @@ def test_an_empty_question_is_left_out_with_the_remedy(question: str, tmp_path: 
     assert (problem["row"], result["kept"]) == (1, 1)
     assert "the question is empty" in problem["what"]
     assert problem["fix"]
+
+
+HALF = "cut \ud83d here"
+
+
+@pytest.mark.parametrize("place", ["prompt", "data_source", "extra_info", "images", "column"])
+def test_a_row_with_half_a_character_is_left_out_with_the_remedy(place: str, tmp_path: Path) -> None:
+    good = {
+        "data_source": "qa",
+        "prompt": [{"role": "user", "content": "Which?"}],
+        "reward_model": {"ground_truth": "red"},
+        "extra_info": {"id": "good"},
+    }
+    changes = {
+        "prompt": [{"role": "user", "content": HALF}],
+        "data_source": HALF,
+        "extra_info": {"id": "odd", "notes": [{HALF: "x"}]},
+        "images": [f"{HALF}.jpg"],
+    }
+    odd = good | {place: changes[place]} if place in changes else {"data_source": "qa", HALF: 1}
+    file = lines(tmp_path / "rows.jsonl", [good, odd])
+    out = tmp_path / "out.parquet"
+    result = import_data("verl", [file], out, options=Options(), strict=False)
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
+    assert "\\ud83d" in problem["what"] + problem["fix"]
+    assert str(file) in (tmp_path / "out.problems.txt").read_text()
+    with pytest.raises(DataError):
+        import_data("verl", [file], out, options=Options(), strict=True)
+
+
+def test_a_trace_with_half_a_character_is_left_out(tmp_path: Path) -> None:
+    (published,) = MAKERS["thyme"](tmp_path).paths[:1]
+    row = next(read_rows(published))[1]
+    assert isinstance(row, dict)
+    rows = [row, row | {"response": row["response"].replace("<answer>", f"{HALF}<answer>")}]
+    file = lines(tmp_path / "half.jsonl", rows)
+    result = import_data("thyme", [file], tmp_path / "out.parquet", options=Options(), strict=False)
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
+    assert "\\ud83d" in problem["what"]
+
+
+def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
+    rows = [{"q": "Which?", "a": "x"}, {"q": HALF, "a": "x"}]
+    file, columns = lines(tmp_path / "qa.jsonl", rows), tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    options = Options(columns=columns)
+    with pytest.raises(DataError, match=r"datasets cannot read on.*surrogate") as caught:
+        import_data("hf", [file], tmp_path / "out.parquet", options=options, strict=False)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:
+    file = lines(tmp_path / "nothing.jsonl", [])
+    with pytest.raises(DataError, match="there is no row to import") as caught:
+        import_data("verl", [file], tmp_path / "out.parquet", options=Options(), strict=False)
+    assert caught.value.where == str(file)
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("name", ["easyr1", "mars", "coco", "vstar", "hrbench"])
+def test_a_byte_order_mark_is_no_part_of_a_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    published, out = MAKERS[name](tmp_path / "in"), tmp_path / "out.parquet"
+    plain = import_data(name, published.paths, out, options=published.options, strict=False)
+    files = [file for file in tmp_path.rglob("*") if file.suffix in (".json", ".jsonl", ".tsv")]
+    assert files
+    for file in files:
+        file.write_bytes(BOM + file.read_bytes())
+    assert import_data(name, published.paths, out, options=published.options, strict=False) == plain
 
 
 def test_a_picture_outside_of_the_folder_is_left_out_with_the_remedy(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
 """COCO instance annotations as scenes: photographs and what is annotated on them."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from vtune.data.folders import within
 from vtune.data.formats.source import read_json
 from vtune.errors import DataError
 from vtune.schema.box import Box, clamp
+from vtune.schema.decode import UNDECODABLE
 
 MIN_SIDE = 16
 """Shortest side, in pixels, of a box worth asking about (ours)."""
@@ -21,7 +24,7 @@ MIN_SIDE = 16
 class Photo:
     """An entry of `images`."""
 
-    identity: int
+    identity: str
     file_name: str
     width: int
     height: int
@@ -31,7 +34,7 @@ class Photo:
 class Thing:
     """An annotation that can be asked about."""
 
-    identity: int
+    identity: str
     category: str
     box: Box
     """xyxy in pixels, inside the photograph."""
@@ -58,7 +61,8 @@ def read_scenes(
 
     Args:
         instances: An `instances_*.json`. Crowds and boxes under 16 px a side are things of no question.
-        odd: Gets each annotation that cannot be read, as (number, error); None: the first is raised.
+        odd: Gets each photograph and each annotation that cannot be read, as (number, error); what is
+            annotated on such a photograph is left out with it. None: the first is raised.
 
     Raises:
         DataError: If the file is missing or has another layout.
@@ -66,37 +70,75 @@ def read_scenes(
     content = read_json(instances)
     try:
         categories = {entry["id"]: str(entry["name"]) for entry in content["categories"]}
-        photos = {
-            entry["id"]: Photo(
-                entry["id"], str(entry["file_name"]), int(entry["width"]), int(entry["height"])
-            )
-            for entry in content["images"]
-        }
-        annotations = list(content["annotations"])
-    except (KeyError, TypeError, ValueError) as error:
+        images, annotations = list(content["images"]), list(content["annotations"])
+    except (KeyError, TypeError) as error:
         raise _no_layout(instances, error) from None
-    things: dict[int, list[Thing]] = defaultdict(list)
-    uncountable: dict[int, set[str]] = defaultdict(set)
+
+    def note(number: int, error: DataError) -> None:
+        if odd is None:
+            raise DataError(error.what, where=f"{instances}, {error.where}", fix=error.fix)
+        odd.append((number, error))
+
+    photos, unknown = _photos(images, note)
+    things: dict[str, list[Thing]] = defaultdict(list)
+    uncountable: dict[str, set[str]] = defaultdict(set)
     for number, entry in enumerate(annotations):
         try:
-            photo, category = photos[entry["image_id"]], categories[entry["category_id"]]
+            name = _identity(entry["image_id"])
+            if name in unknown:
+                continue
+            photo, category = photos[name], categories[entry["category_id"]]
             # Until its box is known, nobody can say how many there are.
-            skipped = uncountable[photo.identity]
-            uncountable[photo.identity] = skipped | {category}
-            x, y, width, height = entry["bbox"]
-            box = clamp((x, y, x + width, y + height), photo.width, photo.height)
+            skipped = uncountable[name]
+            uncountable[name] = skipped | {category}
+            box = _box(entry["bbox"], photo)
             if not entry.get("iscrowd") and min(box[2] - box[0], box[3] - box[1]) >= MIN_SIDE:
-                things[photo.identity].append(Thing(entry["id"], category, box))
-                uncountable[photo.identity] = skipped
-        except (KeyError, TypeError, ValueError) as error:
-            if odd is None:
-                raise _no_layout(instances, error) from None
-            odd.append((number, _no_annotation(error)))
+                things[name].append(Thing(_identity(entry["id"]), category, box))
+                uncountable[name] = skipped
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            needs = "id, image_id, category_id and bbox [x, y, width, height]"
+            note(number, _unread("annotation", number, error, needs))
     scenes = [
-        Scene(photo, tuple(things[identity]), frozenset(uncountable[identity]))
-        for identity, photo in sorted(photos.items())
+        Scene(photo, tuple(things[name]), frozenset(uncountable[name]))
+        # Of numbers, by their size.
+        for name, photo in sorted(photos.items(), key=lambda entry: (len(entry[0]), entry[0]))
     ]
     return scenes, sorted(categories.values())
+
+
+def _photos(
+    images: Sequence[Any], note: Callable[[int, DataError], None]
+) -> tuple[dict[str, Photo], set[str]]:
+    """(photographs by id, ids of those that are left out)."""
+    photos: dict[str, Photo] = {}
+    unknown: set[str] = set()
+    for number, entry in enumerate(images):
+        name = None
+        try:
+            name = _identity(entry["id"])
+            photo = Photo(name, str(entry["file_name"]), int(entry["width"]), int(entry["height"]))
+            if photos.setdefault(name, photo) != photo:
+                raise ValueError(f"id {name} is also that of {photos[name].file_name!r}")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            unknown |= {name} if name is not None else set()
+            note(number, _unread("image", number, error, "an id of its own, file_name, width and height"))
+    # Nobody can say which of two photographs of one id an annotation is about.
+    return {name: photo for name, photo in photos.items() if name not in unknown}, unknown
+
+
+def _identity(value: Any) -> str:
+    """An id, a number or a text, as text."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"an id is {value!r:.60}")
+    return str(value)
+
+
+def _box(value: Any, photo: Photo) -> Box:
+    """The box of an annotation, in corners."""
+    x, y, width, height = value
+    if not all(map(isfinite, (x, y, width, height))) or width < 0 or height < 0:
+        raise ValueError(f"bbox is {value!r:.60}")
+    return clamp((x, y, x + width, y + height), photo.width, photo.height)
 
 
 def _no_layout(instances: Path, error: Exception) -> DataError:
@@ -107,11 +149,11 @@ def _no_layout(instances: Path, error: Exception) -> DataError:
     )
 
 
-def _no_annotation(error: Exception) -> DataError:
+def _unread(kind: str, number: int, error: Exception, needs: str) -> DataError:
     return DataError(
-        f"an annotation cannot be read: {type(error).__name__} {error}",
-        where="`annotations`",
-        fix="it needs id, image_id, category_id and bbox [x, y, width, height]; mend or drop it",
+        f"an {kind} cannot be read: {type(error).__name__} {error}",
+        where=f"`{kind}s`[{number}]",
+        fix=f"it needs {needs}; mend or drop it",
     )
 
 
@@ -124,14 +166,16 @@ def photograph(photo: Photo, images: Path) -> bytes:
     path = within(images, photo.file_name)
     try:
         content = path.read_bytes()
+    except (OSError, ValueError) as error:  # no file has a name with a NUL
+        raise DataError(
+            f"cannot read {path}: {getattr(error, 'strerror', error)}",
+            fix="give the folder that the JSON is about",
+        ) from None
+    try:
         with Image.open(BytesIO(content)) as picture:
             size = picture.size
-    except UnidentifiedImageError:
-        raise DataError("not an image", where=str(path), fix="download the file again") from None
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}", fix="give the folder that the JSON is about"
-        ) from None
+    except UNDECODABLE as error:
+        raise DataError(f"not an image: {error}", where=str(path), fix="download the file again") from None
     if size != (photo.width, photo.height):
         raise DataError(
             f"the picture is {size[0]}x{size[1]} and the JSON says {photo.width}x{photo.height}",

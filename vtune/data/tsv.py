@@ -150,9 +150,10 @@ def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     def lines() -> Iterator[str]:
         nonlocal position, number
         for line in stream:
+            encoding = "utf-8" if position else "utf-8-sig"  # a table from Windows begins with a mark
             position += len(line)
             number += 1
-            yield line.decode("utf-8")
+            yield line.decode(encoding)
 
     left = lines()
     try:

@@ -117,7 +117,7 @@ def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:
 
 def _note(file: Path) -> dict[str, Any]:
     try:
-        note = json.loads(file.read_text(encoding="utf-8"))
+        note = json.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix="download it again") from None
     if not isinstance(note, dict):

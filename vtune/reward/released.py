@@ -7,6 +7,7 @@ zeros.
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,6 @@ from pydantic import BaseModel
 
 from vtune.errors import DataError
 from vtune.reward.recipe import IouSchedule
-from vtune.reward.schedule import thresholds_at
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
@@ -102,10 +102,10 @@ def rewards_of(request: JudgeRequest, verdict: Verdict) -> dict[str, float]:
     accuracy_ratio = ACCURACY_RATIO if request.accuracy_ratio is None else request.accuracy_ratio
     format_ratio = FORMAT_RATIO if request.format_ratio is None else request.format_ratio
     whole = accuracy_ratio + format_ratio
-    if accuracy_ratio < 0 or format_ratio < 0 or not whole > 0:
+    if accuracy_ratio < 0 or format_ratio < 0 or not 0 < whole < math.inf:
         raise DataError(
             f"accuracy_ratio {accuracy_ratio} and format_ratio {format_ratio} give no weights",
-            fix="send shares of at least 0, one of them above it",
+            fix="send finite shares of at least 0, one of them above it",
         )
     form = format_of(request)
     facts = {f"{name}_reward": value for name, value in verdict.parts.items()}
@@ -130,7 +130,7 @@ def format_of(request: JudgeRequest) -> float:
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         what = f"`reward_verifier_parm` is not JSON: {error}"
         raise DataError(what, fix='send "{}" where it is empty') from None
     if not isinstance(value, dict):
@@ -151,12 +151,13 @@ def _shown(grid: Any) -> dict[str, Any]:
 
 
 def _thresholds(iou: IouSchedule, parm: dict[str, Any]) -> Sequence[float]:
+    """The thresholds of a request. A stage still holds at its share of the steps, as on that server."""
     step, steps = parm.get("step"), parm.get("total_steps")
     if iou.schedule in ("fixed", "average"):
         return iou.thresholds
-    if iou.schedule == "adaptive" or not isinstance(step, int) or not isinstance(steps, int):
+    if iou.schedule == "adaptive" or not isinstance(step, int) or not isinstance(steps, int) or steps < 1:
         raise DataError(
             f"nothing says where the {iou.schedule} IoU schedule stands",
             fix="send `step` and `total_steps` (staged), or `iou`, in reward_verifier_parm",
         )
-    return thresholds_at(iou, None, step=step, steps=steps)
+    return (iou.thresholds[sum(step / steps > share for share in iou.until)],)

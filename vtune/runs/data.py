@@ -177,7 +177,12 @@ def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
     # The place within the row, e.g. its column, follows the file and the row in `where`.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
     what = f"{error.what} ({detail})" if detail else error.what
-    return {"file": str(path), "row": row, "what": what, "fix": error.fix}
+    return {"file": str(path), "row": row, "what": _printable(what), "fix": _printable(error.fix)}
+
+
+def _printable(text: str) -> str:
+    """A text that may quote what no file and no screen can hold: half of a surrogate pair."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def picture_size(picture: Picture, base: Path) -> tuple[int, int]:

@@ -76,12 +76,14 @@ def check_pass_rate(spec: PassRate) -> None:
 
 
 def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
-    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge.
+    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge,
+    and options that their verifiers read. Main thread only (`math`).
 
     Raises:
         RecipeError: If it has not; nobody would learn anything from what was paid for.
         DataError: If a sample has no cached search.
     """
+    checked: set[str] = set()
     for item in items:
         if not concerns(spec, item):
             continue
@@ -104,6 +106,29 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
                 where=place,
                 fix="set `judge` of the filter, or name other rows in `rows`",
             )
+        if sample.verifier not in checked and _takes_options(item.sample, sample, place):
+            checked.add(sample.verifier)
+
+
+def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
+    """Whether a sample can be judged with the options of the filter; False where not without them either.
+
+    Raises:
+        RecipeError: If only the filter's options are in the way: all rows like it would be dropped for them.
+    """
+    try:
+        check_ground_truth(sample)
+    except DataError as error:
+        try:
+            check_ground_truth(own)
+        except DataError:
+            return False  # dropped with that reason
+        raise RecipeError(
+            f"pass_rate: with its verifier_parm, {error.what}",
+            where=place,
+            fix=f"{error.fix}; a filter of its own, by `rows`, can give other rows other options",
+        ) from None
+    return True
 
 
 async def measure_all(

@@ -15,6 +15,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
 from vtune.runs.data import check_sample, problem_of, write_problems
+from vtune.schema.fields import check_unicode
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
@@ -124,6 +125,12 @@ class _Reading:
                         self._odd(place, entry)
                     else:
                         yield place, entry
+        if not self.by_source and not self.problems:
+            raise DataError(
+                "there is no row to import",
+                where=", ".join(map(str, self._paths)),
+                fix="the files are empty: download or make them again",
+            )
         if not self.by_source:
             lines = first_problems(self.problems, "most are alike")
             raise DataError(
@@ -135,9 +142,9 @@ class _Reading:
         here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
         try:
             if isinstance(record, Trajectory):
-                trajectory_to_row(record)
+                check_unicode("", trajectory_to_row(record))
             else:
-                sample_to_row(record)
+                check_unicode("", sample_to_row(record))
                 if record.id in self._places:  # also where one file was given twice
                     raise DataError(
                         f"id {record.id!r} is also in {self._places[record.id]}",

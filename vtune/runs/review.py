@@ -163,7 +163,7 @@ def take_reviews(queue: Path, reviews: Results) -> int:
         return 0
     taken = 0
     # Not `splitlines`: a text may hold characters at which that splits too.
-    for number, line in enumerate(queue.read_text(encoding="utf-8").split("\n"), start=1):
+    for number, line in enumerate(queue.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{queue}:{number}"

@@ -141,6 +141,30 @@ def mistyped(column: str, value: Any, wanted: str) -> DataError:
     return wrong(column, f"found {held} where {wanted} is needed", f"write {wanted} into `{column}`")
 
 
+def check_unicode(column: str, value: Any) -> None:
+    """See that all texts in a value can be stored: JSON may hold one half of a surrogate pair, UTF-8 may not.
+
+    Args:
+        column: Its name, for the error; "" for a row as a whole.
+        value: What is to be stored.
+
+    Raises:
+        DataError: Naming the column.
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            check_unicode(f"{column}.{key}" if column else str(key), item)
+    elif isinstance(value, list):
+        for item in value:
+            check_unicode(column, item)
+    elif isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(value[error.start]):04x}"
+            raise wrong(column, f"a text has {half}, half of a character", "mend or drop the row") from None
+
+
 def picture_to_row(picture: Picture) -> Row:
     """The struct of a picture, without its origin."""
     if picture.data is None and picture.path is None:

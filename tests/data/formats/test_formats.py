@@ -3,16 +3,19 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.data.benchmarks import hrbench_rows, make_vstar, write_tsv
 from tests.data.formats.published import MAKERS, SIZE, Published, coded, jpeg, lines, parquet, user
 from vtune.data.formats.building import Options
+from vtune.data.formats.questions import question_sample
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS, format_of
 from vtune.data.formats.thyme import thyme_trace
 from vtune.data.formats.vtriune import parse_boxes
+from vtune.data.options import listing
 from vtune.errors import DataError, RecipeError
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from vtune.models.policy import Policy
 
 Read = Callable[[str], dict[str, Sample]]
+HERE = Place(Path("a.parquet"), 0, "a")
 
 
 @pytest.fixture
@@ -183,6 +187,8 @@ def test_thyme_becomes_turns_calls_and_pictures_in_their_order(tmp_path: Path) -
     [
         ("<answer>7</answer><sandbox_output>5</sandbox_output>", "follows no <code>"),
         ("<code>x</code> so <sandbox_output>5</sandbox_output><answer>7</answer>", "follows no <code>"),
+        ("<code>x</code><sandbox_output>5 <answer>7</answer>", "a <sandbox_output> has no end"),
+        ("<code>x</code>5</sandbox_output><answer>7</answer>", "a <sandbox_output> has no end"),
         ("It is seven.", "no <answer>"),
         ("<code>x</code><sandbox_output><image></sandbox_output><answer>7</answer>", "1 pictures for 2"),
     ],
@@ -204,6 +210,91 @@ def test_an_option_by_number_becomes_its_letter_and_is_listed(tmp_path: Path) ->
     assert isinstance(good, Sample)
     assert (good.ground_truth, good.question) == ("B", "Which?\nA. red\nB. blue")
     assert isinstance(bad, DataError)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "verifier"),
+    [
+        pytest.param("em_score_mcq", "choice", id="a name alone"),
+        pytest.param("em_score_mcq_v2", "judge", id="a longer name"),
+        pytest.param(["em_score_mcq_v2", "format_score"], "judge", id="a longer name in a list"),
+        pytest.param(5, None, id="a number"),
+        pytest.param([["em_score_mcq"]], None, id="a list of lists"),
+    ],
+)
+def test_mars_rewards_are_known_by_their_whole_names(
+    rewards: Any, verifier: str | None, tmp_path: Path
+) -> None:
+    row = {"prompt": user("Which?\nA. red\nB. blue"), "reward_model": {"ground_truth": "A"}}
+    lines(tmp_path / "a.jsonl", [row])
+    meta = tmp_path / "meta.json"
+    meta.write_text(json.dumps({"a": {"annotation": "a.jsonl", "reward_fn": rewards}}))
+    ((_, entry),) = FORMATS["mars"].read(meta, Options())
+    if isinstance(entry, Sample):
+        assert entry.verifier == verifier
+    else:
+        assert isinstance(entry, DataError)
+        assert "`reward_fn`" in entry.where
+        assert verifier is None
+
+
+@pytest.mark.parametrize(
+    ("turns", "why"),
+    [
+        pytest.param(
+            [{"role": "assistant", "content": "Red."}],
+            "no turn is the user's, only assistant",
+            id="assistant",
+        ),
+        pytest.param(
+            [{"role": "narrator", "content": "Which?"}], "no turn is the user's, only narrator", id="narrator"
+        ),
+        pytest.param([{"role": "user", "content": " "}], "the question is empty", id="empty"),
+    ],
+)
+def test_a_conversation_that_asks_nothing_is_told_for_what_it_is(turns: Any, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        question_sample({"problem": turns, "answer": "red"}, HERE, Options(), source="a")
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "truth"),
+    [
+        pytest.param({"A": "red", "B": "blue", "C": None, "D": ""}, "B", "B", id="empty at the end"),
+        pytest.param(["red", "blue", None], "blue", "blue", id="a list that is empty at the end"),
+        pytest.param({str(number): f"cup {number}" for number in range(11)}, 10, "K", id="ten behind two"),
+        pytest.param({"1": "red", "2": "blue"}, 1, "A", id="numbers from 1"),
+        pytest.param({"1": "red", "2": "blue"}, "2", "B", id="a number as text"),
+        pytest.param(["red", "blue"], 1.0, "B", id="a number among nulls"),
+        pytest.param(["1", "2"], 1.0, "1", id="a number that is the text of an option"),
+    ],
+)
+def test_a_truth_names_the_option_that_the_file_means(options: Any, answer: Any, truth: str) -> None:
+    row = {"problem": "Which?", "answer": answer, "options": options}
+    sample = question_sample(row, HERE, Options(), source="a")
+    assert (sample.verifier, sample.ground_truth) == ("choice", truth)
+    assert sample.question == f"Which?\n{listing(sample.choices)}"
+    if isinstance(options, dict):
+        assert list(sample.choices) == [text for text in options.values() if text]
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "why"),
+    [
+        pytest.param({"A": "red", "B": None, "C": "blue"}, "C", "the options are A, C, not", id="null"),
+        pytest.param({"A": "red", "B": " ", "C": "blue"}, "C", "the options are A, C, not", id="empty"),
+        pytest.param({"A": "red", "C": "blue"}, "C", "the options are A, C, not", id="missing"),
+        pytest.param({"0": "red", "2": "blue"}, 2, "the options are 0, 2, not", id="missing number"),
+        pytest.param(["red", None, "blue"], 2, "the options are 0, 2, not", id="null in a list"),
+        pytest.param({"1": "red", "2": "blue"}, 0, "option 0 of 2", id="no such number"),
+        pytest.param(["red", "blue"], 2.0, "option 2 of 2", id="no such number among nulls"),
+    ],
+)
+def test_options_with_a_gap_are_told(options: Any, answer: Any, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        question_sample(
+            {"problem": "Which?", "answer": answer, "options": options}, HERE, Options(), source="a"
+        )
 
 
 def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
@@ -278,3 +369,26 @@ def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Poli
     assert "sandbox_output" not in text
     assert "division by zero" not in text
     assert "Which number?" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"question": " "}, "the question is empty", id="no question"),
+        pytest.param({"options": ["red", " "]}, "an option is empty, or there twice", id="an empty option"),
+        pytest.param({"options": ["red", "red"]}, "an option is empty, or there twice", id="an option twice"),
+    ],
+)
+def test_benchmark_questions_that_nobody_can_answer_are_left_out(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    folder = make_vstar(tmp_path / "vstar", 2, SIZE, (10, 10, 20, 20))
+    file = folder / "direct_attributes" / "sa_0000.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    entries = [entry for _, entry in FORMATS["vstar"].read(folder, Options())]
+    assert [isinstance(entry, Sample) for entry in entries] == [False, True]
+    assert why in str(entries[0])
+    rows = hrbench_rows([jpeg(0)])
+    rows[0] |= {"question": change["question"]} if "question" in change else {"B": rows[0]["A"]}
+    entries = [entry for _, entry in FORMATS["hrbench"].read(write_tsv(tmp_path / "hr.tsv", rows), Options())]
+    assert [isinstance(entry, Sample) for entry in entries] == [False, True, True, True]

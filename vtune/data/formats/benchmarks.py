@@ -7,8 +7,11 @@ from vtune.data.formats.building import Found, Options
 from vtune.data.formats.source import Place
 from vtune.data.formats.values import seen_to_open
 from vtune.data.hrbench import scan_hrbench
+from vtune.data.options import listing
 from vtune.data.vstar import scan_vstar
 from vtune.errors import DataError
+from vtune.schema.fields import wrong
+from vtune.schema.message import IMAGE
 from vtune.schema.sample import Sample
 
 
@@ -25,11 +28,26 @@ def read_hrbench_rows(path: Path, options: Options) -> Iterator[Found]:
 
 
 def _opened(entry: Sample | DataError) -> Sample | DataError:
-    """The entry, if its pictures can be opened."""
+    """The entry, if it asks something and its pictures can be opened."""
     if isinstance(entry, Sample):
         try:
+            _check_question(entry)
             for picture in entry.images:
                 seen_to_open("image", picture)
         except DataError as error:
             return error
     return entry
+
+
+def _check_question(sample: Sample) -> None:
+    """See that there is a question, with options that can be told apart.
+
+    Raises:
+        DataError: If not.
+    """
+    asked = sample.prompt[-1].content.removesuffix(listing(sample.choices)).replace(IMAGE, "")
+    if not asked.strip():
+        raise wrong("question", "the question is empty", "drop it, or download it again")
+    options = [choice.strip() for choice in sample.choices]
+    if "" in options or len(set(options)) < len(options):
+        raise wrong("options", "an option is empty, or there twice", "drop the question, or mend its options")

@@ -87,6 +87,11 @@ def build_sample(
     Raises:
         DataError: Naming the column and the remedy.
     """
+    if not any(turn["role"] == "user" for turn in turns):
+        roles = ", ".join(str(turn["role"])[:60] for turn in turns)
+        raise wrong(
+            "prompt", f"no turn is the user's, only {roles}", "drop the row, or name the roles as chats do"
+        )
     if not any(turn["role"] == "user" and turn["content"].replace(IMAGE, "").strip() for turn in turns):
         raise wrong("prompt", "the question is empty", "drop the row, or see which column holds the question")
     more = plain(extra or {}, images)

@@ -65,7 +65,7 @@ def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
         place,
         [thing for things in groups for thing in things],
         task="detection",
-        identity=str(scene.photo.identity),
+        identity=scene.photo.identity,
         # Figure 8, with the space of the boxes.
         text="Please detect all instances of the following categories within the image:\n"
         + "\n".join(f"- {things[0].category}" for things in groups)
@@ -79,7 +79,7 @@ def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
                 place,
                 things,
                 task="grounding",
-                identity=str(things[0].identity),
+                identity=things[0].identity,
                 text=f"Where is the {things[0].category} in the image?\nAnswer with a JSON list of one "
                 f'{{"bbox_2d": [x0, y0, x1, y1], "label": "{things[0].category}"}}, {_COORDINATES}.',
             )

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.judging import known_verifier
@@ -84,6 +86,17 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
 
 
 def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
+    try:
+        for number, row in enumerate(_chosen(path, names)):
+            yield Place(path, number, names.split), dict(row)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        # It reads JSON many rows at a time, and does not say which of them it cannot read.
+        told = DataError(f"datasets cannot read on: {error}", fix="mend the file, or make it again")
+        yield Place(path, None, names.split), told
+
+
+def _chosen(path: Path, names: ColumnMap) -> Any:
+    """The rows, pictures encoded, of a data set that has the columns of the map."""
     import datasets
 
     opened = _opened(path, names)
@@ -101,8 +114,7 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
             opened = opened.cast_column(column, datasets.Image(decode=False))
         elif isinstance(getattr(kind, "feature", None), datasets.Image):
             opened = opened.cast_column(column, datasets.List(datasets.Image(decode=False)))
-    for number, row in enumerate(opened):
-        yield Place(path, number, names.split), dict(row)
+    return opened
 
 
 def _opened(path: Path, names: ColumnMap) -> Any:

@@ -52,7 +52,7 @@ def look_of(file: Path) -> str | None:
         return None if first is None or isinstance(first[1], DataError) else look_of_row(first[1])
     if file.suffix not in (".json", ".tsv"):
         return None
-    with file.open(encoding="utf-8", errors="replace") as stream:
+    with file.open(encoding="utf-8-sig", errors="replace") as stream:
         head = stream.read(HEAD).lstrip()
     return _tsv(head) if file.suffix == ".tsv" else _json(head)
 

@@ -10,6 +10,7 @@ from typing import Any
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
+from vtune.data.options import listing
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
 
@@ -67,12 +68,11 @@ def question_sample(
     shown = pictures(images[0] if images else "images", first(row, *images), options.base(place.file))
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
-    given = _choices(first(row, *choices), choices)
+    given, keys = _choices(first(row, *choices), choices)
     if given and not listed_options(user["content"]):
-        listed = "\n".join(f"{letter}. {text}" for letter, text in zip(ascii_uppercase, given, strict=False))
-        user["content"] = f"{user['content']}\n{listed}"
-    if given and isinstance(truth, int) and not isinstance(truth, bool) and str(truth) not in given:
-        truth = _letter(truth, given, answer[0])
+        user["content"] = f"{user['content']}\n{listing(given)}"
+    if given:
+        truth = _lettered(truth, given, keys, answer[0])
     number = first(row, *identity)
     used = {*question, *answer, *images, *choices, *identity, "data_source", "ability"}
     return build_sample(
@@ -93,15 +93,69 @@ def _named(row: Row, place: Place) -> str:
     return value if isinstance(value, str) and value else place.name.split("/")[0]
 
 
-def _choices(value: Any, names: Sequence[str]) -> tuple[str, ...]:
-    """Options from a list, from {letter: text}, or from the text of either."""
+def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """(options, their keys) of a list, which has none, of {letter or number: text}, or of the text of either.
+
+    Empty options at the end are left out: a table has them where other rows have more.
+
+    Raises:
+        DataError: If one before the last is empty or missing: the letters behind it would name other options.
+    """
+    column = names[0] if names else "choices"
     if isinstance(value, str):
-        value = _literal(value, names[0])
+        value = _literal(value, column)
+    keyed = isinstance(value, Mapping)
     if isinstance(value, Mapping):
-        value = [value[key] for key in sorted(value, key=str) if value[key] is not None]
-    if value is not None and not isinstance(value, list):
-        raise mistyped(names[0] if names else "choices", value, "a list of options")
-    return tuple(text_of(names[0], item) for item in value or ())
+        # By length first: "10" comes behind "2".
+        entries = sorted(((str(key), item) for key, item in value.items()), key=lambda e: (len(e[0]), e[0]))
+    elif value is None or isinstance(value, list):
+        entries = [(str(number), item) for number, item in enumerate(value or ())]
+    else:
+        raise mistyped(column, value, "a list of options")
+    while entries and _is_empty(entries[-1][1]):
+        entries.pop()
+    keys = [key for key, _ in entries]
+    if not _in_turn(keys) or any(_is_empty(item) for _, item in entries):
+        there = ", ".join(key for key, item in entries if not _is_empty(item))
+        raise wrong(
+            column,
+            f"the options are {there[:60]}, not A, B … or 0, 1 … without a gap",
+            "fill in what is missing, or drop the row",
+        )
+    return tuple(text_of(column, item) for _, item in entries), keys if keyed else []
+
+
+def _is_empty(option: Any) -> bool:
+    return option is None or option != option or (isinstance(option, str) and not option.strip())
+
+
+def _in_turn(keys: Sequence[str]) -> bool:
+    """Whether keys are letters from A, or numbers from 0 or 1, each once."""
+    count = len(keys)
+    letters, numbers = ascii_uppercase[:count], [str(number) for number in range(count + 1)]
+    return keys in ([*letters], [*letters.lower()], numbers[:-1], numbers[1:])
+
+
+def _lettered(truth: Any, choices: Sequence[str], keys: Sequence[str], column: str) -> Any:
+    """The letter of the option that a truth names by its number or key; any other truth as it is.
+
+    Raises:
+        DataError: If there is no option of that number.
+    """
+    if isinstance(truth, bool) or not isinstance(truth, str | int | float):
+        return truth
+    # Also of 1.0: a column of whole numbers with a null in it becomes one of floats.
+    text = text_of(column, truth).strip()
+    if text in choices:
+        return truth
+    if isinstance(truth, str):
+        return ascii_uppercase[keys.index(text)] if text in keys[: len(ascii_uppercase)] else truth
+    if isinstance(truth, float) and not truth.is_integer():
+        return truth
+    numbers = keys if keys[:1] in (["0"], ["1"]) else [str(number) for number in range(len(choices))]
+    if text not in numbers[: len(ascii_uppercase)]:
+        raise wrong(column, f"option {text:.20} of {len(choices)}", f"count the options from {numbers[0]}")
+    return ascii_uppercase[numbers.index(text)]
 
 
 def _literal(text: str, column: str) -> Any:
@@ -111,9 +165,3 @@ def _literal(text: str, column: str) -> Any:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
     raise wrong(column, f"no list of options: {text[:60]!r}", 'write ["…", "…"]')
-
-
-def _letter(number: int, choices: Sequence[str], column: str) -> str:
-    if not 0 <= number < min(len(choices), len(ascii_uppercase)):
-        raise wrong(column, f"option {number} of {len(choices)}", "count the options from 0")
-    return ascii_uppercase[number]

@@ -137,7 +137,11 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
     for name, entry in entries:
         annotation = base / str(entry["annotation"])
         inner = Options(images=base / str(entry.get("root") or ""), verifier=options.verifier)
-        rule = _BY_RULE in entry["reward_fn"] if entry.get("reward_fn") else None
+        try:
+            rule = _by_rule(entry.get("reward_fn"))
+        except DataError as told:
+            yield Place(file, None, name), told
+            continue
         if not annotation.is_file():
             error = DataError(
                 f"no annotation file at {annotation}", fix="give the folder that it starts from by --images"
@@ -145,6 +149,14 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
             yield Place(file, None, name), error
             continue
         yield from _mars_file(annotation, name, inner, rule)
+
+
+def _by_rule(rewards: Any) -> bool | None:
+    """Whether its rewards, a list or one name, have that for multiple choice; None where there are none."""
+    names = [rewards] if isinstance(rewards, str) else rewards or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise mistyped("reward_fn", rewards, "a list of names")
+    return _BY_RULE in names if names else None
 
 
 def _mars_file(file: Path, source: str, options: Options, rule: bool | None) -> Iterator[Found]:

@@ -71,7 +71,7 @@ def read_json(file: Path) -> Any:
         DataError: If it cannot be read, or is not JSON.
     """
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
     except (ValueError, RecursionError) as error:

@@ -35,6 +35,7 @@ THYME_COLUMNS = pa.schema(
 )
 """As published, with an id, a source and what calls were, so that traces come back as they were."""
 _OUTPUT = re.compile(r"\s*<sandbox_output>(.*?)</sandbox_output>\s*", re.DOTALL)
+_OUTPUT_MARK = re.compile(r"</?sandbox_output>")
 _CODE = re.compile(r"<code>(.*?)</code>\Z", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _FAILED = re.compile(
@@ -59,6 +60,9 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
     question = text_of("question", needed(row, "question"))
     response = text_of("response", needed(row, "response")).strip()
     pieces = _OUTPUT.split(response)
+    if any(_OUTPUT_MARK.search(written) for written in pieces[::2]):
+        # It would be trained on as what the assistant writes.
+        raise wrong("response", "a <sandbox_output> has no end, or no beginning", "mend or drop the row")
     asked = marked(question, len(images) - sum(piece.count(IMAGE) for piece in pieces[1::2]))
     shown = asked.count(IMAGE)
     messages = [Message("user", asked, tuple(range(shown)))]
