@@ -86,6 +86,7 @@ HONEST = [
     "import torch.multiprocessing_helpers_none as x",
     "requests = [1]\nrequests.append(2)\nsocket = {}\nsocket.get('a')",
     "getattr(os, name, 'remove')",
+    "from .socket import x",
     "for os in ['linux']:\n    os.replace('l', 'L')",
 ]
 
