@@ -1,12 +1,14 @@
 """Repair helps code that does not parse and leaves the rest alone."""
 
 import ast
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.sandbox.repair import repair, strip_fences
+from vtune.sandbox import repair as module
+from vtune.sandbox.repair import MOST_PARTS, repair, strip_fences
 
 BROKEN = {
     "python fence": ("```python\na = 1\n```", "a = 1"),
@@ -36,6 +38,45 @@ def test_code_beyond_repair_raises_its_own_error() -> None:
     with pytest.raises(SyntaxError) as raised:
         repair("a = 1\nb = = 2")
     assert raised.value.lineno == 2
+
+
+def test_an_error_that_no_indentation_mends_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+
+    def parse(source: str) -> ast.Module:
+        parsed.append(source)
+        return ast.parse(source)
+
+    monkeypatch.setattr(module, "parse", parse)
+    with pytest.raises(SyntaxError):
+        repair("if 1:\n\ta = = 1\n")
+    assert len(parsed) == 1
+    with pytest.raises(IndentationError):
+        repair("  a = 1\nb = 2\n c = 3")
+    assert len(parsed) == len(set(parsed)) > 1
+
+
+def test_a_fence_before_twice_the_spaces_takes_about_twice_the_time() -> None:
+    def seconds(spaces: int) -> float:
+        code = f"```{' ' * spaces}!"
+        taken = []
+        for _ in range(3):
+            began = time.process_time()
+            assert strip_fences(code) == code
+            taken.append(time.process_time() - began)
+        return min(taken)
+
+    assert seconds(8000) < 3 * seconds(4000)
+
+
+@pytest.mark.parametrize("start", ["import a", "from a", "import b, a", "import \\\na"])
+def test_an_imported_name_without_end_is_not_parsed(start: str) -> None:
+    end = " import x" if start.startswith("from") else ""
+    most = start + ".a" * (MOST_PARTS - 1) + end
+    assert repair(most)[0] == most
+    for dot in (".", " . ", ".\\\n"):
+        with pytest.raises(ValueError, match="parts"):
+            repair(start + f"{dot}a" * MOST_PARTS + end)
 
 
 @given(st.text())

@@ -5,13 +5,16 @@ CodeV, appendix 12: "auto-format and patch minor issues (e.g., indentation …)"
 
 import ast
 import re
-import textwrap
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 
 _FENCED = re.compile(
-    r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
+    r"^[ \t]*```[ \t]*(?:[\w+-]+[ \t]*)?\r?\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
 )
+MOST_PARTS = 100
+"""Of an imported name; ours: Python's parser takes time in proportion to their square."""
+_LONG_IMPORT = re.compile(rf"(?:\bimport|\bfrom|,)[\s\\]*\w+(?:[\s\\]*\.[\s\\]*\w+){{{MOST_PARTS}}}")
 
 
 def repair(code: str) -> tuple[str, ast.Module]:
@@ -22,14 +25,20 @@ def repair(code: str) -> tuple[str, ast.Module]:
         ValueError, RecursionError, MemoryError: What else Python's parser raises.
     """
     source = strip_fences(code)
-    first_error: SyntaxError | None = None
+    if _LONG_IMPORT.search(source):
+        raise ValueError(f"an imported name has more than {MOST_PARTS} parts")
+    try:
+        return source, parse(source)
+    except IndentationError as error:
+        as_written = error
+    tried = {source}
     for candidate in _candidates(source):
-        try:
+        if candidate in tried:
+            continue
+        tried.add(candidate)
+        with suppress(SyntaxError):
             return candidate, parse(candidate)
-        except SyntaxError as error:
-            first_error = first_error or error
-    assert first_error is not None
-    raise first_error
+    raise as_written
 
 
 def strip_fences(code: str) -> str:
@@ -48,13 +57,20 @@ def parse(source: str) -> ast.Module:
 
 
 def _candidates(source: str) -> Iterator[str]:
-    yield source
+    """The same code with its indentation put right, in several ways."""
     source = source.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     for tab in (4, 8):
         clean = source.expandtabs(tab)
         yield clean
-        yield textwrap.dedent(clean)
+        yield _dedent(clean)
         yield _align_first_line(clean)
+
+
+def _dedent(source: str) -> str:
+    """Take away the indentation that all lines share; there are no tabs. Many times as fast as `textwrap`."""
+    lines = source.split("\n")
+    margin = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip(" ")), default=0)
+    return "\n".join(line[margin:] for line in lines)
 
 
 def _align_first_line(source: str) -> str:
@@ -62,4 +78,4 @@ def _align_first_line(source: str) -> str:
     first, _, rest = source.partition("\n")
     following = next((line for line in rest.split("\n") if line.strip()), "")
     indent = following[: len(following) - len(following.lstrip())]
-    return textwrap.dedent(f"{indent}{first.lstrip()}\n{rest}")
+    return _dedent(f"{indent}{first.lstrip()}\n{rest}")
