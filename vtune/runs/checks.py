@@ -91,7 +91,7 @@ def _memory(recipe: RLRecipe | SFTRecipe) -> Check:
     where = found["machine"]["said"]
     if found["fits"] is None:
         return Check("memory", "warn", "the model's size is not known", "see --shape of a --dry-run")
-    text = f"{found['peak_gb']:g} of {found['room_gb']:g} GB ({where})"
+    text = "; ".join([f"{found['peak_gb']:g} of {found['room_gb']:g} GB ({where})", *found["notes"]])
     if found["fits"]:
         return Check("memory", "ok", text)
     return Check("memory", "fail", text, "a --dry-run of the recipe says what to change")
