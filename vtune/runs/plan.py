@@ -29,6 +29,7 @@ from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.update import memory, rates
 from vtune.update.forward import CHUNK
+from vtune.update.lora import check_targets
 from vtune.update.rates import Device
 
 R = TypeVar("R", bound=Strict)
@@ -103,6 +104,7 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     # Nothing is fetched for a plan.
     if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
         load_chat(recipe.model)
+        check_targets(recipe.model, recipe.update)
     else:
         missing.insert(0, f"model {recipe.model}")
     return facts | {"missing": missing}
@@ -338,8 +340,8 @@ def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> fl
     # On a CPU it limits nothing.
     if not _rl(values) or _engine(values) != "vllm" or machine.kind == "cpu":
         return 0.0
-    given = values["rollout"]["gpu_memory"] * machine.memory_gb
-    return max(0.0, sum(_vllm_needs(values, shape).values()) / GB - given)
+    share: float = values["rollout"]["gpu_memory"]
+    return max(0.0, sum(_vllm_needs(values, shape).values()) / GB - share * machine.memory_gb)
 
 
 def _vllm_notes(
@@ -349,7 +351,8 @@ def _vllm_notes(
     if not _rl(values) or _engine(values) != "vllm":
         return []
     if _vllm_lacks(values, shape, machine):
-        share, needed = values["rollout"]["gpu_memory"], sum(_vllm_needs(values, shape).values()) / GB
+        share: float = values["rollout"]["gpu_memory"]
+        needed = sum(_vllm_needs(values, shape).values()) / GB
         given = f"rollout.gpu_memory {share:g} gives vLLM {share * machine.memory_gb:.1f} GB"
         return [f"{given}, and it needs {needed:.1f} GB to start"]
     one = _longest(values) * memory.kv_token(shape, _bytes(values)) / GB
