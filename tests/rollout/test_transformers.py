@@ -14,6 +14,7 @@ import vtune.rollout.transformers
 from tests.models.rows import SHOWN, ragged, stock
 from tests.models.test_batch import batched
 from tests.update.build import logprobs_of
+from vtune.errors import RunFailed
 from vtune.models.batch import Row
 from vtune.models.decoder import Decoder
 from vtune.models.policy import Policy
@@ -262,6 +263,15 @@ def test_the_end_of_a_turn_is_sampled_and_kept_and_the_other_rows_go_on(policy: 
         assert one.finish == ("end" if end in before.token_ids else "length")
         assert one.logprobs == pytest.approx(before.logprobs[:cut], abs=1e-4)
     assert {one.finish for one in drawn} == {"end", "length"}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+def test_logits_that_are_no_numbers_end_the_run(policy: Policy, temperature: float) -> None:
+    broken = replace(policy, model=copy.deepcopy(policy.model))
+    broken.model.model.language_model.norm.weight.data.fill_(torch.nan)
+    with pytest.raises(RunFailed, match="logits are no numbers") as caught:
+        draw(broken, requests(ragged(policy), temperature=temperature))
+    assert "earlier checkpoint" in caught.value.fix
 
 
 def test_drawing_leaves_the_model_in_its_mode(policy: Policy) -> None:

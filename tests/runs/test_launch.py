@@ -110,6 +110,19 @@ def test_a_run_of_two_processes_survives_all_its_deaths(tiny: Path, lens: Path, 
     assert same_weights(*(one / "checkpoints/newest" for one in (run, whole)))
 
 
+def test_a_signal_to_every_process_writes_a_checkpoint_too(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    """As a scheduler ends a job."""
+    run = tmp_path / "run"
+    started = begun(sft(tiny, lens / "traces.parquet", run, *SHORT), tmp_path / "told", run)
+    for pid in [started.process.pid, *started.kinds()]:
+        os.kill(pid, signal.SIGTERM)
+    assert started.wait(END) == 130, started.err
+    assert started.gone(5)
+    step = steps_done(run)
+    assert step < 160
+    assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
+
+
 def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
