@@ -109,10 +109,11 @@ class TransformersEngine:
 
     def _drawn(self, task: "asyncio.Task[None]") -> None:
         self._drawing = None
+        # Asked for also where all have left meanwhile: asyncio would show it as one that nobody took.
+        error = None if task.cancelled() else task.exception()
         for _, future in self._asked:
             if future.done():
                 continue
-            error = None if task.cancelled() else task.exception()
             if error is None:
                 future.cancel()
             else:
