@@ -138,7 +138,7 @@ def test_wrong_input_is_told_once_and_as_such(tiny: Path, lens: Path, tmp_path: 
     words = rl(tiny, tmp_path / "gone.parquet", tmp_path / "run")
     started = Launched([*words, "--gpus", "2"], tmp_path / "said")
     assert started.wait(START) == 2
-    assert started.err.count("error: cannot read") == 1
+    assert started.err.count("error: 1 problem(s) in the data") == 1
     assert "Traceback" not in started.err
     assert started.gone(5)
 
