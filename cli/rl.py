@@ -45,7 +45,7 @@ def rl(
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
     from vtune.runs.plan import plan_rl
-    from vtune.runs.rl import RLRecipe, run_rl
+    from vtune.runs.rl import RLRecipe, check_sizes, run_rl
 
     from .sweep import train_variants
     from .training import planned_for, train
@@ -74,6 +74,7 @@ def rl(
         with_protection(overrides, sandbox),
         check=check,
         run=run_rl,
+        split=check_sizes,
         out=out,
         resume=resume,
         gpus=gpus,

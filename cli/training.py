@@ -23,6 +23,7 @@ def train(
     *,
     check: Callable[..., dict[str, Any]],
     run: Callable[..., dict[str, Any]],
+    split: Callable[[R, int], None] | None = None,
     out: Path | None,
     resume: bool,
     gpus: int | None,
@@ -40,6 +41,7 @@ def train(
         overrides: `key.path=value`, applied in order.
         check: (recipe, gpus=…) -> what can be known before the start. Raises on what cannot work.
         run: (recipe, folder, resume=…, track=…) -> result.
+        split: Raises where a step does not split over this many processes; None: every step does.
         out: The run folder; None for `runs/<recipe>`.
         resume: Continue the run in the folder.
         gpus: Processes on each machine; None for this process alone.
@@ -48,28 +50,32 @@ def train(
         dry_run: Check only.
         as_json: Show one JSON document.
     """
+    from vtune.runs.folder import check_start
+    from vtune.runs.launch import launch, processes_of
+
     path = find(name, package)
     recipe = load_recipe(path, kind, overrides)
+    processes = processes_of(gpus, hostfile)
     folder = out or Path("runs") / path.stem
     if dry_run:
         from vtune.metrics.trackers import check_tracker
-        from vtune.runs.folder import check_start
-        from vtune.runs.launch import processes_of
 
         with stdout_for_the_result():
             check_tracker(track)
             check_start(folder, resume=resume)
-            facts = check(recipe, gpus=processes_of(gpus, hostfile))
+            facts = check(recipe, gpus=processes)
         _show_plan(recipe, facts, as_json=as_json)
         return
     from vtune.report.values import render_values
     from vtune.update.ranks import Ranks
 
-    if gpus is not None or hostfile is not None:
-        from vtune.runs.launch import launch
-
+    if gpus is not None and processes is not None:
+        # The ranks would find it too, when the folder is there already.
+        check_start(folder, resume=resume)
+        if split is not None:
+            split(recipe, processes)
         words = _without_launch(sys.argv[1:])
-        sys.stdout.write(launch(words, folder, processes=_processes(gpus), hostfile=hostfile))
+        sys.stdout.write(launch(words, folder, processes=gpus, hostfile=hostfile))
         return
     with stdout_for_the_result():
         result = run(recipe, folder, resume=resume, track=track)
@@ -89,12 +95,6 @@ def planned_for(
     if given and not dry_run:
         raise typer.BadParameter("only --dry-run plans", param_hint=given[0])
     return partial(check, **wanted)
-
-
-def _processes(gpus: int | None) -> int:
-    if gpus is None:
-        raise typer.BadParameter("say how many GPUs each machine gives", param_hint="--gpus")
-    return gpus
 
 
 def _without_launch(words: Sequence[str]) -> list[str]:

@@ -330,11 +330,13 @@ def test_processes_get_the_command_line_without_what_starts_them(
         return "what the first one said"
 
     monkeypatch.setattr(vtune.runs.launch, "launch", launch)
-    line = ["rl", "--gpus", "2", "--recipe", "mine", "--hostfile=hosts", "--set", "a=--gpus", "--resume"]
+    hosts = tmp_path / "hosts"
+    hosts.write_text("first slots=2\n")
+    line = ["rl", "--gpus", "2", "--recipe", "mine", f"--hostfile={hosts}", "--set", "a=--gpus", "--resume"]
     monkeypatch.setattr(sys, "argv", ["vtune", *line])
-    assert planned(tmp_path, gpus=2, hostfile=Path("hosts")) == []
+    assert planned(tmp_path, gpus=2, hostfile=hosts) == []
     words = ["rl", "--recipe", "mine", "--set", "a=--gpus", "--resume"]
-    assert asked == [(words, Path("runs/mine"), {"processes": 2, "hostfile": Path("hosts")})]
+    assert asked == [(words, Path("runs/mine"), {"processes": 2, "hostfile": hosts})]
     assert capfd.readouterr().out == "what the first one said"
 
 

@@ -118,7 +118,12 @@ def test_overrides_are_applied_in_order_and_checked(good: Path) -> None:
     assert "--set: `steps`" in problem(good, GOOD, "steps=x")
     assert "--set: unknown key `rollout.top_p`" in problem(good, GOOD, "rollout.top_p=1")
     assert "has no `=`" in problem(good, GOOD, "steps")
+    assert "has no key before its `=`" in problem(good, GOOD, "=3")
     assert "`steps` is not a section" in problem(good, GOOD, "steps.a=1")
+    null = problem(good, GOOD, "rollout=null", "rollout.temperature=1")
+    assert "`rollout` is null here" in null
+    assert "give all of it: rollout={key: value, ...}" in null
+    assert "steps is true, which is no value for it" in problem(good, GOOD, "steps=true")
     assert "not YAML" in problem(good, GOOD, "steps=[")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from vtune.errors import RecipeError, nearest
@@ -24,6 +24,18 @@ class Strict(BaseModel):
     """Base of every recipe section: no unknown keys, no change after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, values: Any) -> Any:
+        # Python, and pydantic after it, take `true` for 1.
+        given = values if isinstance(values, dict) else {}
+        for name, field in cls.model_fields.items():
+            kinds = (field.annotation, *get_args(field.annotation))
+            number = any(kind in (int, float) or type(kind) is int for kind in kinds)
+            if number and bool not in kinds and isinstance(given.get(name), bool):
+                raise ValueError(f"{name} is {str(given[name]).lower()}, which is no value for it")
+        return values
 
 
 R = TypeVar("R", bound=Strict)
@@ -72,6 +84,33 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
     Raises:
         RecipeError: With every problem found, each with its line (or its override).
     """
+    root, values = _read(path)
+    lines = dict(_lines(root, path))
+    given: set[Loc] = set()
+    for override in overrides:
+        given.add(_apply(values, override))
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        rows = []
+        for problem in error.errors():
+            loc, section = _followed(kind, problem["loc"])
+            place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
+            rows.append(f"  {place}: {_explain(section, loc, problem)}")
+        raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def recipe_keys(path: Path) -> list[str]:
+    """The keys at the top of a recipe, whatever its kind.
+
+    Raises:
+        RecipeError: If the file holds none.
+    """
+    return list(_read(path)[1])
+
+
+def _read(path: Path) -> tuple[yaml.MappingNode, dict[str, Any]]:
+    """A file of one mapping: its nodes, which know their lines, and its values."""
     try:
         text = path.read_text(encoding="utf-8")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -86,19 +125,7 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         ) from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
-    lines = dict(_lines(root, path))
-    given: set[Loc] = set()
-    for override in overrides:
-        given.add(_apply(values, override))
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        rows = []
-        for problem in error.errors():
-            loc, section = _followed(kind, problem["loc"])
-            place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
-            rows.append(f"  {place}: {_explain(section, loc, problem)}")
-        raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+    return root, values
 
 
 def _not_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
@@ -159,7 +186,8 @@ def _apply(values: dict[str, Any], override: str) -> Loc:
     """Set one `key.path=value`; the schema judges key and value afterwards."""
     path, sign, text = override.partition("=")
     if not sign or not path:
-        raise RecipeError(f"override {override!r} has no `=`", fix="write it as key.path=value")
+        lacking = "key before its `=`" if sign else "`=`"
+        raise RecipeError(f"override {override!r} has no {lacking}", fix="write it as key.path=value")
     *parents, last = path.split(".")
     try:
         value = yaml.safe_load(text)
@@ -171,7 +199,12 @@ def _apply(values: dict[str, Any], override: str) -> Loc:
         key: Any = _key(node, parent, override)
         child = node[key] if isinstance(node, list) else node.setdefault(key, {})
         if not isinstance(child, dict | list):
-            raise RecipeError(f"override {override!r}: `{parent}` is not a section")
+            section = ".".join(map(str, [*place, key]))
+            if child is None:
+                what, fix = "null here", f"give all of it: {section}={{key: value, ...}}"
+            else:
+                what, fix = "not a section", f"set `{section}` itself"
+            raise RecipeError(f"override {override!r}: `{parent}` is {what}", fix=fix)
         node = child
         place.append(key)
     key = _key(node, last, override)

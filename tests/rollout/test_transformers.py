@@ -1,5 +1,6 @@
 import asyncio
 import copy
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ import vtune.rollout.transformers
 from tests.models.rows import SHOWN, ragged, stock
 from tests.models.test_batch import batched
 from tests.update.build import logprobs_of
+from vtune.errors import RunFailed
 from vtune.models.batch import Row
 from vtune.models.decoder import Decoder
 from vtune.models.policy import Policy
@@ -262,6 +264,40 @@ def test_the_end_of_a_turn_is_sampled_and_kept_and_the_other_rows_go_on(policy: 
         assert one.finish == ("end" if end in before.token_ids else "length")
         assert one.logprobs == pytest.approx(before.logprobs[:cut], abs=1e-4)
     assert {one.finish for one in drawn} == {"end", "length"}
+
+
+@pytest.fixture
+def broken(policy: Policy) -> Policy:
+    """A policy whose logits are no numbers."""
+    broken = replace(policy, model=copy.deepcopy(policy.model))
+    broken.model.model.language_model.norm.weight.data.fill_(torch.nan)
+    return broken
+
+
+def test_a_draw_that_fails_when_its_rows_have_left_is_not_told(broken: Policy) -> None:
+    """A failure elsewhere ends trajectories whose draw is about to begin."""
+    told: list[str] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, facts: told.append(facts["message"]))
+        engine = TransformersEngine(broken, max_batch=64)
+        engine.join(0)
+        asked = asyncio.create_task(engine.generate(requests(ragged(broken))[0]))
+        await asyncio.sleep(0)
+        asked.cancel()
+        while engine._drawing:
+            await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(story())
+    assert told == []
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+def test_logits_that_are_no_numbers_end_the_run(broken: Policy, temperature: float) -> None:
+    with pytest.raises(RunFailed, match="logits are no numbers") as caught:
+        draw(broken, requests(ragged(broken), temperature=temperature))
+    assert "earlier checkpoint" in caught.value.fix
 
 
 def test_drawing_leaves_the_model_in_its_mode(policy: Policy) -> None:

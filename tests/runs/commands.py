@@ -2,15 +2,17 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from vtune.cli.main import main
 from vtune.metrics.log import read_metrics
@@ -103,6 +105,16 @@ def same_weights(first: Path, second: Path) -> bool:
     """Whether two checkpoints hold exactly the same weights."""
     a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def with_nan(model: Path, out: Path) -> Path:
+    """A copy of a model in which a norm of the language model is no number."""
+    shutil.copytree(model, out)
+    weights = load_file(out / "model.safetensors")
+    name = next(name for name in weights if name.endswith("norm.weight") and "visual" not in name)
+    weights[name].fill_(nan)
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    return out
 
 
 def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:

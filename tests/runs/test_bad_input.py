@@ -109,6 +109,31 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(tiny: Path, lens: P
     assert not (tmp_path / "out").exists()
 
 
+# A setting that cannot be, and what is said of it.
+SETTINGS = {
+    "update.betas=[0.9,1.5]": "`update.betas.1`: input should be less than 1",
+    "update.freeze=[vision,connector,language]": "`update`: freeze leaves nothing to train",
+    "update.zero_stage=true": "`update`: zero_stage is true, which is no value for it",
+    "images.min_pixels=99999999": "`images`: min_pixels 99999999 exceeds max_pixels",
+    "update.lora={rank: 2, alpha: 2, targets: [nothere]}": "no trainable linear layer is called nothere",
+}
+
+
+@pytest.mark.parametrize("given", SETTINGS)
+def test_a_setting_that_cannot_be_is_told_before_a_folder_is_made(
+    given: str, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    for words in (
+        rl(tiny, lens / "train.parquet", tmp_path / "out"),
+        sft(tiny, lens / "traces.parquet", tmp_path / "out"),
+    ):
+        for dry in ([], ["--dry-run"]):
+            ended = vtune(*words, "--set", given, *dry)
+            assert (ended.code, ended.out) == (2, "")
+            assert SETTINGS[given] in ended.err
+            assert not (tmp_path / "out").exists()
+
+
 def test_a_question_that_nobody_can_judge_is_refused(tiny: Path, lens: Path, tmp_path: Path) -> None:
     data = tmp_path / "unjudged.parquet"
     write_samples(data, (replace(sample, evidence=()) for sample in read_samples(lens / "heldout.parquet")))

@@ -57,6 +57,23 @@ def recipe_file(folder: Path, model: Path, data: Path, **changes: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a: [1", "not YAML"),
+        (b"5\n", "holds no mapping"),
+        (b"", "holds no mapping"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_told_as_text(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content)
+    ended = vtune("doctor", path)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+
+
 def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = recipe_file(tmp_path, tiny, lens / "train.parquet")
     ended = vtune("doctor", path, "--json")
@@ -158,6 +175,17 @@ def test_reward_services_are_asked_whether_they_live_and_have_the_same_judge(
 @pytest.mark.parametrize(("size", "level"), [(64e6, "warn"), (16e9, "ok")])
 def test_little_shared_memory_is_a_warning(size: float, level: str) -> None:
     assert doctor._shared_memory(size)["level"] == level
+
+
+def test_a_machine_without_shared_memory_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "SHARED_MEMORY", tmp_path / "shm")
+    ended = vtune("doctor", "--json")
+    assert ended.code == 1
+    (check,) = [one for one in json.loads(ended.out)["checks"] if one["name"] == "shared memory"]
+    assert (check["level"], check["found"]) == ("fail", f"there is no {tmp_path / 'shm'}")
+    assert "mount" in check["fix"]
 
 
 @pytest.mark.parametrize(

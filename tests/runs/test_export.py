@@ -3,13 +3,14 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.runs.commands import same_weights, vtune
+from tests.runs.commands import same_weights, vtune, with_nan
 from vtune.errors import RunFailed
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.engine import Completion, Engine, Request
@@ -94,6 +95,14 @@ def test_what_cannot_be_exported_is_said(tiny: Path, adapters: Path, tmp_path: P
     assert vtune("export", tiny, tmp_path / "out", "--dtype", "int8").code == 2
 
 
+def test_weights_that_are_no_numbers_are_no_export(tiny: Path, tmp_path: Path) -> None:
+    ended = vtune("export", with_nan(tiny, tmp_path / "broken"), tmp_path / "out", "--json")
+    assert (ended.code, ended.out) == (1, "")
+    assert "give no numbers" in ended.err
+    assert "fix" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
 class Off:
     """An engine whose log-probabilities are a little off."""
 
@@ -107,14 +116,14 @@ class Off:
         return replace(drawn, logprobs=tuple(value + self._by for value in drawn.logprobs))
 
 
-@pytest.mark.parametrize("by", [0.0, 0.01])
+@pytest.mark.parametrize("by", [0.0, 0.01, nan])
 def test_an_engine_must_give_the_log_probabilities_of_transformers(tiny: Path, by: float) -> None:
     @contextlib.asynccontextmanager
     async def start(policy: Policy, folder: Path, dtype: Dtype) -> AsyncIterator[Engine]:
         yield Off(TransformersEngine(policy, max_batch=1), by)  # type: ignore[misc]
 
     if by:
-        with pytest.raises(RunFailed, match=r"differ by 0\.01"):
+        with pytest.raises(RunFailed, match=f"differ by {by}"):
             asyncio.run(export._drawn(tiny, start))
     else:
         assert asyncio.run(export._drawn(tiny, start)) < 1e-4

@@ -110,6 +110,19 @@ def test_a_run_of_two_processes_survives_all_its_deaths(tiny: Path, lens: Path, 
     assert same_weights(*(one / "checkpoints/newest" for one in (run, whole)))
 
 
+def test_a_signal_to_every_process_writes_a_checkpoint_too(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    """As a scheduler ends a job."""
+    run = tmp_path / "run"
+    started = begun(sft(tiny, lens / "traces.parquet", run, *SHORT), tmp_path / "told", run)
+    for pid in [started.process.pid, *started.kinds()]:
+        os.kill(pid, signal.SIGTERM)
+    assert started.wait(END) == 130, started.err
+    assert started.gone(5)
+    step = steps_done(run)
+    assert step < 160
+    assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
+
+
 def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
@@ -122,23 +135,41 @@ def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
 
 
 def test_wrong_input_is_told_once_and_as_such(tiny: Path, lens: Path, tmp_path: Path) -> None:
-    words = rl(tiny, lens / "train.parquet", tmp_path / "run", *setting(prompts_per_step=3))
+    words = rl(tiny, tmp_path / "gone.parquet", tmp_path / "run")
     started = Launched([*words, "--gpus", "2"], tmp_path / "said")
     assert started.wait(START) == 2
-    assert started.err.count("error: prompts_per_step 3 does not split over 2 processes") >= 1
+    assert started.err.count("error: 1 problem(s) in the data") == 1
     assert "Traceback" not in started.err
     assert started.gone(5)
-    # Before the start, the same is found by a dry run.
-    dry = vtune(*words, "--gpus", "2", "--dry-run")
-    assert dry.code == 2
-    assert "does not split over 2 processes" in dry.err
+
+
+def test_a_step_that_does_not_split_is_told_before_anything_is_started(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    words = rl(tiny, lens / "train.parquet", tmp_path / "run", *setting(prompts_per_step=3))
+    for dry in ([], ["--dry-run"]):
+        ended = vtune(*words, "--gpus", "2", *dry)
+        assert ended.code == 2
+        assert "prompts_per_step 3 does not split over 2 processes" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_a_run_is_refused_before_anything_is_started(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    words = sft(tiny, lens / "traces.parquet", tmp_path / "run", "--gpus", "2", "--resume")
+    ended = vtune(*words)
+    assert ended.code == 2
+    assert "holds no run to resume" in ended.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_way_to_start_must_be_whole(tiny: Path, lens: Path, tmp_path: Path) -> None:
     words = sft(tiny, lens / "traces.parquet", tmp_path / "run")
-    ended = vtune(*words, "--hostfile", tmp_path / "hosts")
-    assert ended.code == 2
-    assert "--gpus" in ended.err
+    for dry in ([], ["--dry-run"]):
+        ended = vtune(*words, "--hostfile", tmp_path / "hosts", *dry)
+        assert ended.code == 2
+        assert "--gpus" in ended.err
     ended = vtune(*words, "--hostfile", tmp_path / "hosts", "--gpus", "2")
     assert ended.code == 2
     assert f"there is no hostfile {tmp_path / 'hosts'}" in ended.err

@@ -142,6 +142,48 @@ def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> No
     assert not plan(codev(rollout__staleness=1), machine)["fits"]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "memory", "changes", "share"),
+    [
+        (8, 80, {"rollout__gpu_memory": 0.1}, 0.26),
+        (8, 80, {"rollout__gpu_memory": 0.25}, 0.26),
+        (8, 40, {"rollout__gpu_memory": 0.4}, 0.51),
+        (8, 80, {"rollout__staleness": 1}, 0.26),
+    ],
+)
+def test_a_share_that_cannot_hold_vllm_does_not_fit_and_none_is_offered(
+    gpus: int, memory: float, changes: dict[str, Any], share: float
+) -> None:
+    """vLLM needs 16.58 GB for the weights, 2.17 at work and 1.64 for one conversation: 20.39."""
+    machine = machine_of(gpus, memory)
+    found = plan(codev(**changes), machine)
+    assert not found["fits"]
+    assert [f"rollout.gpu_memory={share}"] in [one["set"] for one in found["remedies"]]
+    assert found["remedies"][-1]["fits"]
+    recipe: Any = codev(**changes)
+    for one in found["remedies"]:
+        recipe = taking(recipe, one["set"])
+    assert recipe.rollout.gpu_memory * memory >= 20.39
+    assert plan(recipe, machine)["fits"]
+
+
+def test_a_share_that_cannot_hold_vllm_is_told_with_what_it_needs() -> None:
+    lines = list(plan_lines({"plan": plan(codev(rollout__gpu_memory=0.1), machine_of(8, 80))}))
+    assert any(line.startswith("DOES NOT FIT") for line in lines)
+    assert "rollout.gpu_memory 0.1 gives vLLM 8.0 GB, and it needs 20.4 GB to start" in lines
+
+
+def test_a_remedy_that_moves_memory_to_the_host_tells_how_much() -> None:
+    recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe)
+    found = plan(recipe, machine_of(8, 80))
+    (remedy,) = found["remedies"]
+    assert remedy["set"] == ["update.offload=[optimizer]"]
+    assert remedy["host_gb"] == pytest.approx(14 * 32.76, abs=1)
+    assert any(
+        f"and {remedy['host_gb']:g} GB of the host's memory" in line for line in plan_lines({"plan": found})
+    )
+
+
 def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> None:
     """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s a step, tools and judges included."""
     values = codev().model_dump(mode="json")

@@ -20,7 +20,7 @@ from tests.conftest import ROOT, load
 from tests.runs.commands import environment
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, RUNS, UPDATES, Run, learnt
-from vtune.errors import RunFailed
+from vtune.errors import RecipeError, RunFailed
 from vtune.models.policy import Policy
 from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer, start
@@ -341,10 +341,10 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
 
 def test_an_adapter_without_a_layer_to_sit_on_is_an_error(tiny: Path) -> None:
     lora = LoRA(rank=2, alpha=2, targets=("q_proj", "query"))
-    with pytest.raises(RunFailed, match="no trainable linear layer is called query"):
+    with pytest.raises(RecipeError, match="no trainable linear layer is called query"):
         trainer_of(load(tiny), lora=lora)
     # The tower's own layers are out of reach where it is frozen.
-    with pytest.raises(RunFailed, match="is called qkv"):
+    with pytest.raises(RecipeError, match="is called qkv"):
         trainer_of(load(tiny), lora=LoRA(rank=2, alpha=2, targets=("qkv",)), freeze=("vision",))
 
 

@@ -5,11 +5,11 @@ import io
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from PIL import Image
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.errors import DataError
@@ -24,6 +24,15 @@ class PixelBudget(Strict):
 
     min_pixels: int = Field(gt=0)
     max_pixels: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _there_is_a_size_between(self) -> Self:
+        if self.min_pixels > self.max_pixels:
+            raise ValueError(
+                f"min_pixels {self.min_pixels} exceeds max_pixels {self.max_pixels}: "
+                "lower the first or raise the second"
+            )
+        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,8 +55,6 @@ class PictureReader:
     """
 
     def __init__(self, image_processor: Any, budget: PixelBudget, *, keep_bytes: int = 2 << 30) -> None:
-        if budget.min_pixels > budget.max_pixels:
-            raise DataError(f"min_pixels {budget.min_pixels} exceeds max_pixels {budget.max_pixels}")
         self.budget = budget
         self._processor = image_processor
         self._size = {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}

@@ -70,17 +70,10 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
     Raises:
         DataError: If the folder is incomplete or the family is not known.
     """
-    from transformers import AutoConfig, AutoModelForImageTextToText
+    from transformers import AutoModelForImageTextToText
 
-    _quiet()
-    _check_local(name)
+    config = _config(name)
     try:
-        config = AutoConfig.from_pretrained(name)
-        if config.model_type not in FAMILIES:
-            raise DataError(
-                f"{name} is a {config.model_type!r} model",
-                fix=f"vtune trains {' and '.join(FAMILIES)} models",
-            )
         processor = _image_processor(name)
         model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, dtype))
     except (OSError, ValueError) as error:
@@ -94,17 +87,47 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
     )
 
 
+def load_skeleton(name: str) -> Any:
+    """The model of a folder or a hub name without its weights: what its modules are called, and their sizes.
+
+    Raises:
+        DataError: If the folder is incomplete or the family is not known.
+    """
+    return _skeleton(_config(name))
+
+
+def _config(name: str) -> Any:
+    from transformers import AutoConfig
+
+    _quiet()
+    _check_local(name)
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise _unloadable(name, error) from error
+    if config.model_type not in FAMILIES:
+        raise DataError(
+            f"{name} is a {config.model_type!r} model",
+            fix=f"vtune trains {' and '.join(FAMILIES)} models",
+        )
+    return config
+
+
+def _skeleton(config: Any) -> Any:
+    from transformers import AutoModelForImageTextToText
+
+    make: Any = AutoModelForImageTextToText.from_config
+    with torch.device("meta"):
+        return make(config)
+
+
 def plain_shapes(policy: Policy) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
     """(name, type, shape) of every weight that a checkpoint of the policy has, in the model's order.
 
     From its configuration alone: whatever splits, wraps or empties its parameters, these stay.
     """
-    from transformers import AutoModelForImageTextToText
-
     (dtype,) = {parameter.dtype for parameter in policy.model.parameters()}
-    make: Any = AutoModelForImageTextToText.from_config
-    with torch.device("meta"):
-        plain = make(policy.model.config)
+    plain = _skeleton(policy.model.config)
     return [(name, dtype, tuple(parameter.shape)) for name, parameter in plain.named_parameters()]
 
 

@@ -54,7 +54,8 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
 def _after(remedy: Mapping[str, Any]) -> str:
     fits = ", fits" if remedy["fits"] else ""
     learning = " (changes what is learnt)" if remedy["changes_learning"] else ""
-    return f" -> {remedy['peak_gb']:g} GB{fits}{learning}"
+    host = f" and {remedy['host_gb']:g} GB of the host's memory" if remedy["host_gb"] else ""
+    return f" -> {remedy['peak_gb']:g} GB{host}{fits}{learning}"
 
 
 def _memory(phases: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

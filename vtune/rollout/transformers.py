@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from math import isnan
 
 import torch
 
+from vtune.errors import RunFailed
 from vtune.models.attention import use_tree_attention
 from vtune.models.batch import Row, image_features
 from vtune.models.decoder import Decoder
@@ -107,10 +109,11 @@ class TransformersEngine:
 
     def _drawn(self, task: "asyncio.Task[None]") -> None:
         self._drawing = None
+        # Asked for also where all have left meanwhile: asyncio would show it as one that nobody took.
+        error = None if task.cancelled() else task.exception()
         for _, future in self._asked:
             if future.done():
                 continue
-            error = None if task.cancelled() else task.exception()
             if error is None:
                 future.cancel()
             else:
@@ -262,7 +265,14 @@ class _Draw:
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
+        # Where shares are no numbers, the search ends behind the last token.
+        tokens.clamp_(max=logprobs.shape[1] - 1)
         drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
+        if isnan(sum(chosen)):
+            raise RunFailed(
+                "the model's logits are no numbers",
+                fix="its weights, or what they overflow to, are none: start from an earlier checkpoint",
+            )
         ends = [
             self._note(row, token, logprob)
             for row, token, logprob in zip(rows, drawn.tolist(), chosen, strict=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 from PIL import Image
 
-from vtune.config import load_recipe, shipped
+from vtune.config import load_recipe, recipe_keys, shipped
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
@@ -55,7 +55,7 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
     """A recipe by its path, or by the name of one that ships (`rl/codev` where two share a name).
 
     Raises:
-        RecipeError: If there is none, or it trains nothing.
+        RecipeError: If there is none, it cannot be read, or it trains nothing.
     """
     path = Path(name)
     if not path.is_file():
@@ -63,8 +63,7 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
         if found.kind not in ("rl", "sft"):
             raise RecipeError(f"{name} is no recipe that trains", fix="`vtune recipes list` shows what ships")
         path = found.path
-    keys = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return load_recipe(path, RLRecipe) if "rollout" in (keys or {}) else load_recipe(path, SFTRecipe)
+    return load_recipe(path, RLRecipe) if "rollout" in recipe_keys(path) else load_recipe(path, SFTRecipe)
 
 
 def check_recipe(name: str) -> list[dict[str, Any]]:
@@ -91,7 +90,7 @@ def _memory(recipe: RLRecipe | SFTRecipe) -> Check:
     where = found["machine"]["said"]
     if found["fits"] is None:
         return Check("memory", "warn", "the model's size is not known", "see --shape of a --dry-run")
-    text = f"{found['peak_gb']:g} of {found['room_gb']:g} GB ({where})"
+    text = "; ".join([f"{found['peak_gb']:g} of {found['room_gb']:g} GB ({where})", *found["notes"]])
     if found["fits"]:
         return Check("memory", "ok", text)
     return Check("memory", "fail", text, "a --dry-run of the recipe says what to change")

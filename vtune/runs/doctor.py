@@ -22,6 +22,7 @@ OPTIONAL = {"vllm>=0.32,<0.33": "only for rollouts with vLLM"}
 """Packages that vtune does not ask for, in the range that it knows, and what they would be for."""
 TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "vllm": "0.32.0"}
 """One set that was tested together: what is put in place of a version that does not fit."""
+SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_GB = 4.0
 """That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 if not told."""
 DRIVERS = {12: 525, 13: 580}
@@ -58,7 +59,8 @@ def run_doctor(recipe: str | None = None) -> dict[str, Any]:
     cuda = _cuda() if gpus else "no GPU"
     sandbox = asyncio.run(_sandbox())
     memory = _memory()
-    checks = [_shared_memory(shutil.disk_usage("/dev/shm").total), *_driver(gpus, cuda)]
+    shared = shutil.disk_usage(SHARED_MEMORY).total if SHARED_MEMORY.is_dir() else None
+    checks = [_shared_memory(shared), *_driver(gpus, cuda)]
     if recipe is not None:
         from vtune.runs.checks import check_recipe
 
@@ -80,8 +82,11 @@ def run_doctor(recipe: str | None = None) -> dict[str, Any]:
     }
 
 
-def _shared_memory(size: float) -> dict[str, str]:
-    found = f"/dev/shm holds {_gb(size)} GB"
+def _shared_memory(size: float | None) -> dict[str, str]:
+    if size is None:
+        fix = f"`mkdir {SHARED_MEMORY}; mount -t tmpfs -o size=16g shm {SHARED_MEMORY}`"
+        return {"name": "shared memory", "level": "fail", "found": f"there is no {SHARED_MEMORY}", "fix": fix}
+    found = f"{SHARED_MEMORY} holds {_gb(size)} GB"
     if size >= SHARED_MEMORY_GB * 1e9:
         return {"name": "shared memory", "level": "ok", "found": found, "fix": ""}
     fix = "start the container with --shm-size=16g, or `mount -o remount,size=16g /dev/shm`"

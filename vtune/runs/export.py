@@ -87,6 +87,8 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     if merged:
         before = _with_adapters(before, source)
     said = _logprobs(before, *_question(before))
+    if said.isnan().any():
+        raise RunFailed(f"the weights of {source} give no numbers", fix="export an earlier checkpoint")
     if merged or chosen != stored:
         model = before.model.merge_and_unload() if merged else before.model
         save_policy(model.to(getattr(torch, chosen)), str(base), folder)
@@ -97,7 +99,7 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     gc.collect()
     after = _loaded(str(folder), "float32")
     difference = float((_logprobs(after, *_question(after)) - said).abs().max())
-    if difference > TOLERANCE[chosen]:
+    if not difference <= TOLERANCE[chosen]:  # NaN is no agreement either
         raise RunFailed(f"the exported model differs from {source} by {difference:.3g} nats")
     parameters = sum(parameter.numel() for parameter in after.model.parameters())
     return {"dtype": chosen, "merged": merged, "parameters": parameters, "transformers": difference}
@@ -182,6 +184,6 @@ async def _drawn(folder: Path, start: Drawer) -> float:
         engine.leave(0)
     ours = _logprobs(policy, prompt, seen, list(reply.token_ids))
     difference = float((ours - torch.tensor(reply.logprobs)).abs().max())
-    if difference > TOLERANCE[dtype]:
+    if not difference <= TOLERANCE[dtype]:
         raise RunFailed(f"vLLM's log-probabilities differ by {difference:.3g} nats from transformers'")
     return difference

@@ -94,6 +94,7 @@ def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | N
                 stderr=said,
                 start_new_session=True,
                 env=_environment(),
+                preexec_fn=_deaf,
             )
         os.close(leash)
         try:
@@ -104,6 +105,11 @@ def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | N
         os.close(ours)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _deaf() -> None:
+    """SIGTERM waits in DeepSpeed's launcher, which would kill the ranks where they are to save."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
 
 def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) -> str:
@@ -125,7 +131,9 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     first = {one.rank: one.code for one in ended(logs)}.get(0)
     if first == 0 and code == 0:
         return (logs / "result").read_text(encoding="utf-8")
-    if _failed(logs) or not ordered:
+    # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
+    told = ordered or (code == 0 and _ordered(logs))
+    if _failed(logs) or not told:
         _report(_failed(logs), logs, code)
     raise SystemExit(INTERRUPTED)
 
@@ -247,10 +255,12 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
     """Processes of a run on all its machines together; None where no launch is asked for.
 
     Raises:
-        RecipeError: If the hostfile cannot be read, or names no machine.
+        RecipeError: If a hostfile comes without a number of GPUs, cannot be read, or names no machine.
     """
-    if gpus is None or hostfile is None:
+    if hostfile is None:
         return gpus
+    if gpus is None:
+        raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
     return gpus * len(_machines(hostfile))
 
 
@@ -305,10 +315,11 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     """
     rank = int(os.environ["RANK"])
     log = logs / f"rank-{rank}.log"
-    # Whoever ends this process by a signal means the rank: it is told by order, or ended here.
+    # A scheduler may tell every process to stop: all save together then, as if the command alone was told.
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     die_with_parent()
     with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
         said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
@@ -323,17 +334,20 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     saving, deadline = False, float("inf")
     while child.poll() is None:
         order = _ordered(logs)
+        if asked and not order:
+            _order(logs, SAVE)
         if order == SAVE and not saving:
             saving = True
             child.send_signal(signal.SIGTERM)
         # Where its partners are gone, it may wait for them in a place where no Python runs.
-        if deadline == float("inf") and (order == END or asked or _failed(logs) or (leashed and _alone())):
+        if deadline == float("inf") and (order == END or _failed(logs) or (leashed and _alone())):
             child.send_signal(signal.SIGINT)
             deadline = time.monotonic() + GRACE / 2
         if time.monotonic() > deadline:
             child.kill()
         time.sleep(LOOK)
     code = child.returncode
+    saving = saving or bool(asked)
     if saving and code == -signal.SIGTERM:
         # It was told to end before its first step, when there was nothing to save yet.
         code = INTERRUPTED

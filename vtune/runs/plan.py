@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -28,6 +29,7 @@ from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.update import memory, rates
 from vtune.update.forward import CHUNK
+from vtune.update.lora import check_targets
 from vtune.update.rates import Device
 
 R = TypeVar("R", bound=Strict)
@@ -102,6 +104,7 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     # Nothing is fetched for a plan.
     if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
         load_chat(recipe.model)
+        check_targets(recipe.model, recipe.update)
     else:
         missing.insert(0, f"model {recipe.model}")
     return facts | {"missing": missing}
@@ -194,7 +197,7 @@ def plan(
     Returns:
         `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
         GB on each GPU), `peak_gb` and `room_gb`, `host_gb`, `step` (tokens and seconds), `assumed`,
-        `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `fits`, and
+        `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and
         `changes_learning`: whether the run learns something else by it), `otherwise`, and `notes`.
     """
     values = recipe.model_dump(mode="json")
@@ -211,12 +214,8 @@ def plan(
     size, said = found
     phases = phases_of(values, size, machine)
     peak = _peak(phases)
-    notes = []
-    room = _kv_room(values, size, machine, phases)
-    if room is not None:
-        notes.append(room)
     result = {
-        "fits": peak <= machine.room_gb,
+        "fits": _fits(recipe, size, machine),
         "machine": where,
         "shape": f"{said}: {size.total / GB:.2f} B parameters",
         "memory_gb": {
@@ -225,9 +224,9 @@ def plan(
         },
         "peak_gb": round(peak, 1),
         "room_gb": round(machine.room_gb, 1),
-        "host_gb": round(memory.on_host(size, load_of(values, size, machine)) / GB, 1),
+        "host_gb": _on_host(values, size, machine),
         **step_of(values, size, machine, picture_pixels),
-        "notes": notes,
+        "notes": _vllm_notes(values, size, machine, phases),
     }
     if not result["fits"]:
         result |= _advice(recipe, size, machine)
@@ -309,15 +308,12 @@ def _rollout(
     engine = _engine(values)
     if engine == "servers":
         return {}
+    if engine == "vllm":
+        needed = _vllm_needs(values, shape)
+        spare = values["rollout"]["gpu_memory"] * memory_gb * GB - sum(needed.values())
+        return needed | {"KV cache": needed["KV cache"] + max(0.0, spare)}
     b, longest = load.dtype_bytes, _longest(values)
     one = longest * memory.kv_token(shape, b)
-    if engine == "vllm":
-        parts = {
-            "vLLM weights": float(shape.total * b),
-            "vLLM at work": VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
-        }
-        left = values["rollout"]["gpu_memory"] * memory_gb * GB - sum(parts.values())
-        return parts | {"KV cache": max(left, one)}
     share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
     rows = min(values["rollout"]["max_batch"], share)
     # The trained model draws: split weights are gathered for it, and adapters merged.
@@ -329,17 +325,46 @@ def _rollout(
     }
 
 
-def _kv_room(
+def _vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
+    """Bytes of a vLLM that can hold one conversation; with less it refuses to start."""
+    b = _bytes(values)
+    return {
+        "vLLM weights": float(shape.total * b),
+        "vLLM at work": VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
+        "KV cache": float(_longest(values) * memory.kv_token(shape, b)),
+    }
+
+
+def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """GB by which `rollout.gpu_memory` is less than a vLLM beside the trainer needs."""
+    # On a CPU it limits nothing.
+    if not _rl(values) or _engine(values) != "vllm" or machine.kind == "cpu":
+        return 0.0
+    share: float = values["rollout"]["gpu_memory"]
+    return max(0.0, sum(_vllm_needs(values, shape).values()) / GB - share * machine.memory_gb)
+
+
+def _vllm_notes(
     values: Mapping[str, Any], shape: Shape, machine: Machine, phases: Mapping[str, Mapping[str, float]]
-) -> str | None:
-    """How many of the longest conversations a colocated vLLM can hold; None where there is none."""
+) -> list[str]:
+    """What a vLLM beside the trainer can hold, or lacks; nothing where there is none."""
     if not _rl(values) or _engine(values) != "vllm":
-        return None
+        return []
+    if _vllm_lacks(values, shape, machine):
+        share: float = values["rollout"]["gpu_memory"]
+        needed = sum(_vllm_needs(values, shape).values()) / GB
+        given = f"rollout.gpu_memory {share:g} gives vLLM {share * machine.memory_gb:.1f} GB"
+        return [f"{given}, and it needs {needed:.1f} GB to start"]
     one = _longest(values) * memory.kv_token(shape, _bytes(values)) / GB
     fit = int(phases["rollout"]["KV cache"] / one)
     rows = _rows(values, machine)
     more = "" if fit >= rows else "; of shorter ones, more"
-    return f"KV cache: {fit} conversations of {_longest(values)} tokens, and {rows} are drawn at once{more}"
+    return [f"KV cache: {fit} conversations of {_longest(values)} tokens, and {rows} are drawn at once{more}"]
+
+
+def _on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """GB in the memory of the host, of all processes together."""
+    return round(memory.on_host(shape, load_of(values, shape, machine)) / GB, 1)
 
 
 def _peak(phases: Mapping[str, Mapping[str, float]]) -> float:
@@ -457,7 +482,7 @@ class Remedy:
     changes_learning: bool = False
 
 
-def remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[Remedy]:
+def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
     """What may be changed, in the order in which it costs least."""
     update, longest = values["update"], _longest(values)
     yield Remedy({"update.activation_checkpointing": True}, "layers run again instead of being kept")
@@ -468,7 +493,7 @@ def remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[Remedy]:
             what = {1: "optimizer", 2: "gradients", 3: "weights"}[stage]
             yield Remedy({"update.zero_stage": stage}, f"the {what} are split among the GPUs")
     if _rl(values):
-        yield from _drawing_remedies(values, machine)
+        yield from _drawing_remedies(values, shape, machine)
     yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
     lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
     yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
@@ -482,12 +507,15 @@ def remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[Remedy]:
         yield Remedy(sets, "shorter conversations", True)
 
 
-def _drawing_remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[Remedy]:
+def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
     rollout = values["rollout"]
+    share = rollout["gpu_memory"]
+    least = ceil(100 * sum(_vllm_needs(values, shape).values()) / (machine.memory_gb * GB)) / 100
     if _engine(values) == "vllm":
-        share = rollout["gpu_memory"]
-        while share > 0.2:
-            share = round(share - 0.1, 2)
+        if share < least < 1:
+            yield Remedy({"rollout.gpu_memory": least}, "vLLM gets what it needs to start")
+        while share > least:
+            share = max(least, round(share - 0.1, 2))
             yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
         # The trained model draws by itself: no second copy of the weights.
         for rows in (8, 1):
@@ -495,7 +523,7 @@ def _drawing_remedies(values: Mapping[str, Any], machine: Machine) -> Iterator[R
             yield Remedy(sets, "the trained weights draw themselves, slowly")
     elif _engine(values) == "transformers":
         if machine.kind == "gpu":
-            sets = {"rollout.engine": "vllm"}
+            sets = {"rollout.engine": "vllm", "rollout.gpu_memory": max(share, least)}
             yield Remedy(sets, "its cache takes what is free, not what could be needed")
         for size in _halves(rollout["max_batch"], 1):
             yield Remedy({"rollout.max_batch": size}, "fewer conversations are drawn at a time")
@@ -532,13 +560,14 @@ def _advice(recipe: R, shape: Shape, machine: Machine) -> dict[str, Any]:
         after = changed(now, remedy)
         assert after is not None
         now = after
-        peak = _peak(phases_of(now.model_dump(mode="json"), shape, machine))
+        values = now.model_dump(mode="json")
         told.append(
             {
                 "set": _words(remedy),
                 "why": remedy.why,
-                "peak_gb": round(peak, 1),
-                "fits": peak <= machine.room_gb,
+                "peak_gb": round(_peak(phases_of(values, shape, machine)), 1),
+                "host_gb": _on_host(values, shape, machine),
+                "fits": _fits(now, shape, machine),
                 "changes_learning": remedy.changes_learning,
             }
         )
@@ -558,10 +587,11 @@ def _yaml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _over(recipe: R, shape: Shape, machine: Machine) -> float:
-    """GB by which the phases overrun the room, added up: a remedy for any of them counts."""
-    phases = phases_of(recipe.model_dump(mode="json"), shape, machine)
-    return sum(max(0.0, sum(parts.values()) - machine.room_gb) for parts in phases.values())
+def _over(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """GB by which the phases overrun the room, and vLLM its share, added up: a remedy for any counts."""
+    phases = phases_of(values, shape, machine)
+    overrun = sum(max(0.0, sum(parts.values()) - machine.room_gb) for parts in phases.values())
+    return overrun + _vllm_lacks(values, shape, machine)
 
 
 def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False) -> list[Remedy]:
@@ -574,14 +604,15 @@ def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False)
         harmless: Only those that leave what is learnt as it is.
     """
     taken: list[Remedy] = []
-    for remedy in remedies(recipe.model_dump(mode="json"), machine):
-        before = _over(recipe, shape, machine)
+    for remedy in remedies(recipe.model_dump(mode="json"), shape, machine):
+        before = _over(recipe.model_dump(mode="json"), shape, machine)
         if before == 0:
             break
         if harmless and remedy.changes_learning:
             continue
         after = changed(recipe, remedy)
-        if after is not None and _over(after, shape, machine) < before - 0.01 * machine.room_gb:
+        left = before if after is None else _over(after.model_dump(mode="json"), shape, machine)
+        if after is not None and (left == 0 or left < before - 0.01 * machine.room_gb):
             recipe = after
             # A smaller size of the same key replaces the one before.
             taken = [old for old in taken if not set(old.sets) <= set(remedy.sets)] + [remedy]
@@ -590,14 +621,20 @@ def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False)
 
 def _needed(recipe: R, taken: Sequence[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
     """The remedies without those that others have made superfluous."""
+
+    def over(some: Sequence[Remedy]) -> float:
+        return _over(_all(recipe, some).model_dump(mode="json"), shape, machine)
+
     kept = list(taken)
-    if _over(_all(recipe, kept), shape, machine) > 0:
-        return kept
     for remedy in sorted(taken, key=lambda one: not one.changes_learning):
         fewer = [one for one in kept if one is not remedy]
-        if _over(_all(recipe, fewer), shape, machine) == 0:
+        if over(fewer) <= over(kept):
             kept = fewer
     return kept
+
+
+def _fits(recipe: Strict, shape: Shape, machine: Machine) -> bool:
+    return _over(recipe.model_dump(mode="json"), shape, machine) == 0
 
 
 def _all(recipe: R, taken: Sequence[Remedy]) -> R:
@@ -633,7 +670,9 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
 def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str | None:
     """The settings with which it fits, as words; None if they are not enough."""
     taken = _taken(recipe, shape, machine, harmless=harmless)
-    if _over(_all(recipe, taken), shape, machine) > 0:
+    if not _fits(_all(recipe, taken), shape, machine):
         return None
     kept = _needed(recipe, taken, shape, machine)
-    return f", with {', '.join(word for one in kept for word in _words(one))}" if kept else ""
+    host = _on_host(_all(recipe, kept).model_dump(mode="json"), shape, machine)
+    cost = f" ({host:g} GB of the host's memory)" if host else ""
+    return f", with {', '.join(word for one in kept for word in _words(one))}{cost}" if kept else cost

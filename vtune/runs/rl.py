@@ -49,6 +49,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.deepspeed import StepStats, Trainer, start
+from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, PolicyLoss, Update
 
@@ -96,6 +97,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_keys(recipe.reward)
     check_service(recipe.reward)
     load_chat(recipe.model)
+    check_targets(recipe.model, recipe.update)
     return check_prompts(recipe)
 
 

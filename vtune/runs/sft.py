@@ -25,6 +25,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint, write_checkpoint
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, Update
 
@@ -54,6 +55,7 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
         VtuneError: With the first problem found.
     """
     load_chat(recipe.model)
+    check_targets(recipe.model, recipe.update)
     return check_traces(recipe)
 
 

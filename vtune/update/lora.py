@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vtune.errors import RunFailed
+from vtune.errors import RecipeError
+from vtune.models.policy import load_skeleton
 from vtune.update.parts import part_of
-from vtune.update.recipe import LoRA, Part
+from vtune.update.recipe import LoRA, Part, Update
 
 ADAPTER = "default"
 """peft's name of the only adapter."""
@@ -28,20 +29,11 @@ def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, in
         Trainable parameters of each part.
 
     Raises:
-        RunFailed: If a target names no linear layer.
+        RecipeError: If a target names no linear layer.
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    wanted = [name for name in linear if name.rpartition(".")[2] in lora.targets]
-    wanted = [name for name in wanted if part_of(name) not in frozen]
-    reached = {name.rpartition(".")[2] for name in wanted}
-    if missing := [target for target in lora.targets if target not in reached]:
-        there = sorted({name.rpartition(".")[2] for name in linear})
-        raise RunFailed(
-            f"update.lora.targets: no trainable linear layer is called {', '.join(missing)}",
-            fix=f"the model's linear layers are {', '.join(there)}",
-        )
+    wanted = targets_in(model, lora, frozen)
     with torch.random.fork_rng():
         # The same draw on every process; the other factor begins at zero, so nothing else hangs on it.
         torch.manual_seed(0)
@@ -52,6 +44,40 @@ def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, in
     for name, parameter in model.named_parameters():
         counts[part_of(name)] += parameter.numel() * parameter.requires_grad
     return counts
+
+
+def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
+    """Names of the linear layers of a model that get adapters.
+
+    Raises:
+        RecipeError: If a target names none outside of the frozen parts.
+    """
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    wanted = [name for name in linear if name.rpartition(".")[2] in lora.targets]
+    wanted = [name for name in wanted if part_of(name) not in frozen]
+    reached = {name.rpartition(".")[2] for name in wanted}
+    if missing := [target for target in lora.targets if target not in reached]:
+        there = sorted({name.rpartition(".")[2] for name in linear})
+        raise RecipeError(
+            f"update.lora.targets: no trainable linear layer is called {', '.join(missing)}",
+            fix=f"the model's linear layers are {', '.join(there)}",
+        )
+    return wanted
+
+
+def check_targets(model: str, update: Update) -> None:
+    """See that adapters find their layers in a model, before its weights are loaded.
+
+    Args:
+        model: Its folder or hub name.
+        update: What is to be trained of it, and how.
+
+    Raises:
+        RecipeError: If a target of `update.lora` names no linear layer outside of the frozen parts.
+        DataError: If the model cannot be loaded.
+    """
+    if update.lora is not None:
+        targets_in(load_skeleton(model), update.lora, update.freeze)
 
 
 class WithoutAdapters:

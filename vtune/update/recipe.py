@@ -1,6 +1,6 @@
 """What a recipe says about an update."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,9 @@ from vtune.models.policy import Dtype
 from vtune.update.loss import Aggregation, KLEstimator
 
 Part = Literal["vision", "connector", "language"]
+
+Decay = Annotated[float, Field(ge=0, lt=1)]
+"""What a running mean keeps of itself at each step."""
 
 
 class LoRA(Strict):
@@ -28,7 +31,7 @@ class Update(Strict):
     schedule: Literal["constant", "cosine"]
     """After the warm-up; cosine falls to a tenth."""
     warmup_steps: int = Field(ge=0)
-    betas: tuple[float, float]
+    betas: tuple[Decay, Decay]
     weight_decay: float = Field(ge=0)
     grad_clip: float = Field(gt=0)
     """Largest gradient norm."""
@@ -55,6 +58,12 @@ class Update(Strict):
     def _params_are_split(self) -> "Update":
         if "params" in self.offload and self.zero_stage != 3:
             raise ValueError("offload of params needs zero_stage 3, the stage that splits them")
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_trained(self) -> "Update":
+        if set(self.freeze) == set(get_args(Part)):
+            raise ValueError("freeze leaves nothing to train: take a part out of it")
         return self
 
 
