@@ -117,6 +117,13 @@ def test_boxes_can_be_written_so(answer: str) -> None:
         assert verify(wrap(answer), task(CUP, verifier=verifier)).score == 1.0
 
 
+def test_a_fence_full_of_nothing_costs_no_more_than_its_length() -> None:
+    """Were spaces tried in every division, this would not end."""
+    assert not verify_detection(wrap("```" + " " * 100_000 + "x"), task(CUP)).score
+    fenced = f"```json{' ' * 5000}{json.dumps([CUP])}{' ' * 5000}```"
+    assert verify_detection(wrap(fenced), task(CUP)).score == 1.0
+
+
 @pytest.mark.parametrize("answer", ["[10, 10, 50, 50]", "[[10, 10, 50, 50]]", "```\n[10,10,50,50]```"])
 def test_bare_boxes_will_do_for_grounding(answer: str) -> None:
     assert verify_grounding(wrap(answer), task(CUP, verifier="grounding")).score == 1.0

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +66,14 @@ def test_what_was_boxed_stands_in_the_reply_with_its_braces_closed(reply: str) -
     if content is not None:
         assert content in reply
         assert content.count("{") == content.count("}")
+
+
+@given(st.lists(st.sampled_from(["<code>", "</code>", "x", "\n", "<", "code>"])).map("".join))
+def test_the_first_tag_that_closes_is_read_as_a_regular_expression_reads_it(text: str) -> None:
+    found = re.search(r"<code>(.*?)</code>", text, re.DOTALL)
+    assert tags.tagged(text, "code") == (found[1] if found else None)
+
+
+def test_many_openings_cost_no_more_than_one() -> None:
+    """A million of them: from each to the end would take hours."""
+    assert tags.tagged("<code>" * 1_000_000, "code") is None

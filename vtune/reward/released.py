@@ -8,7 +8,6 @@ zeros.
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
 from vtune.verifiers.boxes import boxes_in
 from vtune.verifiers.detection import with_iou
+from vtune.verifiers.tags import tagged
 
 ACCURACY_RATIO, FORMAT_RATIO = 1.0, 0.1
 """The server's defaults."""
@@ -42,8 +42,6 @@ ABOUT_BOXES = ("det_verifier_normalized", "det_reward_ratio")
 
 LINES = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
 """Its format reward for maths pays a quarter for each that stands there once: eq. 2, with line breaks."""
-
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 class JudgeRequest(BaseModel):
@@ -123,8 +121,8 @@ def format_of(request: JudgeRequest) -> float:
         return 0.25 * sum(request.response.count(line) == 1 for line in LINES)
     if LINES[2] not in request.response or request.response.count(LINES[3]) != 1:
         return 0.0
-    answer = _ANSWER.search(request.response)
-    return float(bool(answer and boxes_in(answer[1])))
+    answer = tagged(request.response, "answer")
+    return float(bool(answer and boxes_in(answer)))
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -31,9 +30,8 @@ from vtune.tools.observation import Observation, sandbox_output
 from vtune.tools.python import run_python
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import Results, Toolbox, arguments_of
-from vtune.verifiers.tags import answer
+from vtune.verifiers.tags import answer, tagged
 
-CODE = re.compile(r"<code>(.*?)</code>", re.DOTALL)
 PYTHON = "python"
 """The tool that takes code, in a form of its own; all others take JSON."""
 
@@ -259,7 +257,7 @@ class Agent:
             text = book.wrote(completion)
             if completion.finish == "length":
                 return "context" if room <= recipe.max_new_tokens else "length"
-            code = CODE.search(text) if opening is not None and completion.finish == "stop" else None
+            code = tagged(text, "code") if opening is not None and completion.finish == "stop" else None
             # Who answers has no more to ask.
             asked = read_calls(text, offered) if offered and code is None and "</answer>" not in text else []
             if code is None and not asked:
@@ -268,7 +266,7 @@ class Agent:
                 return "turns"
             with self._waiting:
                 if code is not None and opening is not None:
-                    steps = [await self._run_code(code[1], await opening, book)]
+                    steps = [await self._run_code(code, await opening, book)]
                 else:
                     scene = Scene(job.sample, job.images, tuple(views))
                     steps = await self._ask(asked, scene, job.group, book, results)

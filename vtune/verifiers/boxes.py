@@ -20,7 +20,7 @@ LONGEST = 20_000
 NOWHERE: Box = (0.0, 0.0, 0.0, 0.0)
 """Stands for a box that is inside out or no box at all: it overlaps nothing, and it counts."""
 
-_FENCE = re.compile(r"```(?:json|python)?\s*(.*?)\s*```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json|python)?(.*)```", re.DOTALL)
 _TAGS = re.compile(r"\s*<answer>(.*)</answer>\s*", re.DOTALL)
 
 
@@ -41,8 +41,9 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
     label is an empty one. An entry whose `bbox_2d` is no proper box is a box that meets nothing, as a
     false alarm. V-Triune's server also mends a list that breaks off; here such an answer cannot be read.
     """
-    fenced = _FENCE.fullmatch(text.strip())
-    value = _literal(fenced[1] if fenced else text.strip())
+    text = text.strip()
+    fenced = _FENCE.fullmatch(text)
+    value = _literal(fenced[1].strip() if fenced else text)
     if isinstance(value, dict) or (isinstance(value, list) and _numbers(value)):
         value = [value]
     if not isinstance(value, list):

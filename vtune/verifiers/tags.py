@@ -30,6 +30,15 @@ def answer(reply: str) -> str | None:
     return found[1].strip()
 
 
+def tagged(text: str, tag: str) -> str | None:
+    """What stands between the first `<tag>` and the `</tag>` behind it, None where that is missing.
+
+    In time linear in the text, whatever a policy wrote; a regular expression looks on from every opening.
+    """
+    content, closed, _ = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")
+    return content if closed else None
+
+
 def boxed(reply: str) -> str | None:
     r"""The content of the reply's `\boxed{}`, stripped, or None where there is none or they disagree.
 
