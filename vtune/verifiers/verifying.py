@@ -15,12 +15,13 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Self
 
-from vtune.errors import ServiceError, VtuneError
+from vtune.errors import DataError, ServiceError, VtuneError
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
 from vtune.verifiers.judge import decide, judged
+from vtune.verifiers.verifier import where
 
 AskJudge = Callable[[str, Sample], Awaitable[bool]]
 """(answer, sample) -> whether a model finds it to mean the same as the ground truth.
@@ -91,7 +92,11 @@ class Verifying:
             return judged(outcome, sample, same=await judge(outcome, sample))
         if not verifier.in_worker:
             return verifier.verify(reply, sample)
-        packed = pickle.dumps((reply, _without_pictures(sample)), pickle.HIGHEST_PROTOCOL)
+        try:
+            packed = pickle.dumps((reply, _without_pictures(sample)), pickle.HIGHEST_PROTOCOL)
+        except RecursionError:
+            what = "`verifier_parm` has lists in lists in lists, too many to be read"
+            raise DataError(what, where=where(sample), fix="write plain values") from None
         question = _Question(packed, sample.verifier, asyncio.get_running_loop().create_future())
         self._waiting.append(question)
         self._deal()
