@@ -31,7 +31,8 @@ from vtune.rollout.agent import Agent
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.lens import make_lens
-from vtune.runs.plan import machine_of, plan
+from vtune.runs.machine import machine_of
+from vtune.runs.plan import plan
 from vtune.runs.rl import RLRecipe, _item, _jobs, _prompts
 from vtune.runs.sandbox import sandbox_of
 from vtune.schema.store import sample_store

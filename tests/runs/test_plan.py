@@ -13,7 +13,10 @@ from vtune.config import Strict, find, load_recipe
 from vtune.models.shape import KNOWN, shape_of
 from vtune.report.plan import plan_lines
 from vtune.rollout.agent import Rollout
-from vtune.runs.plan import Remedy, changed, machine_of, phases_of, plan, step_of
+from vtune.runs.estimate import phases_of, step_of
+from vtune.runs.machine import machine_of
+from vtune.runs.plan import plan
+from vtune.runs.remedies import Remedy, changed
 from vtune.runs.rl import RLRecipe
 from vtune.update.recipe import Update
 

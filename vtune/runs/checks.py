@@ -20,7 +20,9 @@ from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
 from vtune.runs.engines import check_vllm
-from vtune.runs.plan import load_of, machine_of, plan
+from vtune.runs.estimate import load_of
+from vtune.runs.machine import machine_of
+from vtune.runs.plan import plan
 from vtune.runs.recipes import find_shipped
 from vtune.runs.rl import RLRecipe
 from vtune.runs.sft import SFTRecipe

@@ -1,0 +1,61 @@
+"""The GPUs that a plan is for: those that are asked for, or those of this machine."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Literal
+
+from vtune.update import rates
+from vtune.update.rates import Device
+
+GB = 1e9
+MARGIN = 0.08
+"""Of a GPU's memory: what the allocator loses between blocks. Ours."""
+OUTSIDE_GB = {"gpu": 1.5, "cpu": 0.7}
+"""Of one process beside its tensors: driver context, kernels, NCCL; on a CPU the Python packages. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a plan is for."""
+
+    gpus: int
+    """Or processes, on a CPU."""
+    memory_gb: float
+    """Of one."""
+    kind: Literal["gpu", "cpu"]
+    device: Device
+    said: str
+    """Where this was found."""
+
+    @property
+    def room_gb(self) -> float:
+        """What tensors may fill."""
+        return self.memory_gb * (1 - MARGIN) - OUTSIDE_GB[self.kind]
+
+
+def machine_of(gpus: int | None, memory_gb: float | None) -> Machine:
+    """The machine that was asked for; what was not asked is that of this one."""
+    names = _driver("name")
+    count = gpus or max(1, len(names))
+    if memory_gb is not None:
+        device = rates.device_like(memory_gb)
+        return Machine(count, memory_gb, "gpu", device, f"as asked; speeds of {device.name}")
+    if names:
+        here = float(_driver("memory.total")[0].split()[0]) * 2**20 / GB
+        known = rates.device_named(names[0]) or rates.device_like(here)
+        return Machine(count, here, "gpu", known, f"{names[0]}; speeds of {known.name}")
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
+    cores = len(os.sched_getaffinity(0))
+    return Machine(count, whole / count, "cpu", rates.CORE, f"this machine without a GPU, {cores} cores")
+
+
+def _driver(field: str) -> list[str]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (
+        [line.strip() for line in ended.stdout.splitlines() if line.strip()] if not ended.returncode else []
+    )
