@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vtune.errors import RunFailed, ServiceError, VtuneError
+from vtune.errors import WITHIN, RunFailed, ServiceError, VtuneError
 
 from . import data, recipes, sandbox, serve
 from .curate import curate
@@ -77,7 +77,7 @@ def main() -> None:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
     except SystemExit as status:
-        if status.code == INTERRUPTED:
+        if status.code == INTERRUPTED and WITHIN not in os.environ:
             sys.stderr.write(
                 "interrupted; sft, rl and eval continue with --resume, demo and curate when started again\n"
             )

@@ -7,6 +7,9 @@ put right: a recipe, a row of data, a package that is missing, a service that is
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+WITHIN = "VTUNE_WITHIN"
+"""An environment variable of commands that another vtune command started, which itself says how to go on."""
+
 
 class VtuneError(Exception):
     """A problem that someone can act on: what happened, where, and the next step.

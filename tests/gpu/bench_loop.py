@@ -30,10 +30,11 @@ from vtune.report.progress import say
 from vtune.rollout.agent import Agent
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.learning import item_of
 from vtune.runs.lens import make_lens
 from vtune.runs.machine import machine_of
 from vtune.runs.plan import plan
-from vtune.runs.rl import RLRecipe, _item, _jobs, _prompts
+from vtune.runs.rl import RLRecipe, _jobs, _prompts
 from vtune.runs.sandbox import sandbox_of
 from vtune.schema.store import sample_store
 from vtune.update.deepspeed import Trainer, start
@@ -133,7 +134,7 @@ async def loop(recipe: RLRecipe, policy: Policy, trainer: Trainer, ranks: Ranks)
             phases.lap("rollout")
             # No reward: whatever the sign, the work is the same.
             items = [
-                _item(replace(one, advantage=(-1.0) ** number), moved=False)
+                item_of(replace(one, advantage=(-1.0) ** number), moved=False)
                 for number, one in enumerate(drawn)
                 if any(one.loss_mask)
             ]

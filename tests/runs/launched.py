@@ -14,7 +14,11 @@ from tests.conftest import ROOT
 from tests.runs.commands import environment
 
 BREAKS = """
-import os, signal
+import atexit, os, pathlib, signal
+
+if "RANK" in os.environ:
+    here = pathlib.Path(__file__).parent / f"in-order-{os.environ['RANK']}"
+    atexit.register(here.touch)
 
 class NotWell(BaseException):
     pass
@@ -25,7 +29,7 @@ def break_down(number, frame):
 if os.environ.get("RANK") == "1":
     signal.signal(signal.SIGUSR1, break_down)
 """
-"""As `sitecustomize`: an error of our making in the second rank."""
+"""As `sitecustomize`: an error of our making in the second rank, and a file of each that ended in order."""
 
 
 class Launched:

@@ -85,7 +85,8 @@ def test_a_run_of_two_processes_survives_all_its_deaths(tiny: Path, lens: Path, 
     started.process.send_signal(signal.SIGINT)
     assert started.wait(END) == 130
     assert started.gone(5)
-    assert "continue with --resume" in started.err
+    assert started.err.count("continue with --resume") == 1
+    assert list((tmp_path / "interrupted").glob("in-order-*"))
 
     started = begun(again, tmp_path / "abandoned", run)
     started.process.kill()
@@ -114,7 +115,7 @@ def test_a_signal_to_every_process_writes_a_checkpoint_too(tiny: Path, lens: Pat
     """As a scheduler ends a job."""
     run = tmp_path / "run"
     started = begun(sft(tiny, lens / "traces.parquet", run, *SHORT), tmp_path / "told", run)
-    for pid in [started.process.pid, *started.kinds()]:
+    for pid in [started.process.pid, *started.kinds()]:  # the command comes twice
         os.kill(pid, signal.SIGTERM)
     assert started.wait(END) == 130, started.err
     assert started.gone(5)

@@ -186,6 +186,7 @@ def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
     # The names of Unix sockets are short, pytest's own folders deep.
     temporary = Path(tempfile.mkdtemp())
     request.addfinalizer(lambda: shutil.rmtree(temporary))
+    # A shell has what runs in its background ignore Ctrl-C, and not SIGTERM.
     (tmp_path / "a.py").write_text(HEAD + "# SOFT: 60\nopen('here', 'w')\nwhile True: pass")
     command = [sys.executable, "-m", "vtune.cli.main", "sandbox", "attack", "--dir", tmp_path]
     running = subprocess.Popen(
@@ -193,6 +194,7 @@ def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
         env=os.environ | {"TMPDIR": str(temporary)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     try:
         ends = time.monotonic() + 30

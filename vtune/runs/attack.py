@@ -3,13 +3,12 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from vtune.report.progress import Steps
-from vtune.sandbox.attacks.runner import Result, run_suite
+from vtune.sandbox.attacks.runner import Result, Tally, run_suite
 from vtune.sandbox.attacks.suite import SHIPPED, read_suite
 from vtune.sandbox.types import Isolation, Layer
 
@@ -36,8 +35,8 @@ def run_attack(
         ServiceError: If the sandbox does not start.
     """
     attacks = read_suite(folder or SHIPPED, only)
-    with Steps("attacks", len(attacks)) as steps, _terminated_as_interrupted():
-        tally = asyncio.run(
+    with Steps("attacks", len(attacks)) as steps:
+        tally = _run(
             run_suite(
                 attacks,
                 isolation=isolation,
@@ -60,14 +59,21 @@ def run_attack(
     }
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is SIGINT, which the event loop turns into an orderly end."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+def _run(suite: Coroutine[Any, Any, Tally]) -> Tally:
+    """Like `asyncio.run`, with SIGTERM as one more Ctrl-C.
+
+    By the loop and not through SIGINT: a shell has commands in its background ignore that.
+    """
+
+    async def until_told() -> Tally:
+        ours = asyncio.ensure_future(suite)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ours.cancel)
+        return await ours
+
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        return asyncio.run(until_told())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One `vtune` command in a process of its own: whatever becomes of it, what is around it goes on."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
+from vtune.errors import WITHIN
 from vtune.runs.launch import INTERRUPTED, LOOK, TAIL, Voice, die_with_parent, from_error
 
 
@@ -43,6 +45,7 @@ def run_child(words: Sequence[str], *, log: Path, result: Path | None) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=told or subprocess.DEVNULL,
                 stderr=said,
+                env={**os.environ, WITHIN: "1"},
                 # Not in the terminal's group: it would get Ctrl-C twice.
                 start_new_session=True,
                 preexec_fn=die_with_parent,

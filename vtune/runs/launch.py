@@ -19,7 +19,7 @@ from ctypes import CDLL
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vtune.errors import MissingExtra, RecipeError, RunFailed
+from vtune.errors import WITHIN, MissingExtra, RecipeError, RunFailed
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
 
@@ -118,7 +118,8 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     ordered, deadline = "", float("inf")
     while (code := launcher.poll()) is None and not _failed(logs) and time.monotonic() < deadline:
         voice.pass_on()
-        order = END if "SIGINT" in asked or len(asked) > 1 else SAVE if asked else ""
+        # Schedulers may say SIGTERM more than once.
+        order = END if "SIGINT" in asked else SAVE if asked else ""
         if order != ordered:
             say("ending" if order == END else "writing a checkpoint at the end of this step, then ending")
             _order(logs, order)
@@ -329,7 +330,8 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
             stdin=subprocess.DEVNULL,
             stdout=result,
             stderr=said,
-            preexec_fn=die_with_parent,
+            env={**os.environ, WITHIN: "1"},
+            preexec_fn=_hears_ctrl_c,
         )
     saving, deadline = False, float("inf")
     while child.poll() is None:
@@ -380,6 +382,12 @@ def _alone() -> bool:
         return os.read(0, 1) == b""
     except BlockingIOError:
         return False
+
+
+def _hears_ctrl_c() -> None:
+    """A rank ends in order by SIGINT, which its watcher ignores and would hand down ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
 
 
 def die_with_parent() -> None:

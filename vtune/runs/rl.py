@@ -3,19 +3,15 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 from pydantic import Field
 
-from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
-from vtune.advantage.group import group_advantages, overlong_penalty
 from vtune.advantage.misassignment import credit_row
 from vtune.advantage.recipe import Advantage, Credit
 from vtune.config import Strict
@@ -37,18 +33,19 @@ from vtune.runs.data import check_data
 from vtune.runs.engines import check_vllm, training_engine
 from vtune.runs.filling import Filled, Filling
 from vtune.runs.folder import running
+from vtune.runs.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.sft import save
+from vtune.runs.step_row import Clock, groups_row, staleness, update_row
 from vtune.runs.stopping import Stopping
 from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.schema.parquet import load_picture, read_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
 from vtune.schema.trajectory import Trajectory
-from vtune.update.batch import Item
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
-from vtune.update.deepspeed import StepStats, Trainer, start
+from vtune.update.deepspeed import Trainer, start
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, PolicyLoss, Update
@@ -279,7 +276,8 @@ async def _train(
             state = {"taken": taken, **tightening.state}
             save(trainer, policy, recipe.model, checkpoints, done, ranks, keep=keep, state=state)
 
-        learn = _Learning(trainer, recipe, ranks)
+        aside = recipe.rollout.staleness > 0
+        learn = Learning(trainer, ranks, threads=recipe.update.threads, aside=aside)
         log = MetricsLog(out / "metrics.jsonl", first_step=done) if ranks.first else None
         if ranks.first:
             forget_replies(out, done)
@@ -288,7 +286,7 @@ async def _train(
         stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=done)
         with stopping, tracker, Steps("rl", recipe.steps, done=done, show=ranks.first) as progress:
             for step in range(done, recipe.steps):
-                clock = _Clock()
+                clock = Clock()
                 try:
                     filled = await rollouts.of(step)
                     failure = None
@@ -315,17 +313,20 @@ async def _train(
                     learnt, transfer = with_credit(learnt, recipe.credit)
                     credit["seconds_credit"] = time.monotonic() - started
                     credit |= credit_row(ranks.gather(transfer), recipe.credit)
-                stats = await learn(_updates([t for t in learnt if t.group in filled.kept], recipe))
+                of_kept = [t for t in learnt if t.group in filled.kept]
+                stats = await learn(updates_of(of_kept, recipe.updates_per_step))
                 clock.lap("update")
                 if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
                     file = out / "trajectories" / _file_name(step, ranks)
                     write_trajectories(file, learnt, run=out)
                     tracker.trajectories(step, learnt)
                 rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
-                rows[ALL] |= _update_row(stats) | clock.row(stats) | credit | tightened
+                rows[ALL] |= update_row(stats) | clock.row(stats) | credit | tightened
                 drawn_by = ranks.gather(replace(filled, trajectories=[]))
                 taken = [one.taken for one in drawn_by]
-                rows[ALL] |= _groups_row(drawn_by, recipe)
+                rows[ALL] |= groups_row(
+                    drawn_by, asked=recipe.prompts_per_step, refills=bool(recipe.advantage.refills)
+                )
                 rows[ALL]["seconds_reward"] = scoring.take()
                 rows[ALL]["seconds_sandbox"] = waiting.take()
                 rows[ALL]["staleness"] = staleness(everyone, step)
@@ -392,156 +393,6 @@ def _jobs(
                 Job(sample=sample, images=images, group=group, rollout=rollout, policy_version=step, key=key)
             )
     return jobs
-
-
-def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
-    """What advantages are made from: total rewards, less what their length costs."""
-    found = []
-    for trajectory in scored:
-        total = trajectory.reward.total if trajectory.reward else None
-        if total is not None and recipe.overlong is not None:
-            total += overlong_penalty(
-                sum(trajectory.loss_mask),
-                limit=recipe.overlong.limit,
-                buffer=recipe.overlong.buffer,
-                factor=recipe.overlong.factor,
-            )
-        found.append(total)
-    return found
-
-
-def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Trajectory]:
-    """The trajectories with their group advantages; None where the reward is."""
-    advantages = group_advantages(
-        rewards(scored, recipe), [t.group for t in scored], baseline=recipe.baseline
-    )
-    return [replace(t, advantage=advantage) for t, advantage in zip(scored, advantages, strict=True)]
-
-
-def with_credit(learnt: Sequence[Trajectory], recipe: Credit) -> tuple[list[Trajectory], Transfer]:
-    """The trajectories with the advantages of their calls after credit transfer, and what was transferred."""
-    transfer = transfer_credit(learnt, recipe)
-    given = zip(learnt, transfer.call_advantages, strict=True)
-    return [replace(t, call_advantages=advantages) for t, advantages in given], transfer
-
-
-def staleness(drawn: Sequence[Trajectory], step: int) -> float:
-    """Steps by which the weights that drew were behind, a mean over sampled tokens; 0 without any."""
-    versions = [version for t in drawn for version in t.weight_versions if version is not None]
-    return sum(step - version for version in versions) / len(versions) if versions else 0.0
-
-
-class _Learning:
-    """Updates the weights; where the next step is drawn meanwhile, in a thread of its own."""
-
-    def __init__(self, trainer: Trainer, recipe: RLRecipe, ranks: Ranks) -> None:
-        def prepare() -> None:
-            # Both belong to a thread.
-            torch.set_num_threads(recipe.update.threads)
-            if ranks.device.type == "cuda":
-                torch.cuda.set_device(ranks.device)
-
-        self._trainer = trainer
-        self._aside = ThreadPoolExecutor(1, initializer=prepare) if recipe.rollout.staleness else None
-
-    async def __call__(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
-        """The updates of one step, in order."""
-        if self._aside is None:
-            return self._all(updates)
-        return await asyncio.get_running_loop().run_in_executor(self._aside, self._all, updates)
-
-    def _all(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
-        done = [self._trainer.step(items) for items in updates]
-        return [one for one in done if one is not None]
-
-
-def _updates(learnt: Sequence[Trajectory], recipe: RLRecipe) -> list[list[Item]]:
-    """The items of each update; what is unscored teaches nothing."""
-    size = len(learnt) // recipe.updates_per_step
-    parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
-    return [
-        [
-            _item(t, moved=number > 0 or _stale(t))
-            for t in part
-            if t.advantage is not None and any(t.loss_mask)
-        ]
-        for number, part in enumerate(parts)
-    ]
-
-
-def _stale(trajectory: Trajectory) -> bool:
-    """Whether weights older than this step's drew a part of it."""
-    return any(
-        version is not None and version < trajectory.policy_version for version in trajectory.weight_versions
-    )
-
-
-def _item(trajectory: Trajectory, *, moved: bool) -> Item:
-    """A trajectory as something to learn from: an advantage on every token that the policy sampled."""
-    old = tuple(value for value in trajectory.logprobs if value is not None)
-    return Item(
-        token_ids=trajectory.token_ids,
-        images=tuple(picture.data for picture in trajectory.images if picture.data is not None),
-        loss_mask=trajectory.loss_mask,
-        advantages=token_advantages(trajectory),
-        old_logprobs=old,
-        moved=moved,
-    )
-
-
-def _groups_row(shares: Sequence[Filled], recipe: RLRecipe) -> dict[str, float]:
-    """What dynamic sampling met, over all processes."""
-    groups, silent = sum(one.groups for one in shares), sum(one.silent for one in shares)
-    row: dict[str, float] = {"groups_silent": silent / groups}
-    if recipe.advantage.refills:
-        row["groups_replaced"] = groups - recipe.prompts_per_step
-    return row
-
-
-def _update_row(stats: Sequence[StepStats]) -> dict[str, float]:
-    """The numbers of a step's updates, averaged; what was not measured is left out."""
-    row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
-    done = [one for one in stats if not one.skipped]
-    for name in _UPDATE_ROW:
-        values = [value for one in done if (value := getattr(one, name)) is not None]
-        if values:
-            row[name] = fmean(values)
-    for group in dict.fromkeys(group for one in done for group in one.grad_norms):
-        row[f"grad_norm_{group}"] = fmean(one.grad_norms[group] for one in done if group in one.grad_norms)
-    return row
-
-
-_UPDATE_ROW = (
-    "loss",
-    "grad_norm",
-    "learning_rate",
-    "entropy",
-    "kl",
-    "clip_share",
-    "truncated_share",
-    "mismatch",
-    "mismatch_mean",
-    "mismatch_kl",
-)
-
-
-class _Clock:
-    """Seconds of each phase of a step."""
-
-    def __init__(self) -> None:
-        self._began = self._last = time.monotonic()
-        self._laps: dict[str, float] = {}
-
-    def lap(self, phase: str) -> None:
-        now = time.monotonic()
-        self._laps[phase] = now - self._last
-        self._last = now
-
-    def row(self, stats: Sequence[StepStats]) -> dict[str, float]:
-        seconds = time.monotonic() - self._began
-        tokens = sum(one.tokens for one in stats)
-        phases = {f"seconds_{phase}": value for phase, value in self._laps.items()}
-        return {"seconds": seconds, **phases, "tokens_per_second": tokens / seconds}
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:

@@ -1,0 +1,112 @@
+"""What a step learns: scored trajectories -> advantages, credit -> updates of the weights."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import torch
+
+from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
+from vtune.advantage.group import group_advantages, overlong_penalty
+from vtune.advantage.recipe import Advantage, Credit
+from vtune.schema.trajectory import Trajectory
+from vtune.update.batch import Item
+from vtune.update.deepspeed import StepStats, Trainer
+from vtune.update.ranks import Ranks
+
+
+def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
+    """What advantages are made from: total rewards, less what their length costs."""
+    found = []
+    for trajectory in scored:
+        total = trajectory.reward.total if trajectory.reward else None
+        if total is not None and recipe.overlong is not None:
+            total += overlong_penalty(
+                sum(trajectory.loss_mask),
+                limit=recipe.overlong.limit,
+                buffer=recipe.overlong.buffer,
+                factor=recipe.overlong.factor,
+            )
+        found.append(total)
+    return found
+
+
+def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Trajectory]:
+    """The trajectories with their group advantages; None where the reward is."""
+    advantages = group_advantages(
+        rewards(scored, recipe), [t.group for t in scored], baseline=recipe.baseline
+    )
+    return [replace(t, advantage=advantage) for t, advantage in zip(scored, advantages, strict=True)]
+
+
+def with_credit(learnt: Sequence[Trajectory], recipe: Credit) -> tuple[list[Trajectory], Transfer]:
+    """The trajectories with the advantages of their calls after credit transfer, and what was transferred."""
+    transfer = transfer_credit(learnt, recipe)
+    given = zip(learnt, transfer.call_advantages, strict=True)
+    return [replace(t, call_advantages=advantages) for t, advantages in given], transfer
+
+
+def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
+    """The items of each of `count` updates; what is unscored teaches nothing."""
+    size = len(learnt) // count
+    parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
+    return [
+        [
+            item_of(t, moved=number > 0 or _stale(t))
+            for t in part
+            if t.advantage is not None and any(t.loss_mask)
+        ]
+        for number, part in enumerate(parts)
+    ]
+
+
+def _stale(trajectory: Trajectory) -> bool:
+    """Whether weights older than this step's drew a part of it."""
+    return any(
+        version is not None and version < trajectory.policy_version for version in trajectory.weight_versions
+    )
+
+
+def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
+    """A trajectory as something to learn from: an advantage on every token that the policy sampled."""
+    old = tuple(value for value in trajectory.logprobs if value is not None)
+    return Item(
+        token_ids=trajectory.token_ids,
+        images=tuple(picture.data for picture in trajectory.images if picture.data is not None),
+        loss_mask=trajectory.loss_mask,
+        advantages=token_advantages(trajectory),
+        old_logprobs=old,
+        moved=moved,
+    )
+
+
+class Learning:
+    """Updates the weights.
+
+    Args:
+        trainer: Holds them.
+        ranks: Of this process.
+        threads: That torch may use.
+        aside: In a thread of its own: the next step is drawn meanwhile.
+    """
+
+    def __init__(self, trainer: Trainer, ranks: Ranks, *, threads: int, aside: bool) -> None:
+        def prepare() -> None:
+            # Both belong to a thread.
+            torch.set_num_threads(threads)
+            if ranks.device.type == "cuda":
+                torch.cuda.set_device(ranks.device)
+
+        self._trainer = trainer
+        self._aside = ThreadPoolExecutor(1, initializer=prepare) if aside else None
+
+    async def __call__(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
+        """The updates of one step, in order."""
+        if self._aside is None:
+            return self._all(updates)
+        return await asyncio.get_running_loop().run_in_executor(self._aside, self._all, updates)
+
+    def _all(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
+        done = [self._trainer.step(items) for items in updates]
+        return [one for one in done if one is not None]
