@@ -139,7 +139,8 @@ def test_ten_thousand_requests_with_a_server_killed(apart: bool) -> None:
         gc.freeze()  # the samples, and what they should score, are the benchmark's: no collection looks there
         alone = asyncio.run(storm(urls, pairs[:ONE_BY_ONE], clients=1))
         whole = asyncio.run(storm(urls, pairs, clients=CLIENTS, apart=apart, midway=first.process.kill))
-    print(f"\n{alone.told('one at a time')}\n{whole.told(f'{CLIENTS} clients, one of two servers killed')}")
+    who = f"{CLIENTS} clients that share {'nothing' if apart else 'connections'}, one of two servers killed"
+    print(f"\n{alone.told('one at a time')}\n{whole.told(who)}")
     print(f"ratio {whole.rate / alone.rate:.1f}")
     assert alone.scored == right[:ONE_BY_ONE]
     assert whole.scored == right
