@@ -3,16 +3,15 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.runs.commands import rl, setting, sft, vtune
-from vtune.config import Strict, find, load_recipe
+from vtune.config import find, load_recipe
 from vtune.models.shape import KNOWN, shape_of
 from vtune.report.plan import plan_lines
-from vtune.rollout.agent import Rollout
 from vtune.runs.estimate import phases_of, step_of
 from vtune.runs.machine import machine_of
 from vtune.runs.plan import plan
@@ -23,42 +22,14 @@ from vtune.update.recipe import Update
 SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
 
 
-class LoRA(Strict):
-    rank: int
-    alpha: int
-    targets: tuple[str, ...]
-
-
-class WideUpdate(Update):
-    activation_checkpointing: bool
-    micro_tokens: int
-    zero_stage: Literal[0, 1, 2, 3]  # type: ignore[assignment]
-    offload: tuple[Literal["optimizer", "params"], ...]
-    lora: LoRA | None
-
-
-class WideRollout(Rollout):
-    engine: Literal["transformers", "vllm"]
-    servers: tuple[str, ...]
-    gpu_memory: float
-    staleness: Literal[0, 1]
-
-
-class WideRecipe(RLRecipe):
-    """A recipe with every key that a plan knows of."""
-
-    update: WideUpdate
-    rollout: WideRollout
-
-
-def codev(**changes: Any) -> WideRecipe:
+def codev(**changes: Any) -> RLRecipe:
     values = load_recipe(find("codev", "recipes.rl"), RLRecipe).model_dump(mode="json")
     values["update"] |= {"activation_checkpointing": True, "micro_tokens": 28672, "offload": (), "lora": None}
     values["rollout"] |= {"engine": "vllm", "servers": (), "gpu_memory": 0.5, "staleness": 0}
     for path, value in changes.items():
         section, _, key = path.partition("__")
         values[section][key] = value
-    return WideRecipe.model_validate(values)
+    return RLRecipe.model_validate(values)
 
 
 def test_codev_fits_on_eight_gpus_of_80_gb_and_the_parts_add_up() -> None:
