@@ -208,6 +208,16 @@ def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
     assert list(temporary.iterdir()) == []
 
 
+def test_a_folder_too_deep_for_a_socket_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    ended = vtune("sandbox", "attack", "--only", "info_stat")
+    assert ended.code == 2
+    assert "set TMPDIR to a folder with a shorter name" in ended.err
+    assert list(deep.iterdir()) == []
+
+
 def test_the_table_tells_a_breach_from_the_rest() -> None:
     breach = told("breach", "b", status="ok", breaches=("host file: x is gone",), stopped_by="")
     held = told("held", status="killed", seconds=2.512, stopped_by="seccomp")

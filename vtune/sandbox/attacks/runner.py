@@ -99,6 +99,7 @@ async def run_suite(
         done: Called after each attack.
 
     Raises:
+        DataError: If the folder for temporary files has too long a name for a socket in it.
         ServiceError: If the sandbox does not start.
     """
     results: dict[str, Result] = {}

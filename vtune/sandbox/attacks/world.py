@@ -21,6 +21,7 @@ from typing import Self
 import PIL.Image
 import PIL.PngImagePlugin
 
+from vtune.errors import DataError
 from vtune.sandbox.attacks.facts import (
     Entry,
     ProcessFacts,
@@ -42,6 +43,8 @@ CANARY_NAMES = ("victim.txt", "secret.txt", "secret.png", "inner.txt")
 LONG_AGO = 1_600_000_000
 """Time of change of the canaries: a touch shows."""
 MAILBOX_BYTES = 4096
+SOCKET_PATH_BYTES = 107
+"""Of a Unix socket's name, without the 0 that ends it (unix(7))."""
 DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty"))
 
 
@@ -51,6 +54,9 @@ class Listeners:
     def __init__(self, folder: Path, name: str) -> None:
         self.stream_path = folder / "stream.sock"
         self.datagram_path = folder / "datagram.sock"
+        if len(os.fsencode(self.datagram_path)) > SOCKET_PATH_BYTES:
+            what = f"{self.datagram_path} is too long for a Unix socket, which attacks try to reach"
+            raise DataError(what, fix="set TMPDIR to a folder with a shorter name")
         self.abstract = name
         tcp, udp = _one_port()
         self.port: int = tcp.getsockname()[1]
