@@ -33,7 +33,7 @@ LONGEST = ("test_launch.py", "test_benchmarks.py", "test_curate.py", "test_mixed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; everything else stays in order."""
+    """The longest files first; everything else stays in order (with xdist: `--no-loadscope-reorder`)."""
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 

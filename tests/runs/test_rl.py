@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 import vtune.runs.engines as vtune_engines
-import vtune.runs.rl as vtune_rl
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.learning import updates_of
 from vtune.schema.box import iou
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Trajectory
@@ -127,7 +127,7 @@ def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
 
 def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
-    first, second = vtune_rl._updates(found, vtune_rl.RLRecipe.model_construct(updates_per_step=2))
+    first, second = updates_of(found, 2)
     assert {item.moved for item in first} == {False}
     assert {item.moved for item in second} == {True}
 
@@ -135,9 +135,8 @@ def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Run
 def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
     older = [replace(t, policy_version=t.policy_version + 1) for t in found]
-    recipe = vtune_rl.RLRecipe.model_construct(updates_per_step=1)
-    assert {item.moved for item in vtune_rl._updates(found, recipe)[0]} == {False}
-    assert {item.moved for item in vtune_rl._updates(older, recipe)[0]} == {True}
+    assert {item.moved for item in updates_of(found, 1)[0]} == {False}
+    assert {item.moved for item in updates_of(older, 1)[0]} == {True}
 
 
 def test_every_step_asks_the_next_samples(runs: Runs) -> None:
