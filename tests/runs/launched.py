@@ -72,7 +72,7 @@ class Launched:
             return "command"
         for mark, kind in (
             ("deepspeed.launcher", "launcher"),
-            ("vtune.runs.launch", "watcher"),
+            ("vtune.runs.watcher", "watcher"),
             ("vtune.cli.main", "rank"),
             ("import guest", "sandbox"),
         ):

@@ -11,7 +11,8 @@ import pytest
 from tests.runs.commands import numbers, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import Launched, eventually, steps_done
 from vtune.errors import RecipeError
-from vtune.runs.launch import Ended, ended, launch
+from vtune.runs.launch import launch
+from vtune.runs.watcher import Ended, ended
 
 pytestmark = pytest.mark.train
 

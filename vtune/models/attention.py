@@ -9,7 +9,6 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch.nn.attention.bias import CausalBias, causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from vtune.models.decoding import KeyValues
@@ -41,6 +40,9 @@ def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
 
 def _mask(own: int, seen: int, device: torch.device) -> torch.Tensor:
     if device.type == "cuda":
+        # Here, for it loads torch's compiler: a second, at each start of a command.
+        from torch.nn.attention.bias import causal_lower_right
+
         # A name for the shape, which the flash kernel knows; it is never written out.
         return causal_lower_right(own, seen)
     return torch.full((own, seen), -torch.inf, device=device).triu(1 + seen - own)
@@ -48,7 +50,7 @@ def _mask(own: int, seen: int, device: torch.device) -> torch.Tensor:
 
 def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
     # The name of a shape has no numbers, and would lose what it says.
-    return mask if mask is None or isinstance(mask, CausalBias) else mask.to(dtype)
+    return mask if mask is None or type(mask) is not torch.Tensor else mask.to(dtype)
 
 
 def use_tree_attention(model: Any) -> None:

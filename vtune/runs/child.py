@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from vtune.errors import WITHIN
-from vtune.runs.launch import INTERRUPTED, LOOK, TAIL, Voice, die_with_parent, from_error
+from vtune.runs.launch import TAIL, Voice, from_error
+from vtune.runs.watcher import INTERRUPTED, LOOK, die_with_parent
 
 
 def run_child(words: Sequence[str], *, log: Path, result: Path | None) -> int:

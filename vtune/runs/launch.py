@@ -6,7 +6,6 @@ of its own, which sees every end of it, on whatever machine it runs.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -15,43 +14,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from ctypes import CDLL
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from vtune.errors import WITHIN, MissingExtra, RecipeError, RunFailed
+from vtune.errors import MissingExtra, RecipeError, RunFailed
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
+from vtune.runs.watcher import (
+    END,
+    FREE,
+    GRACE,
+    INTERRUPTED,
+    LEASHED,
+    LOOK,
+    ORDER,
+    SAVE,
+    START,
+    Ended,
+    ended,
+    failed,
+    give_order,
+    order_given,
+)
 
-LOOK = 0.2
-"""Seconds between two looks at the folder."""
-GRACE = 10.0
-"""Seconds that ranks have to end after another has failed, or after Ctrl-C."""
 SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be told a little later."""
 TAIL = 40
 """Lines of a failed rank's log that are shown."""
-INTERRUPTED = 130
 LOST = "killed by signal"
-
-ORDER = "order"
-END, SAVE = "end", "save"
-"""Orders: stop where you are; write a checkpoint at the end of the step, then stop."""
-
-LEASHED, FREE = "leashed", "free"
-"""Whether stdin of a rank's watcher tells of the end of the command: not through ssh."""
-
-PR_SET_PDEATHSIG = 1
-
-
-class Ended(NamedTuple):
-    """How a rank ended."""
-
-    rank: int
-    code: int
-    """Exit status; negative: the signal that killed it."""
-    at: float
-    """Seconds since 1970."""
 
 
 def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | None) -> str:
@@ -116,26 +105,26 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     """Wait for the end, pass on what is asked of this process, and say how it ended."""
     voice = Voice(logs / "rank-0.log")
     ordered, deadline = "", float("inf")
-    while (code := launcher.poll()) is None and not _failed(logs) and time.monotonic() < deadline:
+    while (code := launcher.poll()) is None and not failed(logs) and time.monotonic() < deadline:
         voice.pass_on()
         # Schedulers may say SIGTERM more than once.
         order = END if "SIGINT" in asked else SAVE if asked else ""
         if order != ordered:
             say("ending" if order == END else "writing a checkpoint at the end of this step, then ending")
-            _order(logs, order)
+            give_order(logs, order)
             ordered = order
             deadline = time.monotonic() + GRACE if order == END else deadline
         time.sleep(LOOK)
-    if _failed(logs) or (code is not None and not ordered):
+    if failed(logs) or (code is not None and not ordered):
         _until_quiet(launcher, SETTLE)
     voice.pass_on()
     first = {one.rank: one.code for one in ended(logs)}.get(0)
     if first == 0 and code == 0:
         return (logs / "result").read_text(encoding="utf-8")
     # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
-    told = ordered or (code == 0 and _ordered(logs))
-    if _failed(logs) or not told:
-        _report(_failed(logs), logs, code)
+    told = ordered or (code == 0 and order_given(logs))
+    if failed(logs) or not told:
+        _report(failed(logs), logs, code)
     raise SystemExit(INTERRUPTED)
 
 
@@ -187,19 +176,6 @@ def _lines(log: Path) -> list[str]:
     return text.strip().splitlines()[-TAIL:]
 
 
-def _failed(logs: Path) -> list[Ended]:
-    return [one for one in ended(logs) if one.code not in (0, INTERRUPTED)]
-
-
-def ended(logs: Path) -> list[Ended]:
-    """The ranks that have ended, in no order."""
-    found = []
-    for path in logs.glob("rank-*.ended"):
-        with contextlib.suppress(FileNotFoundError):
-            found.append(Ended(**json.loads(path.read_text(encoding="utf-8"))))
-    return found
-
-
 def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         launcher.wait(seconds)
@@ -208,7 +184,7 @@ def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:
 def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
     """Nothing of the run is left: on this machine by force, on others by order."""
     if launcher.poll() is None:
-        _order(logs, END)
+        give_order(logs, END)
         _until_quiet(launcher, GRACE)
     # Everything that the launcher started is in its session, unless it made one of its own.
     with contextlib.suppress(ProcessLookupError):
@@ -241,7 +217,7 @@ def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | 
     launcher += ["--hostfile", str(hostfile.resolve() if hostfile else logs / "no-hostfile")]
     launcher += ["--num_gpus", str(processes), "--master_port", str(_free_port())]
     leash = FREE if hostfile else LEASHED
-    return [*launcher, "vtune.runs.launch", leash, str(logs.resolve()), *words]
+    return [*launcher, "vtune.runs.watcher", leash, str(logs.resolve()), *words]
 
 
 def _environment() -> dict[str, str]:
@@ -297,104 +273,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
-
-
-START = "=== started "
-"""Begins the line between two starts in a log."""
-
-
-def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
-    """Run one rank and watch it; in a process of its own, which DeepSpeed's launcher starts.
-
-    Its output goes to its log, its end is noted. It is ended when another rank has failed, when it is ordered
-    so, and when the command that started everything is gone.
-
-    Args:
-        logs: The folder that all processes of the run share.
-        words: The command line of the rank.
-        leashed: Whether stdin tells of the end of the command that started everything.
-    """
-    rank = int(os.environ["RANK"])
-    log = logs / f"rank-{rank}.log"
-    # A scheduler may tell every process to stop: all save together then, as if the command alone was told.
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-    die_with_parent()
-    with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
-        said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
-        said.flush()
-        child = subprocess.Popen(
-            [sys.executable, "-m", "vtune.cli.main", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=result,
-            stderr=said,
-            env={**os.environ, WITHIN: "1"},
-            preexec_fn=_hears_ctrl_c,
-        )
-    saving, deadline = False, float("inf")
-    while child.poll() is None:
-        order = _ordered(logs)
-        if asked and not order:
-            _order(logs, SAVE)
-        if order == SAVE and not saving:
-            saving = True
-            child.send_signal(signal.SIGTERM)
-        # Where its partners are gone, it may wait for them in a place where no Python runs.
-        if deadline == float("inf") and (order == END or _failed(logs) or (leashed and _alone())):
-            child.send_signal(signal.SIGINT)
-            deadline = time.monotonic() + GRACE / 2
-        if time.monotonic() > deadline:
-            child.kill()
-        time.sleep(LOOK)
-    code = child.returncode
-    saving = saving or bool(asked)
-    if saving and code == -signal.SIGTERM:
-        # It was told to end before its first step, when there was nothing to save yet.
-        code = INTERRUPTED
-    if deadline == float("inf"):
-        note = logs / f".rank-{rank}.ended.part"
-        note.write_text(json.dumps(Ended(rank, code, time.time())._asdict()))
-        note.replace(logs / f"rank-{rank}.ended")
-    if saving and code == INTERRUPTED:
-        return 0
-    return code if code >= 0 else 128 - code
-
-
-def _order(logs: Path, order: str) -> None:
-    part = logs / f".{ORDER}.part"
-    part.write_text(order, encoding="utf-8")
-    part.replace(logs / ORDER)
-
-
-def _ordered(logs: Path) -> str:
-    try:
-        return (logs / ORDER).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-
-
-def _alone() -> bool:
-    """Whether the command at the other end of stdin is gone."""
-    os.set_blocking(0, False)
-    try:
-        return os.read(0, 1) == b""
-    except BlockingIOError:
-        return False
-
-
-def _hears_ctrl_c() -> None:
-    """A rank ends in order by SIGINT, which its watcher ignores and would hand down ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    die_with_parent()
-
-
-def die_with_parent() -> None:
-    """SIGKILL when the parent ends, however it ends."""
-    libc: Any = CDLL(None)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    raise SystemExit(keep(Path(sys.argv[2]), sys.argv[3:], leashed=sys.argv[1] == LEASHED))

@@ -1,0 +1,161 @@
+"""One rank of a run and the process that watches it: its log, its end, and the orders that it is given.
+
+Watchers and the command that started them speak through files of the run's folder `logs`, which all machines
+see. This file imports nothing large: there is a watcher beside every rank.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from ctypes import CDLL
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vtune.errors import WITHIN
+
+LOOK = 0.2
+"""Seconds between two looks at the folder."""
+GRACE = 10.0
+"""Seconds that ranks have to end after another has failed, or after Ctrl-C."""
+INTERRUPTED = 130
+
+ORDER = "order"
+END, SAVE = "end", "save"
+"""Orders: stop where you are; write a checkpoint at the end of the step, then stop."""
+
+LEASHED, FREE = "leashed", "free"
+"""Whether stdin of a rank's watcher tells of the end of the command: not through ssh."""
+
+PR_SET_PDEATHSIG = 1
+
+START = "=== started "
+"""Begins the line between two starts in a log."""
+
+
+class Ended(NamedTuple):
+    """How a rank ended."""
+
+    rank: int
+    code: int
+    """Exit status; negative: the signal that killed it."""
+    at: float
+    """Seconds since 1970."""
+
+
+def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
+    """Run one rank and watch it; in a process of its own, which DeepSpeed's launcher starts.
+
+    Its output goes to its log, its end is noted. It is ended when another rank has failed, when it is ordered
+    so, and when the command that started everything is gone.
+
+    Args:
+        logs: The folder that all processes of the run share.
+        words: The command line of the rank.
+        leashed: Whether stdin tells of the end of the command that started everything.
+    """
+    rank = int(os.environ["RANK"])
+    log = logs / f"rank-{rank}.log"
+    # A scheduler may tell every process to stop: all save together then, as if the command alone was told.
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    die_with_parent()
+    with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
+        said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
+        said.flush()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "vtune.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=result,
+            stderr=said,
+            env={**os.environ, WITHIN: "1"},
+            preexec_fn=_hears_ctrl_c,
+        )
+    saving, deadline = False, float("inf")
+    while child.poll() is None:
+        order = order_given(logs)
+        if asked and not order:
+            give_order(logs, SAVE)
+        if order == SAVE and not saving:
+            saving = True
+            child.send_signal(signal.SIGTERM)
+        # Where its partners are gone, it may wait for them in a place where no Python runs.
+        if deadline == float("inf") and (order == END or failed(logs) or (leashed and _alone())):
+            child.send_signal(signal.SIGINT)
+            deadline = time.monotonic() + GRACE / 2
+        if time.monotonic() > deadline:
+            child.kill()
+        time.sleep(LOOK)
+    code = child.returncode
+    saving = saving or bool(asked)
+    if saving and code == -signal.SIGTERM:
+        # It was told to end before its first step, when there was nothing to save yet.
+        code = INTERRUPTED
+    if deadline == float("inf"):
+        note = logs / f".rank-{rank}.ended.part"
+        note.write_text(json.dumps(Ended(rank, code, time.time())._asdict()))
+        note.replace(logs / f"rank-{rank}.ended")
+    if saving and code == INTERRUPTED:
+        return 0
+    return code if code >= 0 else 128 - code
+
+
+def give_order(logs: Path, order: str) -> None:
+    """Tell all watchers."""
+    part = logs / f".{ORDER}.part"
+    part.write_text(order, encoding="utf-8")
+    part.replace(logs / ORDER)
+
+
+def order_given(logs: Path) -> str:
+    """The order that stands, empty if none does."""
+    try:
+        return (logs / ORDER).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _alone() -> bool:
+    """Whether the command at the other end of stdin is gone."""
+    os.set_blocking(0, False)
+    try:
+        return os.read(0, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def _hears_ctrl_c() -> None:
+    """A rank ends in order by SIGINT, which its watcher ignores and would hand down ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
+
+
+def die_with_parent() -> None:
+    """SIGKILL when the parent ends, however it ends."""
+    libc: Any = CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def ended(logs: Path) -> list[Ended]:
+    """The ranks that have ended, in no order."""
+    found = []
+    for path in logs.glob("rank-*.ended"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(Ended(**json.loads(path.read_text(encoding="utf-8"))))
+    return found
+
+
+def failed(logs: Path) -> list[Ended]:
+    """Those of them that did not end well, nor were told to end."""
+    return [one for one in ended(logs) if one.code not in (0, INTERRUPTED)]
+
+
+if __name__ == "__main__":
+    raise SystemExit(keep(Path(sys.argv[2]), sys.argv[3:], leashed=sys.argv[1] == LEASHED))
