@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vtune.errors import WITHIN, RunFailed, ServiceError, VtuneError
+from vtune.errors import INTERRUPTED, WITHIN, RunFailed, ServiceError, VtuneError
 
 from . import data, recipes, sandbox, serve
 from .curate import curate
@@ -61,8 +61,6 @@ app.add_typer(serve.app, name="serve", help="Services that runs and other progra
 app.command("doctor")(doctor)
 app.add_typer(sandbox.app, name="sandbox", help="Try code in the sandbox, and attack it.")
 app.add_typer(recipes.app, name="recipes", help="List, show and copy what ships.")
-
-INTERRUPTED = 130
 
 # Before torch is loaded: its CPU threads spin while they wait, which costs a busy machine 4 to 14 times
 # the speed of generation (measured); passive ones sleep. Who has set it knows better.

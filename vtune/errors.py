@@ -7,6 +7,8 @@ put right: a recipe, a row of data, a package that is missing, a service that is
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C or SIGTERM."""
 WITHIN = "VTUNE_WITHIN"
 """An environment variable of commands that another vtune command started, which itself says how to go on."""
 

@@ -16,9 +16,9 @@ import pytest
 
 from tests.report.test_tables import printed
 from tests.runs.commands import Ended, vtune
+from vtune.errors import INTERRUPTED
 from vtune.report.attacks import render_attacks, render_snippet
 from vtune.runs import attack as attack_run
-from vtune.runs.stopping import INTERRUPTED
 from vtune.sandbox.attacks.runner import Result, Tally
 from vtune.sandbox.attacks.suite import SHIPPED, Attack
 

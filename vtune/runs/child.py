@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
-from vtune.errors import WITHIN
+from vtune.errors import INTERRUPTED, WITHIN
 from vtune.runs.launch import TAIL, Voice, from_error
-from vtune.runs.watcher import INTERRUPTED, LOOK, die_with_parent
+from vtune.runs.watcher import LOOK, die_with_parent
 
 
 def run_child(words: Sequence[str], *, log: Path, result: Path | None) -> int:

@@ -16,14 +16,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from vtune.errors import MissingExtra, RecipeError, RunFailed
+from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
 from vtune.runs.watcher import (
     END,
     FREE,
     GRACE,
-    INTERRUPTED,
     LEASHED,
     LOOK,
     ORDER,

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from vtune.errors import INTERRUPTED
 from vtune.report.progress import say
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
-
-INTERRUPTED = 130
 
 
 class Stopping:

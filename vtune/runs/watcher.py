@@ -17,13 +17,12 @@ from ctypes import CDLL
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vtune.errors import WITHIN
+from vtune.errors import INTERRUPTED, WITHIN
 
 LOOK = 0.2
 """Seconds between two looks at the folder."""
 GRACE = 10.0
 """Seconds that ranks have to end after another has failed, or after Ctrl-C."""
-INTERRUPTED = 130
 
 ORDER = "order"
 END, SAVE = "end", "save"
