@@ -87,6 +87,7 @@ def test_a_forged_answer_buys_no_time(box: Box) -> None:
         "say({**good, 'n': 'another'})",
         "say(good)\nsay(good)",
         "say({**good, 'status': 'infra'})",
+        "say({**good, 'status': 'unparsed'})",
         "say({**good, 'error': 5})",
         "say({**good, 'written': 7})",
         "say({**good, 'crops': [{'image': 9, 'bbox': [1, 2, 3, 4], 'shown': None}]})",
@@ -103,6 +104,19 @@ def test_a_session_that_meddles_with_its_answers_is_killed_and_replaced(box: Box
         runs = [await session.run(FIND_QUESTION + code, raw=True), await session.run("print(6 * 7)")]
         # An answer written ahead is found out when the next question is asked.
         assert "killed" in [run.status for run in runs]
+        assert (await session.run("print(6 * 7)")).output == "42"
+
+    in_session(box, story)
+
+
+def test_a_session_that_denies_that_code_parses_is_asked_once_more_and_then_killed(box: Box) -> None:
+    deny = FIND_QUESTION + "frame.f_locals['self']._execute = lambda *a, **k: ('unparsed', '')"
+
+    async def story(session: Session) -> None:
+        assert (await session.run(deny, raw=True)).status == "ok"
+        assert "SyntaxError" in (await session.run("a = = 1")).error
+        denied = await session.run("print(6 * 7)")
+        assert (denied.status, "interfered" in denied.error) == ("killed", True)
         assert (await session.run("print(6 * 7)")).output == "42"
 
     in_session(box, story)

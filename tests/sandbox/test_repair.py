@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtune.sandbox import repair as module
-from vtune.sandbox.repair import MOST_PARTS, repair, strip_fences
+from vtune.sandbox.repair import MOST_PARTS, repair, strip_fences, unwrap
 
 BROKEN = {
     "python fence": ("```python\na = 1\n```", "a = 1"),
@@ -26,12 +26,12 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_repaired_code_means_what_was_meant(name: str) -> None:
     broken, meant = BROKEN[name]
-    assert ast.dump(repair(broken)[1]) == ast.dump(ast.parse(meant))
+    assert ast.dump(repair(unwrap(broken))[1]) == ast.dump(ast.parse(meant))
 
 
 @pytest.mark.parametrize("code", ["a = '''\n\tx\r\n'''", "if 1:\n\ta = 1", "x = '```'", "# ```\na = 1", ""])
 def test_code_that_parses_is_not_touched(code: str) -> None:
-    assert repair(code)[0] == code
+    assert repair(unwrap(code))[0] == code
 
 
 def test_code_beyond_repair_raises_its_own_error() -> None:
@@ -73,16 +73,16 @@ def test_a_fence_before_twice_the_spaces_takes_about_twice_the_time() -> None:
 def test_an_imported_name_without_end_is_not_parsed(start: str) -> None:
     end = " import x" if start.startswith("from") else ""
     most = start + ".a" * (MOST_PARTS - 1) + end
-    assert repair(most)[0] == most
+    assert unwrap(most) == most
     for dot in (".", " . ", ".\\\n"):
         with pytest.raises(ValueError, match="parts"):
-            repair(start + f"{dot}a" * MOST_PARTS + end)
+            unwrap(start + f"{dot}a" * MOST_PARTS + end)
 
 
 @given(st.text())
 def test_any_text_is_repaired_or_refused(text: str) -> None:
     try:
-        source, tree = repair(text)
+        source, tree = repair(unwrap(text))
     except (SyntaxError, ValueError):
         return
     assert ast.dump(ast.parse(source)) == ast.dump(tree)

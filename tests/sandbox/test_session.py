@@ -8,6 +8,7 @@ import pytest
 from tests.sandbox.conftest import Box, decoded, encoded, picture
 from vtune.errors import DataError
 from vtune.sandbox import Execution, Limits, Sandbox
+from vtune.sandbox.scan import Scanner
 from vtune.sandbox.session import _crop
 
 
@@ -60,6 +61,39 @@ def test_code_that_does_not_parse_is_an_error_that_names_the_line(box: Box) -> N
 )
 def test_code_that_breaks_the_parser_is_an_error_not_a_crash(box: Box, code: str) -> None:
     assert box.one(code).status == "error"
+
+
+UNPARSED = {
+    "a slip": "a = 1\nb = = 2",
+    "an open string": "x = 'ab",
+    "return": "print(1)\nreturn 2",
+    "await": "x = [await y]",
+    "brackets": "(" * 300,
+    "nested": "-" * 20_000 + "1",
+    "crooked": "  a = 1\nb = 2\n c = 3",
+    "indented": "    print(2)\n    print(3)",
+    "first line not indented": "print(4)\n    print(5)",
+    "tabs": "if 1:\n\tprint(6)\n        print(7)",
+    "null": "x\0y",
+}
+
+
+@pytest.mark.parametrize("name", UNPARSED)
+def test_who_parses_the_code_first_changes_nothing(
+    box: Box, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = box.one(UNPARSED[name])
+    monkeypatch.setattr(Scanner, "passes", lambda self, source: False)
+    here = box.one(UNPARSED[name])
+    assert (there.status, there.output, there.error) == (here.status, here.output, here.error)
+    assert there.output or there.error
+
+
+def test_code_that_does_not_parse_leaves_the_session_as_it_was(box: Box) -> None:
+    runs = box.run("x = 5\ndef f():\n    1 / 0", "y = = 1", "    print(x)\n    print(x)", "f()")
+    assert [run.status for run in runs] == ["ok", "error", "ok", "error"]
+    assert runs[2].output == "5\n5"
+    assert "ZeroDivisionError" in runs[3].error
 
 
 def test_forbidden_code_is_blocked_and_not_run(box: Box) -> None:

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vtune.sandbox.guest import wire
-from vtune.sandbox.waiting import is_readable, readable, readable_within, writable_within
+from vtune.sandbox.waiting import await_here, is_readable, readable, readable_within, writable_within
 
 Look = Callable[[], float]
-MOMENT_MS = 1
-"""Longest wait for an answer in which the event loop stands still. Ours: a call of one line takes 0.2 ms."""
 
 
 def _patiently() -> float:
@@ -100,7 +98,7 @@ class Process:
         content = wire.pack({"n": question, **message})
         await self._send(content, look)
         if alone:
-            is_readable(self.channel.fileno(), MOMENT_MS)
+            await_here(self.channel.fileno())
         answer = await self.answer(look)
         if stop:
             self._signal(signal.SIGSTOP)

@@ -17,16 +17,25 @@ MOST_PARTS = 100
 _LONG_IMPORT = re.compile(rf"(?:\bimport|\bfrom|,)[\s\\]*\w+(?:[\s\\]*\.[\s\\]*\w+){{{MOST_PARTS}}}")
 
 
-def repair(code: str) -> tuple[str, ast.Module]:
-    """The code without its fences, repaired if it does not parse, and its syntax tree.
+def unwrap(code: str) -> str:
+    """The code without its fences.
+
+    Raises:
+        ValueError: If Python's parser would take very long.
+    """
+    source = strip_fences(code)
+    if _LONG_IMPORT.search(source):
+        raise ValueError(f"an imported name has more than {MOST_PARTS} parts")
+    return source
+
+
+def repair(source: str) -> tuple[str, ast.Module]:
+    """Unwrapped code, repaired if it does not parse, and its syntax tree.
 
     Raises:
         SyntaxError: Of the code as written, if no repair helps.
         ValueError, RecursionError, MemoryError: What else Python's parser raises.
     """
-    source = strip_fences(code)
-    if _LONG_IMPORT.search(source):
-        raise ValueError(f"an imported name has more than {MOST_PARTS} parts")
     try:
         return source, parse(source)
     except IndentationError as error:

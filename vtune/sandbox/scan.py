@@ -125,11 +125,17 @@ class Scanner:
         self._words = ROOTS
         """What makes a closer look necessary."""
 
+    def passes(self, source: str) -> bool:
+        """Whether code names none of the words that make a closer look necessary, as most code does."""
+        # Letters beyond ASCII may be spelt in several ways.
+        if not source.isascii() or not self._words.isdisjoint(words := _WORD.findall(source)):
+            return False
+        self._scope.bind_to_anything(words)
+        return True
+
     def scan(self, source: str, tree: ast.Module) -> list[str]:
         """What the code must not name, sorted, empty for honest code."""
-        # Most code names none of the words: seen at once. Other letters may be spelt in several ways.
-        if source.isascii() and self._words.isdisjoint(words := _WORD.findall(source)):
-            self._scope.bind_to_anything(words)
+        if self.passes(source):
             return []
         scope = self._scope.copy()
         refused = sorted(REFUSED & Reader(KNOWN).read(tree, scope))

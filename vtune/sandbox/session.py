@@ -1,6 +1,7 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from vtune.errors import ServiceError
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.process import Look, Process, ProtocolError
-from vtune.sandbox.repair import repair
+from vtune.sandbox.repair import repair, unwrap
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.types import Execution, Limits, ShownCrop
 from vtune.sandbox.workspace import NotShown, Workspace
@@ -44,6 +45,10 @@ class _Answer:
     broken: frozenset[str]
     """Those of them that cannot be decoded."""
     crops: tuple[dict[str, Any], ...]
+
+
+class _Unparsed(Exception):
+    """Nothing ran: the code does not parse as it stands."""
 
 
 class _Stopped(Exception):
@@ -199,29 +204,42 @@ class Session:
             return Execution(
                 status="error", error=f"the code is longer than {self._limits.code_chars} characters"
             )
-        source = code
-        if not raw:
-            try:
-                source, tree = repair(code)
-                forbidden = self._scanner.scan(source, tree)
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                return Execution(status="error", error=_one_line(error))
-            if forbidden:
-                return Execution(status="blocked", error=f"blocked by policy: {', '.join(forbidden)}")
+        if raw:
+            return await self._ask(code, raw=True)
+        try:
+            source = unwrap(code)
+        except ValueError as error:
+            return Execution(status="error", error=_one_line(error))
+        if self._scanner.passes(source):
+            # Its process parses it anyway.
+            with contextlib.suppress(_Unparsed):
+                return await self._ask(source, parsed=False)
+        try:
+            source, tree = repair(source)
+            forbidden = self._scanner.scan(source, tree)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return Execution(status="error", error=_one_line(error))
+        if forbidden:
+            return Execution(status="blocked", error=f"blocked by policy: {', '.join(forbidden)}")
+        return await self._ask(source)
+
+    async def _ask(self, source: str, *, raw: bool = False, parsed: bool = True) -> Execution:
+        """Let the process run the code.
+
+        Raises:
+            _Unparsed: If the code was not `parsed` here, and the process cannot either.
+        """
         if self._process is None or self._process.closed:
             await self.start()
-        return await self._ask(source, raw=raw)
-
-    async def _ask(self, source: str, *, raw: bool) -> Execution:
         process, files = self._process, self._files
         assert process is not None
         assert files is not None
         try:
             try:
-                message = {"code": source, "raw": raw}
+                message = {"code": source, "raw": raw, "parsed": parsed}
                 alone = len(self._under_way) == 1
                 look = self._watch(process, files)
-                answer = self._checked(await process.ask(message, look, alone=alone))
+                answer = self._checked(await process.ask(message, look, alone=alone), parsed=parsed)
             except _Stopped as stopped:
                 why = str(stopped)
             except ProtocolError:
@@ -229,6 +247,8 @@ class Session:
             except (OSError, EOFError):
                 why = "the code ended its own process or ran out of memory or CPU time"
             else:
+                if answer.status == "unparsed":
+                    raise _Unparsed
                 found, quota = files.new_pictures(answer.written)
                 if not quota:
                     execution = await self._execution(answer, files, found, process.printed())
@@ -246,6 +266,8 @@ class Session:
                 raise ServiceError("the sandbox's fork server died")
             _check_there(files)
             return await self._killed(process, files, why)
+        except _Unparsed:
+            raise
         except BaseException:
             # Also on cancellation: a half-done call would answer the next one.
             self._drop()
@@ -296,8 +318,8 @@ class Session:
             error = f"{why}; the session was restarted, all variables and files are lost"
         return replace(execution, error=error)
 
-    def _checked(self, reply: dict[str, Any]) -> _Answer:
-        """The reply as a record.
+    def _checked(self, reply: dict[str, Any], *, parsed: bool) -> _Answer:
+        """The reply as a record; that the code cannot be parsed is none where it has been `parsed` here.
 
         Raises:
             ProtocolError: If it is not one that the runner writes.
@@ -311,7 +333,8 @@ class Session:
             status, error = reply["status"], reply["error"]
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as wrong:
             raise ProtocolError(str(wrong)) from wrong
-        if status not in ("ok", "error", "timeout") or not isinstance(error, str):
+        known = ("ok", "error", "timeout") if parsed else ("ok", "error", "timeout", "unparsed")
+        if status not in known or not isinstance(error, str):
             raise ProtocolError(f"status {status!r}")
         return _Answer(status, error, written, broken, crops)
 

@@ -2,8 +2,13 @@
 
 import asyncio
 import math
+import os
 import select
+import time
 from collections.abc import Callable
+
+AWAKE_SECONDS, ASLEEP_MS = 0.0003, 1
+"""How long `await_here` waits, first awake, then asleep. Ours: a call of one line takes 0.1 ms."""
 
 
 async def readable(fd: int) -> None:
@@ -43,8 +48,27 @@ def _finish(future: "asyncio.Future[bool]", result: bool) -> None:
         future.set_result(result)
 
 
-def is_readable(fd: int, within_ms: int = 0) -> bool:
-    """Whether `fd` can be read right now, or so soon that everything may wait for it."""
+def is_readable(fd: int) -> bool:
+    """Whether `fd` can be read right now."""
+    return bool(_poll(fd).poll(0))
+
+
+def await_here(fd: int) -> None:
+    """Wait a moment for `fd` to be readable, with the event loop standing still.
+
+    At first without sleep: to wake up takes as long as a short call does, and finds the caches cold. Whoever
+    wants this core has it meanwhile.
+    """
+    poll = _poll(fd)
+    asleep_from = time.perf_counter() + AWAKE_SECONDS
+    while not poll.poll(0):
+        if time.perf_counter() >= asleep_from:
+            poll.poll(ASLEEP_MS)
+            return
+        os.sched_yield()
+
+
+def _poll(fd: int) -> select.poll:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(within_ms))
+    return poll

@@ -22,7 +22,7 @@ def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> ast.Module:
         inputs: File names of the input images.
     """
     _Rewriter(inputs).visit(tree)
-    return ast.fix_missing_locations(tree)
+    return tree
 
 
 def take(value: Any, index: tuple[Any, ...]) -> Any:
@@ -70,7 +70,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         parts = [_as_call(part) if isinstance(part, ast.Slice) else part for part in index.elts]
         call = ast.Call(ast.Name(TAKE, ast.Load()), [node.value, ast.Tuple(parts, ast.Load())], [])
-        return ast.copy_location(call, node)
+        return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
 def _as_call(part: ast.Slice) -> ast.expr:
