@@ -122,6 +122,21 @@ def test_a_session_that_denies_that_code_parses_is_asked_once_more_and_then_kill
     in_session(box, story)
 
 
+def test_parsing_that_takes_all_the_time_is_not_given_it_twice(impatient_box: Box) -> None:
+    # In place of the parser: both times what it does counts, and its files with it.
+    slow = "import ast, time\ntimes = iter(range(2))\ndef parse(source, name):\n"
+    slow += "    image.crop((0, 0, 9, 9)).save(f'{next(times)}.png')\n    time.sleep(0.7)\n"
+    slow += "    raise SyntaxError\nast.parse = parse"
+
+    async def story(session: Session) -> None:
+        assert (await session.run(slow, raw=True)).status == "ok"
+        late = await session.run("print(1)")
+        assert (late.status, late.names) == ("killed", ("0.png", "1.png"))
+        assert late.seconds < 1.3
+
+    in_session(impatient_box, story)
+
+
 def test_a_flood_of_files_is_stopped_early_and_swept_away() -> None:
     async def story(session: Session) -> None:
         run = await session.run("for i in range(10**6): open(f'f{i}', 'w').close()")

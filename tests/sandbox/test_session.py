@@ -79,11 +79,11 @@ UNPARSED = {
 
 
 @pytest.mark.parametrize("name", UNPARSED)
-def test_who_parses_the_code_first_changes_nothing(
+def test_slips_are_told_and_mended_alike_whoever_parses_first(
     box: Box, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = box.one(UNPARSED[name])
-    monkeypatch.setattr(Scanner, "passes", lambda self, source: False)
+    monkeypatch.setattr(Scanner, "plain", lambda self, source: None)
     here = box.one(UNPARSED[name])
     assert (there.status, there.output, there.error) == (here.status, here.output, here.error)
     assert there.output or there.error
@@ -94,6 +94,23 @@ def test_code_that_does_not_parse_leaves_the_session_as_it_was(box: Box) -> None
     assert [run.status for run in runs] == ["ok", "error", "ok", "error"]
     assert runs[2].output == "5\n5"
     assert "ZeroDivisionError" in runs[3].error
+
+
+def test_code_that_does_not_parse_tells_the_scan_nothing(box: Box) -> None:
+    alias = "r = os\ndef f(p):\n    return r.remove(p)"
+    assert [run.status for run in box.run("r = = 1", alias)] == ["error", "blocked"]
+
+
+def test_a_warning_of_the_compiler_quotes_its_own_line(box: Box) -> None:
+    runs = box.run("y = 1 is 1", "print(1)", "x = 1 is 1")
+    for run, line in ((runs[0], "y = 1 is 1"), (runs[2], "x = 1 is 1")):
+        assert "SyntaxWarning" in run.output
+        assert run.output.endswith(line)
+
+
+def test_an_error_that_poses_as_another_is_still_an_error(box: Box) -> None:
+    code = "class Odd(Exception):\n    __class__ = SystemExit\nraise Odd('odd')"
+    assert box.one(code).status == "error"
 
 
 def test_forbidden_code_is_blocked_and_not_run(box: Box) -> None:

@@ -125,17 +125,22 @@ class Scanner:
         self._words = ROOTS
         """What makes a closer look necessary."""
 
-    def passes(self, source: str) -> bool:
-        """Whether code names none of the words that make a closer look necessary, as most code does."""
+    def plain(self, source: str) -> list[str] | None:
+        """The words of code that needs no closer look, as most does not; None of other code."""
         # Letters beyond ASCII may be spelt in several ways.
-        if not source.isascii() or not self._words.isdisjoint(words := _WORD.findall(source)):
-            return False
+        if source.isascii() and self._words.isdisjoint(words := _WORD.findall(source)):
+            return words
+        return None
+
+    def bind(self, words: list[str]) -> None:
+        """Remember that plain code ran, and may have bound any of its words."""
         self._scope.bind_to_anything(words)
-        return True
 
     def scan(self, source: str, tree: ast.Module) -> list[str]:
-        """What the code must not name, sorted, empty for honest code."""
-        if self.passes(source):
+        """What the code must not name, sorted, empty for honest code, which is taken for run."""
+        words = self.plain(source)
+        if words is not None:
+            self.bind(words)
             return []
         scope = self._scope.copy()
         refused = sorted(REFUSED & Reader(KNOWN).read(tree, scope))

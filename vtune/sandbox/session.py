@@ -1,7 +1,6 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +47,11 @@ class _Answer:
 
 
 class _Unparsed(Exception):
-    """Nothing ran: the code does not parse as it stands."""
+    """The process says that the code does not parse as it stands."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        """What saying so took."""
 
 
 class _Stopped(Exception):
@@ -210,24 +213,39 @@ class Session:
             source = unwrap(code)
         except ValueError as error:
             return Execution(status="error", error=_one_line(error))
-        if self._scanner.passes(source):
-            # Its process parses it anyway.
-            with contextlib.suppress(_Unparsed):
-                return await self._ask(source, parsed=False)
+        scanner, taken = self._scanner, 0.0
+        words = scanner.plain(source)
+        if words is not None:
+            # The session parses it anyway.
+            try:
+                execution = await self._ask(source, mendable=True)
+            except _Unparsed as unparsed:
+                taken = unparsed.seconds
+            else:
+                scanner.bind(words)
+                return execution
         try:
             source, tree = repair(source)
-            forbidden = self._scanner.scan(source, tree)
+            forbidden = scanner.scan(source, tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return Execution(status="error", error=_one_line(error))
         if forbidden:
             return Execution(status="blocked", error=f"blocked by policy: {', '.join(forbidden)}")
-        return await self._ask(source)
+        return await self._ask(source, taken=taken)
 
-    async def _ask(self, source: str, *, raw: bool = False, parsed: bool = True) -> Execution:
+    async def _ask(
+        self, source: str, *, raw: bool = False, mendable: bool = False, taken: float = 0.0
+    ) -> Execution:
         """Let the process run the code.
 
+        Args:
+            source: The code.
+            raw: As of `run`.
+            mendable: Code that the process cannot parse may be repaired and asked for again.
+            taken: Seconds of the call's time that an earlier attempt took.
+
         Raises:
-            _Unparsed: If the code was not `parsed` here, and the process cannot either.
+            _Unparsed: If the code is mendable, and the process says that it does not parse.
         """
         if self._process is None or self._process.closed:
             await self.start()
@@ -236,10 +254,14 @@ class Session:
         assert files is not None
         try:
             try:
-                message = {"code": source, "raw": raw, "parsed": parsed}
+                message = {"code": source, "raw": raw, "mendable": mendable}
                 alone = len(self._under_way) == 1
-                look = self._watch(process, files)
-                answer = self._checked(await process.ask(message, look, alone=alone), parsed=parsed)
+                look = self._watch(process, files, taken)
+                began = time.monotonic()
+                reply = await process.ask(message, look, alone=alone)
+                if mendable and reply.get("status") == "unparsed":
+                    raise _Unparsed(time.monotonic() - began)
+                answer = self._checked(reply)
             except _Stopped as stopped:
                 why = str(stopped)
             except ProtocolError:
@@ -247,8 +269,6 @@ class Session:
             except (OSError, EOFError):
                 why = "the code ended its own process or ran out of memory or CPU time"
             else:
-                if answer.status == "unparsed":
-                    raise _Unparsed
                 found, quota = files.new_pictures(answer.written)
                 if not quota:
                     execution = await self._execution(answer, files, found, process.printed())
@@ -273,13 +293,13 @@ class Session:
             self._drop()
             raise
 
-    def _watch(self, process: Process, files: Workspace) -> Look:
-        """Looks at the clock and at the quotas of a call that begins now.
+    def _watch(self, process: Process, files: Workspace, taken: float) -> Look:
+        """Looks at the clock and at the quotas of a call that begins now, or began `taken` seconds ago.
 
         The function raises `_Stopped` if the call takes too long or writes too much.
         """
         seconds = self._limits.seconds
-        deadline = time.monotonic() + seconds + self._limits.grace
+        deadline = time.monotonic() + seconds + self._limits.grace - taken
         next_quota = time.monotonic() + WATCH_SECONDS
 
         def look() -> float:
@@ -318,8 +338,8 @@ class Session:
             error = f"{why}; the session was restarted, all variables and files are lost"
         return replace(execution, error=error)
 
-    def _checked(self, reply: dict[str, Any], *, parsed: bool) -> _Answer:
-        """The reply as a record; that the code cannot be parsed is none where it has been `parsed` here.
+    def _checked(self, reply: dict[str, Any]) -> _Answer:
+        """The reply as a record.
 
         Raises:
             ProtocolError: If it is not one that the runner writes.
@@ -333,8 +353,7 @@ class Session:
             status, error = reply["status"], reply["error"]
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as wrong:
             raise ProtocolError(str(wrong)) from wrong
-        known = ("ok", "error", "timeout") if parsed else ("ok", "error", "timeout", "unparsed")
-        if status not in known or not isinstance(error, str):
+        if status not in ("ok", "error", "timeout") or not isinstance(error, str):
             raise ProtocolError(f"status {status!r}")
         return _Answer(status, error, written, broken, crops)
 

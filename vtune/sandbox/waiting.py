@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 AWAKE_SECONDS, ASLEEP_MS = 0.0003, 1
-"""How long `await_here` waits, first awake, then asleep. Ours: a call of one line takes 0.1 ms."""
+"""How long `await_here` waits, first awake, then asleep. Ours: a session answers one line in 0.08 ms."""
 
 
 async def readable(fd: int) -> None:

@@ -14,7 +14,7 @@ TAKE = "_take"
 """Name under which `take` is reachable from rewritten code."""
 
 
-def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> ast.Module:
+def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> None:
     """Point paths into the workspace and let array slices stop at the picture's edge.
 
     Args:
@@ -22,7 +22,6 @@ def rewrite(tree: ast.Module, inputs: tuple[str, ...]) -> ast.Module:
         inputs: File names of the input images.
     """
     _Rewriter(inputs).visit(tree)
-    return tree
 
 
 def take(value: Any, index: tuple[Any, ...]) -> Any:
@@ -69,10 +68,15 @@ class _Rewriter(ast.NodeTransformer):
         if not all(isinstance(part, ast.Slice) for part in index.elts[:2]):
             return node
         parts = [_as_call(part) if isinstance(part, ast.Slice) else part for part in index.elts]
-        call = ast.Call(ast.Name(TAKE, ast.Load()), [node.value, ast.Tuple(parts, ast.Load())], [])
-        return ast.fix_missing_locations(ast.copy_location(call, node))
+        return _call(TAKE, [node.value, ast.copy_location(ast.Tuple(parts, ast.Load()), index)], node)
 
 
 def _as_call(part: ast.Slice) -> ast.expr:
-    bounds = [bound or ast.Constant(None) for bound in (part.lower, part.upper, part.step)]
-    return ast.copy_location(ast.Call(ast.Name("slice", ast.Load()), bounds, []), part)
+    none = ast.copy_location(ast.Constant(None), part)
+    return _call("slice", [part.lower or none, part.upper or none, part.step or none], part)
+
+
+def _call(name: str, arguments: list[ast.expr], like: ast.expr) -> ast.Call:
+    """A call in the place of `like`."""
+    function = ast.copy_location(ast.Name(name, ast.Load()), like)
+    return ast.copy_location(ast.Call(function, arguments, []), like)

@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import traceback
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import cv2
@@ -42,6 +42,10 @@ _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
 
 class _OutOfTime(BaseException):
     """The soft limit of a call has passed. Not an Exception, so that `except Exception` lets it through."""
+
+
+class _Unparsed(BaseException):
+    """The code does not parse, and may be sent again, mended."""
 
 
 class _Output(io.TextIOBase):
@@ -110,7 +114,7 @@ class Runner:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
         signal.signal(signal.SIGALRM, self._alarm)
         _seed(0)
-        self._call({"code": "import numpy", "raw": False, "parsed": True})
+        self._call({"code": "import numpy", "raw": False, "mendable": False})
 
     def loop(self, channel: int) -> None:
         """Take in the inputs, then answer calls until the trainer closes the channel.
@@ -162,9 +166,10 @@ class Runner:
         sys.stdout = sys.stderr = _Output(self.settings.output_chars)
         self.tracker.start_call()
         self.collector.start_call()
-        status, error = self._execute(message["code"], raw=message["raw"], parsed=message["parsed"])
+        status, error = self._execute(message["code"], raw=message["raw"], mendable=message["mendable"])
         _chdir(self.folder)
-        artifacts = self.collector.collect()
+        # Of a call that is made again the second time finds all that is new.
+        artifacts = [] if status == "unparsed" else self.collector.collect()
         return {
             "status": status,
             "error": error,
@@ -173,47 +178,37 @@ class Runner:
             "crops": self._crops(artifacts),
         }
 
-    def _execute(self, source: str, *, raw: bool, parsed: bool) -> tuple[str, str]:
+    def _execute(self, source: str, *, raw: bool, mendable: bool) -> tuple[str, str]:
         """Run the code, as it is or rewritten; returns the status and the message for the model.
 
-        Code that does not parse is the status `unparsed`, unless the other side has `parsed` it.
+        Code that does not parse is the status `unparsed` where it is `mendable`, which is up to the trainer.
         """
-        program = None
+        seconds = self.settings.seconds
+        linecache.cache[CODE] = (len(source), None, source.splitlines(keepends=True), CODE)
         try:
-            program = self._compiled(source, raw=raw)
-            linecache.cache[CODE] = (len(source), None, source.splitlines(keepends=True), CODE)
             try:
+                tree = _parsed(source, mendable=mendable)
+                # Only texts and slices are ever changed, and most of a call's time would go into the search.
+                if not raw and any(mark in source for mark in "'\"["):
+                    rewrite.rewrite(tree, self.tracker.inputs)
+                program = _compile(tree, CODE, "exec")
                 self.armed = True
-                _setitimer(signal.ITIMER_REAL, self.settings.seconds)
+                _setitimer(signal.ITIMER_REAL, seconds)
                 _exec(program, self.names)
             finally:
                 self.armed = False
                 _setitimer(signal.ITIMER_REAL, 0)
+        except _Unparsed:
+            return "unparsed", ""
+        except _OutOfTime:
+            return "timeout", f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
+        except SystemExit:
+            return "ok", ""
+        except MemoryError:
+            return "error", "MemoryError: the session's memory limit was reached"
         except BaseException as error:  # noqa: BLE001 - whatever the model's code raised is its result
-            return ("unparsed", "") if program is None and not parsed else self._outcome(error)
+            return "error", _explain(error)
         return "ok", ""
-
-    def _outcome(self, error: BaseException) -> tuple[str, str]:
-        """Status and message of code that raised."""
-        match error:
-            case _OutOfTime():
-                seconds = self.settings.seconds
-                return "timeout", f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
-            case SystemExit():
-                return "ok", ""
-            case MemoryError():
-                return "error", "MemoryError: the session's memory limit was reached"
-            case _:
-                return "error", _explain(error)
-
-    def _compiled(self, source: str, *, raw: bool) -> CodeType:
-        """The code as it is to be run; raises what Python's parser does."""
-        # Only texts and slices are ever changed, and most of a call's time would go into the search.
-        if raw or not any(mark in source for mark in "'\"["):
-            return _compile(source, CODE, "exec")
-        tree = ast.parse(source, CODE)
-        program: CodeType = _compile(rewrite.rewrite(tree, self.tracker.inputs), CODE, "exec")
-        return program
 
     def _alarm(self, signum: int, frame: FrameType | None) -> None:
         if self.armed:
@@ -233,6 +228,15 @@ class Runner:
             if (image, box) not in shown:
                 crops.append({"image": image, "bbox": box, "shown": None})
         return crops
+
+
+def _parsed(source: str, *, mendable: bool) -> ast.Module:
+    try:
+        return ast.parse(source, CODE)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if mendable:
+            raise _Unparsed from error
+        raise
 
 
 def _seed(number: int) -> None:
