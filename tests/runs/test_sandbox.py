@@ -76,6 +76,10 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(vtune("sandbox", "run", "-", "--json").out)["output"] == "42"
 
 
+def test_a_byte_order_mark_is_no_code(tmp_path: Path) -> None:
+    assert run(tmp_path, "\ufeffprint(6 * 7)").code == 0
+
+
 def test_the_seed_decides_what_is_drawn(tmp_path: Path) -> None:
     drawn = [run(tmp_path, "print(random.random())", "--seed", seed).out.split()[-1] for seed in "112"]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -86,6 +90,9 @@ def test_what_cannot_be_read_is_exit_2(tmp_path: Path, photo: Path) -> None:
     assert (missing.code, missing.out) == (2, "")
     assert "the code cannot be read" in missing.err
     assert run(tmp_path, "print(1)", "--image", tmp_path / "none.png").code == 2
+    photo.write_bytes(photo.read_bytes()[:-100])
+    cut = run(tmp_path, "print(1)", "--image", photo)
+    assert (cut.code, "not all of it" in cut.err) == (2, True)
     photo.write_bytes(b"no picture")
     broken = run(tmp_path, "print(1)", "--image", photo)
     assert broken.code == 2
@@ -248,7 +255,7 @@ def test_a_snippets_turn_is_shown_whole() -> None:
         "tier": "flat",
         "status": "error",
         "seconds": 0.01234,
-        "output": "one\ntwo",
+        "output": "one\ntw\x1b[2Jo",
         "error": "ValueError: [x]",
         "images": [{"name": "a.png", "width": 3, "height": 4, "bytes": 70, "path": None}],
         "crops": [{"bbox": [1.0, 2.5, 3.0, 4.0], "image": 0, "shown": None}],
@@ -257,7 +264,7 @@ def test_a_snippets_turn_is_shown_whole() -> None:
         "error in 0.012 s, tier flat",
         "output:",
         "  one",
-        "  two",
+        "  tw\ufffd[2Jo",
         "error:",
         "  ValueError: [x]",
         "picture 0: a.png, 3x4, 70 bytes",

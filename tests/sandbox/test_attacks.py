@@ -115,7 +115,10 @@ def test_attacks_are_chosen_with_or_without_their_number(tmp_path: Path) -> None
     assert [attack.name for attack in read_suite(tmp_path, ["3_c", "a"])] == ["1_a", "3_c"]
     with pytest.raises(DataError, match="no attack is named d, e") as caught:
         read_suite(tmp_path, ["a", "e", "d"])
-    assert "2_b" in caught.value.fix
+    assert caught.value.fix == "give the names of files there, without .py"
+    with pytest.raises(DataError, match="no attack is named 3_cc") as caught:
+        read_suite(tmp_path, ["3_cc"])
+    assert caught.value.fix == "perhaps 3_c"
 
 
 # ---------------------------------------------------------------- placeholders
@@ -688,6 +691,7 @@ def test_orphans_are_found_by_their_session_and_by_their_folder(
 
 # ---------------------------------------------------------------- against a real sandbox
 
+PR_SET_NAME = 15
 ATTACKS = {
     "1_write": HEAD + "open('{{CANARY}}/victim.txt', 'a').write('x')\n",
     "2_read": HEAD + "# LAYER: landlock\nprint(open('{{SECRET}}').read())\n",
@@ -761,9 +765,43 @@ def test_an_attack_that_cannot_be_run_is_an_error_and_the_others_run(tmp_path: P
     assert found["syntax"] == ("held", "error", "the code never ran: SyntaxError: expected ':'")
     assert found["parser"][:2] == ("held", "error")
     assert found["parser"][2].startswith("the code never ran")
-    assert found["raises"] == ("held", "error", "")
+    assert found["raises"] == ("held", "error", "the code raised SyntaxError: '(' was never closed")
     assert found["fine"] == ("held", "ok", "")
     assert found["two"][:2] == ("breach", "ok")
+
+
+def test_a_process_that_an_attack_leaves_is_its_own_breach_and_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Quiet: neither what it prints nor the pool, which fills up meanwhile, gives it away.
+    name = f"left-{os.getpid()}"
+    fork = "import ctypes, os, time\nif os.fork() == 0:\n    os.setsid()\n"
+    fork += f"    ctypes.CDLL(None).prctl({PR_SET_NAME}, b'{name}')\n    time.sleep(600)\n"
+    attacks = read_suite(suite(tmp_path, a=HEAD + fork, b=HEAD + "print(1)"))
+    monkeypatch.setattr("vtune.sandbox.attacks.runner.SETTLE_SECONDS", 2.0)
+    done: list[bool] = []
+    tally = asyncio.run(
+        run_suite(
+            attacks,
+            isolation="flat",
+            without=frozenset({"seccomp"}),
+            done=lambda result: done.append(name in running_names()),
+        )
+    )
+    assert [result.outcome for result in tally.results] == ["breach", "held"]
+    assert tally.results[0].breaches == ("1 processes are left over",)
+    assert done == [False, False]
+
+
+def running_names() -> set[str]:
+    """The short names of all processes that live; one that only waits for its parent's look does not."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            if rest.split()[0] not in "ZX":
+                found.add(name)
+    return found
 
 
 def test_an_attack_that_raises_in_the_trainer_is_a_breach(

@@ -101,6 +101,12 @@ def test_code_that_does_not_parse_tells_the_scan_nothing(box: Box) -> None:
     assert [run.status for run in box.run("r = = 1", alias)] == ["error", "blocked"]
 
 
+def test_a_warning_of_a_library_shows_no_path_of_this_machine(box: Box) -> None:
+    run = box.one("plt.plot([1])\nplt.title('\u6f22')\nplt.savefig('a.png')")
+    assert "UserWarning: Glyph" in run.output
+    assert "/" not in run.output
+
+
 def test_a_warning_of_the_compiler_quotes_its_own_line(box: Box) -> None:
     runs = box.run("y = 1 is 1", "print(1)", "x = 1 is 1")
     for run, line in ((runs[0], "y = 1 is 1"), (runs[2], "x = 1 is 1")):
@@ -159,8 +165,13 @@ def test_code_that_ends_its_process_is_killed_not_infra(box: Box) -> None:
 
 
 def test_exit_ends_the_call_and_nothing_else(box: Box) -> None:
-    left, after = box.run("a = 1\nexit()\na = 2", "print(a)")
+    left, after = box.run("a = 1\nexit(2)\na = 2", "print(a)")
     assert (left.status, after.output) == ("ok", "1")
+
+
+def test_leaving_with_a_text_is_an_error_that_tells_it(box: Box) -> None:
+    left, after = box.run("import sys\na = 3\nsys.exit('no such thing')", "print(a)")
+    assert (left.status, left.error, after.output) == ("error", "SystemExit: no such thing", "3")
 
 
 def test_memory_is_limited(box: Box) -> None:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.report.foreign import foreign
 from vtune.report.numbers import GAP, number
 
 LOUD = {"breach": "BREACH", "error": "ERROR"}
@@ -21,7 +22,7 @@ def render_attacks(result: Mapping[str, Any]) -> RenderableType:
         table.add_row(
             row["name"],
             Text(row["must_not"]),
-            Text(told),
+            foreign(told),
             row["status"] or GAP,
             Text(row["stopped_by"] or GAP),
             number(round(row["seconds"], 2)) if row["status"] else GAP,
@@ -56,11 +57,11 @@ def render_snippet(result: Mapping[str, Any]) -> RenderableType:
     ]
     for title in ("output", "error"):
         if result[title]:
-            parts.append(Text(f"{title}:\n{_indented(result[title])}"))
+            parts.append(foreign(f"{title}:\n{_indented(result[title])}"))
     for index, image in enumerate(result["images"]):
         where = f", written to {image['path']}" if image["path"] else ""
         size = f"{image['width']}x{image['height']}, {image['bytes']} bytes"
-        parts.append(Text(f"picture {index}: {image['name']}, {size}{where}"))
+        parts.append(foreign(f"picture {index}: {image['name']}, {size}{where}"))
     for crop in result["crops"]:
         box = ", ".join(number(side) for side in crop["bbox"])
         shown = "not shown" if crop["shown"] is None else f"shown in picture {crop['shown']}"

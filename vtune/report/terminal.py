@@ -9,6 +9,7 @@ from rich.text import Text
 
 from vtune.metrics.tightening import WINDOW
 from vtune.report.evaluation import render_evaluations
+from vtune.report.foreign import foreign
 from vtune.report.numbers import GAP, number, sparkline
 from vtune.report.sweep import render_sweeps
 
@@ -107,14 +108,9 @@ def _replies(run: Mapping[str, Any]) -> Table:
         table.add_column(column, overflow="fold", justify="right" if column == "reward" else "left")
     for one in shown:
         reward = GAP if one["reward"] is None else number(one["reward"])
-        # What a model writes is text, never markup or terminal codes.
-        written = (Text(_printable(one[key])) for key in ("reply", "why"))
+        written = (foreign(one[key]) for key in ("reply", "why"))
         table.add_row(one["source"], reward, *written)
     return table
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def _cells(curve: Mapping[str, Any] | None, width: int) -> tuple[str, str, str, str]:

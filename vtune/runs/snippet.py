@@ -68,9 +68,9 @@ async def _run(
 
 def _code(file: str) -> str:
     if file == STANDARD_INPUT:
-        return sys.stdin.read()
+        return sys.stdin.read().removeprefix("\ufeff")
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"the code cannot be read: {error}",
@@ -85,9 +85,12 @@ def _bytes(path: Path) -> bytes:
     except OSError as error:
         raise DataError(f"the picture cannot be read: {error.strerror}", where=str(path)) from error
     try:
-        PIL.Image.open(io.BytesIO(content)).close()
+        with PIL.Image.open(io.BytesIO(content)) as picture:
+            picture.load()
     except UNDECODABLE as error:
-        raise DataError("this is no picture", where=str(path), fix="give a PNG or JPEG file") from error
+        raise DataError(
+            "this is no picture, or not all of it", where=str(path), fix="give a PNG or JPEG file"
+        ) from error
     return content
 
 

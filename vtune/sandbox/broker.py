@@ -117,6 +117,17 @@ class Sandbox:
         """Process id of the fork server."""
         return self._server.zygote
 
+    async def children(self) -> int:
+        """How many processes the fork server has of its own.
+
+        Raises:
+            ServiceError: If it does not answer.
+        """
+        try:
+            return await self._server.children()
+        except (OSError, EOFError) as error:
+            raise ServiceError("the sandbox's fork server died") from error
+
     @property
     def tier(self) -> str:
         """The protection in force: `namespaces`, `flat` or `unsafe`."""

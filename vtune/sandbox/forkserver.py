@@ -136,10 +136,19 @@ class ForkServer:
     async def lives(self) -> bool:
         """Whether it answers: unlike `alive`, this notices a death that is only about to show."""
         try:
-            await self._request({"ping": True}, 0)
+            await self.children()
         except (OSError, EOFError):
             return False
         return True
+
+    async def children(self) -> int:
+        """How many processes of its own it has: sessions, idle ones included, and removers of folders.
+
+        Raises:
+            OSError, EOFError: If it does not answer.
+        """
+        answer, _ = await self._request({"ping": True}, 0)
+        return int(answer["children"])
 
     async def spawn(self, place: Place | None) -> tuple[Process, Place]:
         """One session process: a waiting one, or a new one in the place of one that ended.

@@ -184,11 +184,11 @@ def descriptors(pid: int) -> dict[int, str] | None:
     return found
 
 
-def descendants(pid: int, *, group: int, below: Path) -> set[int]:
+def descendants(pid: int, *, group: int | None = None, below: Path | None = None) -> set[int]:
     """Processes that `pid` has started, in any generation.
 
     Those whose parent has ended are told by their session (`group`, as setsid makes them) or by their
-    working directory being `below` a folder.
+    working directory being `below` a folder, where those are given.
     """
     alive: dict[int, tuple[int, int]] = {}
     inside: set[int] = set()
@@ -203,7 +203,7 @@ def descendants(pid: int, *, group: int, below: Path) -> set[int]:
             continue
         alive[int(folder.name)] = (int(parts[1]), int(parts[3]))
         try:
-            if (folder / "cwd").readlink().is_relative_to(below):
+            if below is not None and (folder / "cwd").readlink().is_relative_to(below):
                 inside.add(int(folder.name))
         except OSError:  # it is closed to us; its parent and its session tell enough
             continue

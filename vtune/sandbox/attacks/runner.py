@@ -1,9 +1,11 @@
 """Run attacks one after the other, each in a session of its own, and look at what they have done."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -51,6 +53,7 @@ SETTLE_SECONDS = 10.0
 """How long processes may take to end, or to appear in the warm pool."""
 LOOK_SECONDS = 0.2
 """Between two looks at what a running attack has written."""
+NOTE_CHARS = 200
 HUNG_SECONDS = 30.0
 """Beyond its limits, after which a call is given up."""
 
@@ -150,6 +153,8 @@ class Range:
         self._limits = limits
         self._isolation: Isolation = isolation
         self._without = without
+        self._others = descendants(os.getpid())
+        """Processes that this one had already started."""
 
     async def __aenter__(self) -> Self:
         await self._set_up()
@@ -158,7 +163,15 @@ class Range:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._clear()
+
+    async def _clear(self) -> None:
+        """End the sandbox, and what an attack started that has outlived it."""
+        folder = self.sandbox.folder
         await self._stack.aclose()
+        for pid in self._started(folder):
+            with contextlib.suppress(ProcessLookupError):  # ended by itself
+                os.kill(pid, signal.SIGKILL)
 
     async def run(self, attack: Attack) -> Result:
         """Run one attack and mend what it broke."""
@@ -175,7 +188,7 @@ class Range:
             what = f"the sandbox failed: {' '.join(str(error).split())}"
             result, strays = Result(attack=attack, outcome="breach", breaches=(what,)), []
         if result.outcome == "breach":
-            await self._stack.aclose()
+            await self._clear()
             self._world.mend(before.world, strays)
             await self._set_up()
         return result
@@ -194,7 +207,7 @@ class Range:
             if made.status != "ok":
                 raise ServiceError(f"the sandbox does not run honest code: {made.error}")
             self._writable = await self._open_folders()
-            self._processes = await self._settled()
+            self._standing = await self._steady()
             self._stack = stack.pop_all()
 
     @staticmethod
@@ -218,20 +231,26 @@ class Range:
             (folder / name).unlink()
         return found
 
-    async def _settled(self) -> int:
-        """The number of processes once it has not changed for a while."""
-        counts = [-1]
-        ends = time.monotonic() + SETTLE_SECONDS
-        while len(set(counts[-5:])) > 1 or len(counts) < 5:
-            counts.append(self._count())
-            await asyncio.sleep(0.05)
-            if time.monotonic() > ends:
-                break
-        return max(counts[-5:])
+    async def _steady(self, wanted: int | None = None) -> int:
+        """The number of processes that no session accounts for, as soon as two looks agree on it.
 
-    def _count(self) -> int:
-        found = descendants(os.getpid(), group=self._group, below=self.sandbox.folder)
-        return len(found - {self._world.victim.pid})
+        The fork server knows its own, and may make some at any time. `wanted` is waited for, at most
+        `SETTLE_SECONDS`.
+        """
+        ends = time.monotonic() + SETTLE_SECONDS
+        before = None
+        while True:
+            children = await self.sandbox.children()
+            now = len(self._started(self.sandbox.folder)) - children
+            if (now == before and wanted in (None, now)) or time.monotonic() > ends:
+                return now
+            before = now
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _started(self, folder: Path) -> set[int]:
+        """The processes of the sandbox in this folder, and of attacks on it."""
+        found = descendants(os.getpid(), group=self._group, below=folder)
+        return found - self._others - {self._world.victim.pid}
 
     def _look(self) -> Moment:
         root = self.sandbox.folder
@@ -317,6 +336,10 @@ class Range:
             outcome = "breach"
         elif unparsed:
             note = f"the code never ran: {unparsed}"
+        stopped = stopped_by(attack, execution, layers) if outcome == "held" else ""
+        if outcome == "held" and not (stopped or note) and execution.error:
+            # A slip of the attack's own looks like this, too.
+            note = f"the code raised {execution.error.splitlines()[-1][:NOTE_CHARS]}"
         return (
             Result(
                 attack=attack,
@@ -325,7 +348,7 @@ class Range:
                 status=execution.status,
                 seconds=took,
                 note=note,
-                stopped_by=stopped_by(attack, execution, layers) if outcome == "held" else "",
+                stopped_by=stopped,
             ),
             strays,
         )
@@ -385,10 +408,7 @@ class Range:
             breaches += checks.works("a new session", expected, await _ran(fresh, code))
         finally:
             await fresh.close()
-        ends = time.monotonic() + SETTLE_SECONDS
-        while self._count() > self._processes and time.monotonic() < ends:
-            await asyncio.sleep(0.05)
-        breaches += checks.left_over(self._processes, self._count())
+        breaches += checks.left_over(self._standing, await self._steady(self._standing))
         return breaches
 
     def _own_uid(self, workspace: Path) -> int | None:

@@ -1,7 +1,8 @@
 """A suite of attacks: a folder of snippets, each with a header that says what must not happen."""
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +81,14 @@ def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
         raise DataError(
             f"no attack is named {', '.join(unknown)}",
             where=str(folder),
-            fix=f"choose from {', '.join(names)}",
+            fix=_nearest(unknown, names),
         )
     return [attack for attack in attacks if set(names[attack.name]) & set(only)]
+
+
+def _nearest(unknown: Sequence[str], names: Iterable[str]) -> str:
+    alike = sorted({name for one in unknown for name in difflib.get_close_matches(one, names)})
+    return f"perhaps {' or '.join(alike)}" if alike else "give the names of files there, without .py"
 
 
 def _read(path: Path) -> Attack:

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import traceback
+import warnings
 from types import FrameType
 from typing import Any
 
@@ -38,6 +39,7 @@ FRAMES = 6
 
 # The model may rebind names in these modules; the loop keeps its own.
 _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
+_formatwarning = warnings.formatwarning
 
 
 class _OutOfTime(BaseException):
@@ -113,6 +115,7 @@ class Runner:
         """What a freshly forked process needs to serve, and its first call, which is slow."""
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
         signal.signal(signal.SIGALRM, self._alarm)
+        warnings.formatwarning = _warning
         _seed(0)
         self._call({"code": "import numpy", "raw": False, "mendable": False})
 
@@ -202,8 +205,9 @@ class Runner:
             return "unparsed", ""
         except _OutOfTime:
             return "timeout", f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
-        except SystemExit:
-            return "ok", ""
+        except SystemExit as leave:
+            # With a text it is how a script says that it failed.
+            return ("error", f"SystemExit: {leave.code}") if type(leave.code) is str else ("ok", "")
         except MemoryError:
             return "error", "MemoryError: the session's memory limit was reached"
         except BaseException as error:  # noqa: BLE001 - whatever the model's code raised is its result
@@ -244,6 +248,15 @@ def _seed(number: int) -> None:
     random.seed(number)
     np.random.seed(number % 2**32)
     cv2.setRNGSeed(number % 2**31)
+
+
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as Python prints it; where in a library of this machine it arose is left out."""
+    if filename == CODE:
+        return _formatwarning(message, category, filename, lineno, line)
+    return f"{category.__name__}: {message}\n"
 
 
 def _explain(error: BaseException) -> str:

@@ -147,7 +147,7 @@ class _Server:
         request = json.loads(message)
         number = request["number"]
         if "ping" in request:
-            self.control.send(json.dumps({"number": number}).encode())
+            self.control.send(json.dumps({"number": number, "children": len(self.children)}).encode())
             return
         if "remove" in request:
             self._remove(number, request["remove"])

@@ -1,0 +1,8 @@
+"""What a model, or its code, wrote, for a terminal."""
+
+from rich.text import Text
+
+
+def foreign(text: str) -> Text:
+    """The text as it is: it is never markup, and what a terminal would take for a command shows as U+FFFD."""
+    return Text("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text))
