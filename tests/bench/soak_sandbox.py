@@ -253,7 +253,7 @@ class Soak:
         self._count("hostile", run)
         if run.status not in {*hostile.statuses, *self._excuses(slot)}:
             self._wrong(hostile.name, slot, run)
-        return self._survives(slot, run) and not hostile.spoils
+        return self._survives(slot, run) and not (hostile.spoils or _crowded(session.workspace))
 
     async def _run(self, session: Session, code: str, *, raw: bool) -> Execution | None:
         """A call; None if it raised, which it never may."""
@@ -415,6 +415,14 @@ def _temporary_folder() -> Iterator[Path]:
             yield folder
         finally:
             tempfile.tempdir = kept
+
+
+def _crowded(workspace: Path) -> bool:
+    """Whether a call that we shot in time has left so many files that an honest one may break the quota."""
+    try:
+        return len(list(workspace.iterdir())) > LIMITS.workspace_files // 2
+    except FileNotFoundError:
+        return True
 
 
 def _count(folder: Path) -> dict[str, int]:
