@@ -43,10 +43,13 @@ def test_an_exception_comes_back_with_the_models_own_frames_only(box: Box) -> No
     assert "vtune" not in run.error
 
 
-def test_a_long_error_is_cut_to_its_end(box: Box) -> None:
-    run = box.one("raise ValueError('x' * 100_000 + ' the end')")
+@pytest.mark.parametrize("letter", ["x", "\u6f22", "\U0001f600", "\0"])
+def test_a_long_error_is_cut_to_its_end(box: Box, letter: str) -> None:
+    run, after = box.run(f"a = 7\nraise ValueError({letter!r} * 1_000_000 + ' the end')", "print(a)")
+    assert run.status == "error"
     assert len(run.error) <= 4000
     assert run.error.endswith("the end")
+    assert after.output == "7"
 
 
 def test_code_that_does_not_parse_is_an_error_that_names_the_line(box: Box) -> None:

@@ -168,10 +168,12 @@ class Range:
     async def _clear(self) -> None:
         """End the sandbox, and what an attack started that has outlived it."""
         folder = self.sandbox.folder
-        await self._stack.aclose()
-        for pid in self._started(folder):
-            with contextlib.suppress(ProcessLookupError):  # ended by itself
-                os.kill(pid, signal.SIGKILL)
+        try:
+            await self._stack.aclose()
+        finally:
+            for pid in self._started(folder):
+                with contextlib.suppress(ProcessLookupError):  # ended by itself
+                    os.kill(pid, signal.SIGKILL)
 
     async def run(self, attack: Attack) -> Result:
         """Run one attack and mend what it broke."""

@@ -33,6 +33,8 @@ CODE = "<code>"
 """File name of the model's code in its error messages."""
 EARLY_PIXELS = 1 << 20
 """Of an input that is decoded before it is asked for. Ours: 3 MB."""
+ERROR_CHARS = wire.MAX_ANSWER // 16
+"""Of an error message, its end, that fit into an answer: JSON takes at most twelve bytes for a character."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
 
@@ -175,7 +177,7 @@ class Runner:
         artifacts = [] if status == "unparsed" else self.collector.collect()
         return {
             "status": status,
-            "error": error,
+            "error": error[-ERROR_CHARS:],
             "written": [artifact.name for artifact in artifacts],
             "broken": [artifact.name for artifact in artifacts if not artifact.readable],
             "crops": self._crops(artifacts),
