@@ -220,12 +220,15 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check every row, and every ground truth against its own verifier; no model is needed."""
+    from vtune.files.writing import check_file_output
     from vtune.report.samples import render_validation
     from vtune.runs.data import validate as validate_files
     from vtune.runs.data import write_problems
 
     from .output import show
 
+    if problems is not None:
+        check_file_output(problems, inputs=files, option="--problems")
     result = validate_files(files)
     if problems is not None:
         write_problems(problems, result["problems"])

@@ -11,7 +11,15 @@ RecipeToCheck = Annotated[
 ]
 
 
-def doctor(recipe: RecipeToCheck = None, as_json: AsJson = False) -> None:
+SelfTest = Annotated[
+    bool,
+    typer.Option(
+        "--self-test", help="Also run a few attacks and picture bombs on this machine, in some 10 s."
+    ),
+]
+
+
+def doctor(recipe: RecipeToCheck = None, self_test: SelfTest = False, as_json: AsJson = False) -> None:
     """Tell what this machine can run, why not, and what to do about it."""
     from vtune.report.machine import render_machine
     from vtune.runs.doctor import run_doctor
@@ -19,7 +27,7 @@ def doctor(recipe: RecipeToCheck = None, as_json: AsJson = False) -> None:
     from .output import show, stdout_for_the_result
 
     with stdout_for_the_result():
-        result = run_doctor(recipe)
+        result = run_doctor(recipe, self_test=self_test)
     show(result, render_machine, as_json=as_json)
     if not result["ok"]:
         raise typer.Exit(1)

@@ -31,6 +31,7 @@ def evaluate(
 ) -> None:
     """Roll a model out on a suite without an update, and score it."""
     from vtune.config import find, load_recipe
+    from vtune.files.terminal import one_line
     from vtune.report.evaluation import render_evaluations
     from vtune.runs.engines import Kind
     from vtune.runs.eval import EvalSuite, run_eval
@@ -45,5 +46,5 @@ def evaluate(
         folder = out or Path("runs") / f"eval-{path.stem}-{slug}"
         kind: Kind = "vllm" if vllm else "transformers"
         result = run_eval(checked, model, folder, limit=limit, kind=kind, resume=resume)
-    named_result = {"name": folder.name, "path": str(folder), **result}
-    show(result, lambda _: render_evaluations([named_result]), as_json=as_json)
+    about = {"name": one_line(folder.name), "path": one_line(str(folder))}
+    show(result, lambda shown: render_evaluations([{**about, **shown}]), as_json=as_json)

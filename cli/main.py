@@ -1,5 +1,6 @@
 """The `vtune` command, and the one place where errors become text and exit codes."""
 
+import errno
 import importlib.metadata
 import os
 import sys
@@ -8,6 +9,7 @@ from typing import Annotated
 import typer
 
 from vtune.errors import INTERRUPTED, WITHIN, RunFailed, ServiceError, VtuneError
+from vtune.files.terminal import brief, clean
 
 from . import data, recipes, sandbox, serve
 from .curate import curate
@@ -67,13 +69,33 @@ app.add_typer(recipes.app, name="recipes", help="List, show and copy what ships.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
+_USERS = {
+    errno.ENAMETOOLONG: 2,
+    errno.EACCES: 2,
+    errno.EPERM: 2,
+    errno.ELOOP: 2,
+    errno.EROFS: 2,
+    errno.ENOSPC: 1,
+    errno.EDQUOT: 1,
+    errno.EIO: 1,
+}
+"""What the machine says of a name, of rights or of a disk, wherever it is met, and the exit code for it."""
+
+
 def main() -> None:
     """Run the command; show a known problem as text and anything else as a traceback."""
     try:
         app()
     except VtuneError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {clean(brief(str(error), most=2000))}\n")
         raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
+    except OSError as error:
+        code = _USERS.get(error.errno or 0)
+        if code is None or (code == 2 and error.filename is None):
+            raise
+        name = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"error: {clean(f'{name}{error.strerror}')}\n")
+        raise SystemExit(code) from None
     except SystemExit as status:
         if status.code == INTERRUPTED and WITHIN not in os.environ:
             sys.stderr.write(

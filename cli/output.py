@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
+from vtune.files.terminal import clean_json, cleaned
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -17,14 +19,17 @@ PIPE_WIDTH = 160
 
 
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
-    """Print a result on stdout, as a table or as one JSON document."""
+    """Print a result on stdout, as a table or as one JSON document; nothing in it can steer a terminal."""
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        text = json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False)
+        sys.stdout.write(clean_json(text) + "\n")
         return
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PIPE_WIDTH
-    Console(width=width, markup=False, emoji=False, highlight=False).print(render(result), crop=False)
+    Console(width=width, markup=False, emoji=False, highlight=False).print(
+        render(cleaned(result)), crop=False
+    )
 
 
 @contextmanager

@@ -70,14 +70,55 @@ def attack(
             help="Leave a layer out, to see that harm is noticed; repeatable. The harm is real.",
         ),
     ] = None,
+    reward: Annotated[
+        bool,
+        typer.Option(
+            "--reward",
+            help="Attack the evidence reward instead: random programs, then a search for programs that are"
+            " paid and show nothing.",
+        ),
+    ] = False,
+    programs: Annotated[
+        int, typer.Option("--programs", min=1, help="With --reward: random programs.")
+    ] = 2000,
+    generations: Annotated[
+        int, typer.Option("--generations", min=0, help="With --reward: of the search; 0 for none.")
+    ] = 20,
+    population: Annotated[
+        int, typer.Option("--population", min=6, help="With --reward: programs of a generation.")
+    ] = 24,
+    claimed: Annotated[
+        bool,
+        typer.Option(
+            "--claimed",
+            help="With --reward: attack a judge that believes what the session claims, for comparison.",
+        ),
+    ] = False,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run hostile snippets in the sandbox of this machine: what held, and which layer did it."""
-    from vtune.report.attacks import render_attacks
+    from vtune.report.attacks import render_attacks, render_reward_attack
     from vtune.runs.attack import run_attack
+    from vtune.runs.reward_attack import run_reward_attack
 
     from .output import show
 
+    if reward:
+        if folder or only or without:
+            raise typer.BadParameter("--dir, --only and --without are about snippets, not about --reward")
+        found = run_reward_attack(
+            programs=programs,
+            generations=generations,
+            population=population,
+            seed=seed,
+            isolation=isolation,
+            claimed=claimed,
+        )
+        show(found, render_reward_attack, as_json=as_json)
+        if found["breached"]:
+            raise typer.Exit(1)
+        return
     result = run_attack(
         folder,
         only or [],

@@ -50,13 +50,14 @@ def train(
         dry_run: Check only.
         as_json: Show one JSON document.
     """
-    from vtune.runs.folder import check_start
+    from vtune.runs.folder import check_folder, check_start
     from vtune.runs.launch import launch, processes_of
 
     path = find(name, package)
     recipe = load_recipe(path, kind, overrides)
     processes = processes_of(gpus, hostfile)
     folder = out or Path("runs") / path.stem
+    check_folder(folder)
     if dry_run:
         from vtune.metrics.trackers import check_tracker
 

@@ -9,8 +9,9 @@ from tests.conftest import ROOT
 
 LAYERS = [
     {"errors"},
+    {"files"},
     {"config", "schema"},
-    {"sandbox"},
+    {"sandbox", "looks"},
     {"tools", "verifiers", "judge", "data", "models"},
     {"curate", "rollout", "reward", "advantage", "update", "metrics"},
     {"report"},

@@ -15,21 +15,29 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from vtune.errors import RecipeError, nearest
+from vtune.errors import DataError, RecipeError, nearest
+from vtune.files.reading import read_text
+from vtune.files.yaml_text import read_yaml
 
 Loc = tuple[str | int, ...]
+
+LARGEST = 2**63 - 1
+"""Of whole numbers in a recipe: what tensors, Parquet and generators of random numbers can hold."""
 
 
 class Strict(BaseModel):
     """Base of every recipe section: no unknown keys, no change after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _true_is_no_number(cls, values: Any) -> Any:
-        # Python, and pydantic after it, take `true` for 1.
+    def _numbers_are_numbers(cls, values: Any) -> Any:
+        # Python, and pydantic after it, take `true` for 1, and integers of any size.
         given = values if isinstance(values, dict) else {}
+        for name, value in given.items():
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise ValueError(f"{name} is larger than {LARGEST}, the largest number that means anything")
         for name, field in cls.model_fields.items():
             kinds = (field.annotation, *get_args(field.annotation))
             number = any(kind in (int, float) or type(kind) is int for kind in kinds)
@@ -109,23 +117,39 @@ def recipe_keys(path: Path) -> list[str]:
     return list(_read(path)[1])
 
 
+def read_values(path: Path, *, fix: str = "") -> Any:
+    """The value of a YAML file that a run has written; None where it is empty.
+
+    Raises:
+        DataError: If it cannot be read, or is not YAML, with its line.
+    """
+    try:
+        return _document(path)[1]
+    except RecipeError as error:
+        raise DataError(error.what, where=error.where, fix=fix or error.fix) from None
+
+
 def _read(path: Path) -> tuple[yaml.MappingNode, dict[str, Any]]:
     """A file of one mapping: its nodes, which know their lines, and its values."""
+    root, values = _document(path)
+    if not isinstance(root, yaml.MappingNode):
+        raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
+    return root, values
+
+
+def _document(path: Path) -> tuple[yaml.Node | None, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
+        return read_yaml(read_text(path))
     except FileNotFoundError:
         raise RecipeError(f"no recipe at {path}", fix="`vtune recipes list` shows what ships") from None
+    except OSError as error:
+        raise RecipeError(f"cannot read {path}: {error.strerror}", fix="name a file of YAML") from None
     except yaml.YAMLError as error:
         raise _not_yaml(path, error) from None
     except UnicodeDecodeError as error:
         raise RecipeError(
             f"not UTF-8: {error.reason}", where=f"{path}, byte {error.start}", fix="save it as UTF-8"
         ) from None
-    if not isinstance(root, yaml.MappingNode):
-        raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
-    return root, values
 
 
 def _not_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
@@ -190,7 +214,7 @@ def _apply(values: dict[str, Any], override: str) -> Loc:
         raise RecipeError(f"override {override!r} has no {lacking}", fix="write it as key.path=value")
     *parents, last = path.split(".")
     try:
-        value = yaml.safe_load(text)
+        value = read_yaml(text)[1]
     except yaml.YAMLError as error:
         raise RecipeError(f"override {override!r}: the value is not YAML: {error}") from None
     node: Any = values

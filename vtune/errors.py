@@ -29,7 +29,9 @@ class VtuneError(Exception):
     def __str__(self) -> str:
         lines = [self.what]
         if self.where:
-            lines.append(f"  at   {self.where}")
+            # A file may have a name of several lines, and this is one.
+            where = self.where.replace("\n", "\\n")
+            lines.append(f"  at   {where}")
         if self.fix:
             lines.append(f"  fix  {self.fix}")
         return "\n".join(lines)

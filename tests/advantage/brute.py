@@ -114,7 +114,7 @@ def random_call(rng: random.Random) -> Call:
         corners = [(rng.choice((0, 10, 12)), rng.choice((0, 1, 30))) for _ in range(count)]
         sizes = [(rng.choice((30, 33, 60)), rng.choice((30, 32))) for _ in range(count)]
         crops = tuple(
-            Crop(rng.choice((0, 0, 0, 1)), (x, y, x + w, y + h))
+            Crop(rng.choice((0, 0, 0, 1)), (x, y, x + w, y + h), shown=0)
             for (x, y), (w, h) in zip(corners, sizes, strict=True)
         )
     return Call(tool=tool, arguments="{}", status=status, crops=crops)

@@ -130,7 +130,9 @@ def ask(query: str, **changes: object) -> Call:
 
 
 def look(*boxes: tuple[float, float, float, float], tool: str = "image_zoom_in_tool", image: int = 0) -> Call:
-    return Call(tool=tool, arguments="{}", status="ok", crops=tuple(Crop(image, box) for box in boxes))
+    return Call(
+        tool=tool, arguments="{}", status="ok", crops=tuple(Crop(image, box, shown=0) for box in boxes)
+    )
 
 
 SEARCH = Call(tool="image_search_tool", arguments="{}", status="ok")

@@ -107,7 +107,12 @@ HOSTILE = (
     Hostile("no built-ins", "import builtins\nbuiltins.len = None", ("ok", "error", "killed"), spoils=True),
     Hostile("no output", "os.close(1)\nprint(1)", ("ok", "error", "killed"), spoils=True),
     Hostile("no names", "globals().clear()", ("ok", "error", "killed"), spoils=True),
-    Hostile("late alarm", "import signal\nsignal.setitimer(2, 0.01, 0.01)", ("ok", "killed"), spoils=True),
+    Hostile(
+        "late alarm",
+        "import signal\nsignal.setitimer(0, 0.01, 0.01)",
+        ("ok", "timeout", "killed"),
+        spoils=True,
+    ),
     Hostile("seek", "os.lseek(1, 1 << 40, 0)", ("ok", "error", "killed"), spoils=True),
 )
 

@@ -201,7 +201,7 @@ def test_a_photograph_that_cannot_be_opened_is_our_error(tiny: Path) -> None:
     header = b"IHDR" + struct.pack(">II", 60000, 60000) + png.getvalue()[24:29]
     huge = png.getvalue()[:12] + header + struct.pack(">I", zlib.crc32(header)) + png.getvalue()[33:]
     (tiny / "huge.png").write_bytes(huge)
-    for name, why in (("huge.png", "not an image.*decompression bomb"), ("a\0.jpg", "cannot read")):
+    for name, why in (("huge.png", "not an image.*pixels, more than"), ("a\0.jpg", "cannot read")):
         rewrite(tiny, images=[PHOTO | {"file_name": name}, OTHER])
         with pytest.raises(DataError, match=why):
             list(coco_samples(tiny / "instances.json", tiny, limit=None, seed=0))

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,8 +11,8 @@ from typing import Any
 
 from vtune.judge.client import JudgeEndpoint
 
-Reply = str | int
-"""A text, or the status of a failure."""
+Reply = str | int | Callable[[dict[str, Any]], str]
+"""A text, the status of a failure, or what makes a text of the request."""
 
 
 @dataclass
@@ -60,6 +60,7 @@ def serve(*replies: Reply, delay_s: float = 0.0) -> Iterator[FakeJudge]:
             time.sleep(judge.delay_s)
             with lock:
                 busy -= 1
+            reply = reply(body) if callable(reply) else reply
             status = reply if isinstance(reply, int) else 200
             message = {"role": "assistant", "content": reply}
             choice = {"index": 0, "finish_reason": "stop", "message": message}

@@ -58,13 +58,13 @@ def encode(pixels: np.ndarray, kind: str = "PNG") -> bytes:
 
 
 def noise(width: int, height: int, seed: int) -> np.ndarray:
-    """Large soft blotches, as in photographs, so that JPEG does not destroy them."""
-    small = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    """Soft blotches of six pixels, as in photographs, so that JPEG does not destroy them."""
+    small = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(small).resize((width, height)))
 
 
 PIXELS = noise(100, 100, 0)
-INPUT = Picture(encode(PIXELS))
+INPUT = Picture(encode(PIXELS), seen=(100, 100))
 
 
 def sample(*boxes: Box, ability: str = "visual_search", **changes: Any) -> Sample:
@@ -101,7 +101,9 @@ def looks(*calls: Box | Picture | str, reply: str = RIGHT, **changes: Any) -> Tr
         else:
             x0, y0, x1, y1 = (int(side) for side in what)
             crops = (Crop(0, what, len(pictures)),)
-            pictures.append(Picture(encode(PIXELS[y0:y1, x0:x1]), origin=f"call:{k}"))
+            # A policy's processor enlarges small pictures.
+            size = (4 * (x1 - x0), 4 * (y1 - y0))
+            pictures.append(Picture(encode(PIXELS[y0:y1, x0:x1]), origin=f"call:{k}", seen=size))
         made.append(Call(tool="python", arguments="{}", status="ok", images=shown, crops=crops))
     turns = [Message("user", "?"), *(Message("assistant", CODE) for _ in made), Message("assistant", reply)]
     values: dict[str, Any] = {

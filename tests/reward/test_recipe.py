@@ -19,7 +19,8 @@ def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
     for kind in (EvidenceLevels, IouSchedule, RewardRecipe):
         assert kind.model_fields
         optional = {name for name, field in kind.model_fields.items() if not field.is_required()}
-        assert optional <= {"iou", "format_rule", "service"}
+        young = {"looks", "legible_side", "most_of_input", "faked", "illegible", "everything"}
+        assert optional <= {"iou", "format_rule", "service"} | young
     assert recipe().judge is None
     assert (recipe().iou, recipe().format_rule) == (None, "ordered")
 

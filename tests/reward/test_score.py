@@ -243,6 +243,24 @@ def test_a_picture_that_cannot_be_read_leaves_the_calls_unscored() -> None:
     assert (scored.reward.accuracy, scored.reward.tool, scored.tool_scores) == (1.0, None, (None,))
 
 
+def test_an_input_that_cannot_be_measured_leaves_its_own_trajectory_unscored() -> None:
+    def shown(data: bytes) -> tuple[int, int]:
+        raise DataError("a picture cannot be decoded: it is damaged")
+
+    boxed = dataclasses.replace(sample(TARGET), verifier_parm={"reply_space": "shown_pixels"})
+
+    async def story() -> list[Trajectory]:
+        async with Scorer(recipe(), shown=shown) as scorer:
+            return await scorer.score([boxed], [looks(TARGET), looks(TARGET, stop_reason="error")])
+
+    measured, failed = asyncio.run(story())
+    assert measured.reward is not None
+    assert failed.reward is not None
+    assert (measured.reward.total, measured.tool_scores) == (None, (None,))
+    assert measured.reward.why == "a picture cannot be decoded: it is damaged"
+    assert failed.reward.why == "the rollout failed"
+
+
 def test_a_trajectory_of_another_sample_is_an_error() -> None:
     with pytest.raises(DataError, match="quiz/2"):
         score(sample(TARGET), looks(TARGET, sample_id="quiz/2"))

@@ -24,7 +24,6 @@ from tests.rollout.build import (
     recipe,
     roll_out,
 )
-from vtune.errors import DataError
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
@@ -89,7 +88,10 @@ def test_a_trajectory_tells_who_made_it_and_what_its_calls_showed(policy: Policy
         3,
         2,
     )
-    assert trajectory.images == (Picture(data=PHOTO), Picture(data=CROP, origin="call:0"))
+    assert trajectory.images == (
+        Picture(data=PHOTO, seen=(56, 56)),
+        Picture(data=CROP, origin="call:0", seen=(84, 56)),
+    )
     assert trajectory.messages == (
         *SAMPLE.prompt,
         Message("assistant", LOOK),
@@ -162,14 +164,38 @@ def test_one_failed_sandbox_ends_one_trajectory_and_closes_its_session(policy: P
     assert [session.closed for session in sandbox.sessions] == [True] * (1 + ATTEMPTS)
 
 
-def test_an_error_of_ours_is_no_trajectory(policy: Policy) -> None:
+def hairline(width: int = 200_000) -> bytes:
+    """A PNG of a few hundred bytes that is one pixel high."""
+    out = io.BytesIO()
+    Image.new("L", (width, 1)).save(out, "PNG")
+    return out.getvalue()
+
+
+def cut_short() -> bytes:
+    """A picture with a good head and half a body."""
+    return PHOTO[: len(PHOTO) // 2]
+
+
+@pytest.mark.parametrize("picture", [b"no picture", cut_short(), hairline()], ids=["none", "damaged", "thin"])
+@pytest.mark.parametrize("tools", [("python",), ()])
+def test_a_row_whose_picture_cannot_be_read_costs_its_own_rollouts_alone(
+    policy: Policy, picture: bytes, tools: tuple[str, ...]
+) -> None:
     sandbox = FakeSandbox()
-    broken = replace(job(), images=(b"no picture",))
-    engine = Recording(ScriptedEngine(policy.chat, [ANSWER]))
-    with pytest.raises(DataError, match="cannot be decoded"):
-        roll_out(policy, (), engine=engine, sandbox=sandbox, jobs=[broken, job()])
-    assert engine.running == 0
-    assert [session.closed for session in sandbox.sessions] == [True, True]
+    broken = replace(job(replace(SAMPLE, id="bad/1", tools=tools)), images=(picture,))
+    lost, good = roll_out(policy, [ANSWER], sandbox=sandbox, jobs=[broken, job()])
+    assert (lost.stop_reason, good.stop_reason) == ("error", "answer")
+    (call,) = lost.calls
+    assert "sample 'bad/1': a picture cannot be decoded" in call.error
+    assert all(session.closed for session in sandbox.sessions)
+
+
+def test_a_thin_picture_that_a_session_let_through_is_the_models_error(policy: Policy) -> None:
+    sandbox = FakeSandbox(replace(SEEN, images=(hairline(),)))
+    (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
+    (call,) = trajectory.calls
+    assert (call.status, call.images, trajectory.stop_reason) == ("error", (), "answer")
+    assert "200000 x 1" in trajectory.messages[2].content
 
 
 def test_a_sample_without_tools_has_no_sandbox(policy: Policy) -> None:
@@ -212,7 +238,7 @@ def test_a_look_without_room_for_its_picture_is_still_a_call(policy: Policy) -> 
     assert len(trajectory.token_ids) == written
     (call,) = trajectory.calls
     assert (call.status, call.images, call.crops) == ("ok", (), ())
-    assert trajectory.images == (Picture(data=PHOTO),)
+    assert trajectory.images == (Picture(data=PHOTO, seen=(56, 56)),)
     assert trajectory.loss_mask[-1]
 
 
@@ -222,7 +248,7 @@ def test_a_picture_that_code_forged_is_its_error_and_not_ours(policy: Policy) ->
     (call,) = trajectory.calls
     assert (call.status, call.images, call.crops) == ("error", (), ())
     assert "cannot be decoded" in call.error
-    assert trajectory.images == (Picture(data=PHOTO),)
+    assert trajectory.images == (Picture(data=PHOTO, seen=(56, 56)),)
     assert "cannot be decoded" in trajectory.messages[2].content
     assert trajectory.stop_reason == "answer"
 

@@ -24,7 +24,7 @@ def ask(query: str) -> Call:
 
 def zoom(x: float) -> Call:
     box = (x, 0.0, x + 100.0, 100.0)
-    return Call(tool="python", arguments="{}", status="ok", crops=(Crop(0, box),), span=(1, 2))
+    return Call(tool="python", arguments="{}", status="ok", crops=(Crop(0, box, shown=0),), span=(1, 2))
 
 
 def rollout(group: int, right: bool, advantage: float, *calls: Call) -> Trajectory:

@@ -10,6 +10,7 @@ from tests.schema.records import SAMPLE
 from vtune.errors import DataError
 from vtune.report.samples import describe_problem
 from vtune.runs.data import check_data, validate
+from vtune.runs.self_test import bombs
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_samples
 from vtune.schema.sample import Evidence
@@ -80,3 +81,15 @@ def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:
     write_samples(path, [GOOD, replace(GOOD, id="x", verifier="")])
     (problem,) = validate([path])["problems"]
     assert problem["what"].endswith("(column `reward_model.verifier`)")
+
+
+@pytest.mark.parametrize("bomb", sorted(bombs()))
+def test_a_row_with_a_bomb_is_listed_with_its_file_and_a_remedy(tmp_path: Path, bomb: str) -> None:
+    rows = [GOOD, replace(GOOD, id="bad/1", images=(Picture(data=bombs()[bomb]),), evidence=())]
+    write_samples(tmp_path / "a.parquet", rows)
+    result = validate([tmp_path / "a.parquet"])
+    (problem,) = result["problems"]
+    assert (problem["file"], problem["row"]) == (str(tmp_path / "a.parquet"), 1)
+    assert "a picture cannot be opened" in problem["what"]
+    assert "store PNG or JPEG, of 64 Mi pixels and 2000:1 at most" in problem["fix"]
+    assert vtune("data", "validate", tmp_path / "a.parquet").code in (1, 2)

@@ -55,7 +55,8 @@ class Box:
 @contextmanager
 def running(limits: Limits) -> Iterator[Box]:
     with asyncio.Runner() as runner:
-        sandbox = runner.run(Sandbox(limits).__aenter__())
+        # Pictures come back byte by byte as the code wrote them.
+        sandbox = runner.run(Sandbox(limits, decode="host").__aenter__())
         yield Box(runner, sandbox)
         runner.run(sandbox.__aexit__(None, None, None))
 

@@ -91,5 +91,6 @@ def test_a_real_crop_is_seen_as_one_picture() -> None:
 
     observation = asyncio.run(story())
     assert observation.text == "<sandbox_output>\n<image>\n</sandbox_output>"
-    assert observation.crops == (ShownCrop(bbox=(1.0, 2.0, 9.0, 8.0), image=0, shown=0),)
+    place = (1.0, 0.0, 1.0, 0.0, 1.0, 2.0)
+    assert observation.crops == (ShownCrop(bbox=(1.0, 2.0, 9.0, 8.0), image=0, shown=0, matrix=place),)
     assert PIL.Image.open(io.BytesIO(observation.images[0])).size == (8, 6)

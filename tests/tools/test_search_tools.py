@@ -105,6 +105,14 @@ def test_a_cached_search_is_replayed_with_its_thumbnails(tmp_path: Path) -> None
     assert short.text.count("<image>") == len(short.images) == 1
 
 
+def test_a_thumbnail_that_cannot_be_shown_is_left_out_and_its_title_stays(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture(50_000, 1))
+    (tmp_path / "b.png").write_bytes(picture(40, 30)[:-30])
+    seen = found(image_search(tmp_path), scene(replace(SAMPLE, extra=TITLES | PATHS)))
+    assert seen.text == "1. A ferry\nThey sail to Sark.\n2. A harbour"
+    assert (seen.status, seen.images) == ("ok", ())
+
+
 def test_a_cached_search_that_found_nothing_says_so() -> None:
     sample = replace(SAMPLE, extra={"image_search_title_list": []})
     assert found(image_search(None), scene(sample)).text == NOTHING

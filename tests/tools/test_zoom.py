@@ -108,3 +108,12 @@ def test_calls_for_the_same_pixels_have_one_key() -> None:
     first = tool.key({"bbox_2d": [250, 100, 500, 600], "label": "a"}, SCENE)
     assert first == tool.key({"bbox_2d": [250.4, 100, 500, 600]}, SCENE)
     assert first != tool.key({"bbox_2d": [260, 100, 500, 600]}, SCENE)
+
+
+def test_a_hairline_is_the_models_mistake_and_not_ours() -> None:
+    out = io.BytesIO()
+    Image.new("L", (20_000, 100)).save(out, "PNG")
+    wide = out.getvalue()
+    scene = Scene(SAMPLE, (wide,), (View(wide, 0, None, (1000, 5)),))
+    with pytest.raises(Mistake, match="cannot be shown: it is 20000 x 5: one side is more than 2000 times"):
+        zoomed({"bbox_2d": [0, 100, 1000, 150]}, scene, side=1)

@@ -100,5 +100,5 @@ def test_every_process_fills_and_only_the_first_makes_the_folder(tmp_path: Path)
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", json.dumps({"step": None})])
 def test_a_manifest_that_cannot_be_read_is_our_error(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=MANIFEST):
         checkpoint_step(tmp_path)

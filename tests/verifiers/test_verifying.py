@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import os
 import signal
 import socket
@@ -11,7 +12,9 @@ from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
-from vtune.verifiers.verifying import AHEAD, Verifying, _Worker
+from vtune.verifiers.math import looks_slow
+from vtune.verifiers.verifying import AHEAD, Verifying
+from vtune.verifiers.worker import Worker
 
 
 def test_workers_judge_many_replies_and_send_errors_back() -> None:
@@ -46,17 +49,18 @@ def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() ->
     async def story() -> None:
         async with Verifying(workers=1, timeout_s=60) as verifying:
             await verifying.verify(wrap("7"), question)
-            (worker,) = verifying._workers
+            (worker,) = verifying._fast.workers
             assert worker._process is not None
             os.kill(worker._process.pid or 0, signal.SIGKILL)
             with pytest.raises(ServiceError, match="died"):
                 await verifying.verify(wrap("7"), question)
-            worker._timeout_s = 0.0
+            slow = verifying._slow.workers[0]
+            worker._timeout_s = slow._timeout_s = 0.0
             started = time.monotonic()
             with pytest.raises(ServiceError, match="no verdict"):
                 await verifying.verify(wrap("7"), question)
             assert time.monotonic() - started < 30
-            worker._timeout_s = 60
+            worker._timeout_s = slow._timeout_s = 60
             assert (await verifying.verify(wrap("7"), question)).score == 1.0
 
     asyncio.run(story())
@@ -66,7 +70,7 @@ def test_a_verifier_that_needs_no_worker_starts_none() -> None:
     async def story() -> None:
         async with Verifying() as verifying:
             assert (await verifying.verify(wrap("b"), sample("choice", "B"))).score == 1.0
-            assert all(worker._process is None for worker in verifying._workers)
+            assert all(worker._process is None for worker in verifying._fast.workers)
 
     asyncio.run(story())
 
@@ -77,7 +81,7 @@ def test_who_shares_a_worker_with_one_that_dies_or_hangs_is_verified_all_the_sam
     async def story() -> None:
         async with Verifying(workers=1, timeout_s=60) as verifying:
             await verifying.verify(wrap("7"), hard)
-            (worker,) = verifying._workers
+            (worker,) = verifying._fast.workers
             for _ in range(2):
                 assert worker._process is not None
                 os.kill(worker._process.pid or 0, signal.SIGSTOP)
@@ -99,7 +103,7 @@ def test_a_reply_larger_than_the_pipe_does_not_stop_the_loop_while_the_worker_is
     async def story() -> list[float]:
         async with Verifying(workers=1, timeout_s=60) as verifying:
             verifying.start()
-            (worker,) = verifying._workers
+            (worker,) = verifying._fast.workers
             assert worker._process is not None
             os.kill(worker._process.pid or 0, signal.SIGSTOP)
             asking = [
@@ -167,7 +171,7 @@ def test_a_worker_that_cannot_be_started_leaves_its_replies_to_one_that_runs(
     async def story() -> list[float]:
         async with Verifying(workers=2, timeout_s=60) as verifying:
             await verifying.verify(wrap("7"), question)
-            monkeypatch.setattr(_Worker, "start", full)
+            monkeypatch.setattr(Worker, "start", full)
             asking = (verifying.verify(wrap(f"{n}"), question) for n in range(2, 9))
             return [verdict.score for verdict in await asyncio.gather(*asking)]
 
@@ -180,7 +184,7 @@ def test_a_reply_that_takes_long_holds_up_no_other_while_a_worker_is_idle() -> N
     async def story() -> tuple[list[float], float]:
         async with Verifying(workers=2, timeout_s=60) as verifying:
             await asyncio.gather(*(verifying.verify(wrap("7"), question) for _ in range(2)))
-            slow = verifying._workers[0]._process
+            slow = verifying._fast.workers[0]._process
             assert slow is not None
             os.kill(slow.pid or 0, signal.SIGSTOP)
             first, *others = (
@@ -192,3 +196,107 @@ def test_a_reply_that_takes_long_holds_up_no_other_while_a_worker_is_idle() -> N
             return found, (await first).score
 
     assert asyncio.run(story()) == ([0.0] * 12, 1.0)
+
+
+def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they_would_get_alone() -> None:
+    question = sample("math", "7")
+    long = wrap("(x+y+z)^{300}")  # beyond math-verify's own limit
+
+    async def story() -> tuple[list[float], float, list[float]]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            verifying.start()
+            await verifying.verify(wrap("x^2"), question)
+            asking = [asyncio.create_task(verifying.verify(long, question)) for _ in range(3)]
+            await asyncio.sleep(0)
+            began = time.monotonic()
+            quick = [(await verifying.verify(wrap(f"{n}"), question)).score for n in range(5, 9)]
+            took = time.monotonic() - began
+            assert not any(one.done() for one in asking)
+            return quick, took, [one.score for one in await asyncio.gather(*asking)]
+
+    quick, took, slow = asyncio.run(story())
+    assert (quick, slow) == ([0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0])
+    assert took < 10
+
+
+def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_verified_among_the_slow() -> (
+    None
+):
+    question = sample("math", "7")
+
+    async def story() -> list[float]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            await verifying.verify(wrap("7"), question)
+            (worker,) = verifying._fast.workers
+            assert worker._fast is not None
+            worker._fast = dataclasses.replace(worker._fast, stuck_s=0.2)
+            worker._timeout_s = 30.0
+            assert worker._process is not None
+            os.kill(worker._process.pid or 0, signal.SIGSTOP)
+            asking = [asyncio.create_task(verifying.verify(wrap(f"{n}"), question)) for n in (7, 8)]
+            found = [verdict.score for verdict in await asyncio.gather(*asking)]
+            assert verifying._slow.workers[0]._process is not None
+            return found
+
+    assert asyncio.run(story()) == [1.0, 0.0]
+
+
+def test_a_slow_reply_for_which_no_process_has_room_in_time_is_unscored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from vtune.verifiers import verifying as module
+
+    monkeypatch.setattr(module, "SLOW_WAIT", 0.2)
+    question = sample("math", "7")
+
+    async def story() -> list[object]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            await verifying.verify(wrap("7"), question)
+            asking = (verifying.verify(wrap("(x+y+z)^{300}"), question) for _ in range(2))
+            return list(await asyncio.gather(*asking, return_exceptions=True))
+
+    first, second = asyncio.run(story())
+    assert getattr(first, "score", first) == 0.0
+    assert isinstance(second, ServiceError)
+    assert "take long" in second.what
+
+
+@pytest.mark.parametrize(
+    ("answer", "slow"),
+    [
+        ("7", False),
+        ("\\frac{1}{2}", False),
+        ("2^{100}", False),
+        ("x^2+1", False),
+        ("10^{-9}", False),
+        ("\\{1, 2\\}", False),
+        ("2\\sqrt{3}", False),
+        ("(x+y+z)^{300}", True),
+        ("\\int_0^1 x dx", True),
+        ("\\sum_{i=1}^{9} i", True),
+        ("((((7))))", True),
+        ("1+" * 60 + "1", True),
+        ("9^{9^{9^{9}}}", False),  # refused, which takes no time
+        ("(10^9)!", False),
+    ],
+)
+def test_what_may_take_long_is_told_at_a_glance(answer: str, slow: bool) -> None:
+    assert looks_slow(wrap(answer), sample("math", "7")) is slow
+    assert looks_slow(wrap("7"), sample("math", answer)) is slow
+
+
+def test_a_reply_that_uses_up_its_slice_is_verified_again_with_the_same_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from vtune.verifiers import verifying as module
+
+    monkeypatch.setattr(module, "SLICE", 0.001)  # processor time of a start alone is more
+    question = sample("math", "\\frac{1}{2}")
+
+    async def story() -> tuple[list[float], bool]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            asking = (verifying.verify(wrap(answer), question) for answer in ("0.5", "0.4", "\\frac{2}{4}"))
+            found = [verdict.score for verdict in await asyncio.gather(*asking)]
+            return found, verifying._slow.workers[0]._process is not None
+
+    assert asyncio.run(story()) == ([1.0, 0.0, 1.0], True)

@@ -126,9 +126,14 @@ def _no_argument(trajectory: Trajectory, call: Call) -> tuple[()]:
 
 
 def _look(trajectory: Trajectory, call: Call) -> Look | None:
-    """Crops that come from the sample's pictures are known by their number, others by their bytes."""
+    """Crops that come from the sample's pictures are known by their number, others by their bytes.
+
+    A crop that no picture shows, or whose picture does not show it, is no look.
+    """
     found = []
     for crop in call.crops:
+        if crop.shown is None or crop.look not in (None, "verified"):
+            continue
         key: int | bytes | str = crop.image
         picture = trajectory.images[crop.image]
         if picture.origin != "input":

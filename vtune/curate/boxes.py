@@ -4,16 +4,14 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from typing import Literal
 
-from PIL import Image
 from pydantic import Field
 
 from vtune.curate.item import Item, Selected, input_pictures
 from vtune.errors import DataError
 from vtune.schema.box import area
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.verifiers.boxes import LabelledBox, truth_boxes
 from vtune.verifiers.spaces import spaces_of
@@ -184,9 +182,8 @@ def _extent(item: Item) -> tuple[float, float]:
         return stated
     pictures = input_pictures(item)
     try:
-        with Image.open(BytesIO(pictures[0])) as image:
-            return image.size
-    except (IndexError, *UNDECODABLE) as error:
+        return size_of(pictures[0])
+    except (IndexError, DataError) as error:
         raise DataError(
             f"nobody knows how large the picture is: {error}",
             where=f"sample {item.sample.id!r}",

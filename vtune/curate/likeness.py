@@ -10,15 +10,13 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import pairwise
 
 import numpy as np
 from PIL import Image
 
 from vtune.curate.item import Item, input_pictures, question
-from vtune.errors import DataError
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import decode_reduced
 
 CELLS = 16
 """A side of the difference hash; 8 is common, and takes many charts for one another (ours)."""
@@ -84,12 +82,7 @@ def look_of(data: bytes) -> int:
     Raises:
         DataError: If it cannot be decoded.
     """
-    try:
-        with Image.open(BytesIO(data)) as image:
-            image.draft("L", (8 * CELLS, 8 * CELLS))  # a JPEG is decoded no larger than needed
-            grey = image.convert("L").resize((CELLS + 1, CELLS), Image.Resampling.BOX)
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be decoded: {error}", fix="store PNG or JPEG") from None
+    grey = decode_reduced(data, 8 * CELLS, "L").resize((CELLS + 1, CELLS), Image.Resampling.BOX)
     levels = np.asarray(grey, np.int16)
     return int.from_bytes(np.packbits(levels[:, 1:] > levels[:, :-1]).tobytes(), "big")
 

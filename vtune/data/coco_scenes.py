@@ -3,18 +3,16 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from vtune.data.folders import within
 from vtune.data.formats.source import read_json
 from vtune.errors import DataError
+from vtune.files.reading import read_bytes
 from vtune.schema.box import Box, clamp
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import Refused, examine
 
 MIN_SIDE = 16
 """Shortest side, in pixels, of a box worth asking about (ours)."""
@@ -117,6 +115,8 @@ def _photos(
         try:
             name = _identity(entry["id"])
             photo = Photo(name, str(entry["file_name"]), int(entry["width"]), int(entry["height"]))
+            if photo.width <= 0 or photo.height <= 0:
+                raise ValueError(f"its size is {photo.width}x{photo.height}")
             if photos.setdefault(name, photo) != photo:
                 raise ValueError(f"id {name} is also that of {photos[name].file_name!r}")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -138,7 +138,12 @@ def _box(value: Any, photo: Photo) -> Box:
     x, y, width, height = value
     if not all(map(isfinite, (x, y, width, height))) or width < 0 or height < 0:
         raise ValueError(f"bbox is {value!r:.60}")
-    return clamp((x, y, x + width, y + height), photo.width, photo.height)
+    box = clamp((x, y, x + width, y + height), photo.width, photo.height)
+    if min(box[2] - box[0], box[3] - box[1]) < MIN_SIDE <= min(width, height):
+        raise ValueError(
+            f"bbox {value!r:.60} leaves the picture, which the JSON says is {photo.width}x{photo.height}"
+        )
+    return box
 
 
 def _no_layout(instances: Path, error: Exception) -> DataError:
@@ -165,17 +170,17 @@ def photograph(photo: Photo, images: Path) -> bytes:
     """
     path = within(images, photo.file_name)
     try:
-        content = path.read_bytes()
-    except (OSError, ValueError) as error:  # no file has a name with a NUL
+        content = read_bytes(path)
+    except OSError as error:
         raise DataError(
-            f"cannot read {path}: {getattr(error, 'strerror', error)}",
+            f"cannot read {path}: {error.strerror}",
             fix="give the folder that the JSON is about",
         ) from None
     try:
-        with Image.open(BytesIO(content)) as picture:
-            size = picture.size
-    except UNDECODABLE as error:
-        raise DataError(f"not an image: {error}", where=str(path), fix="download the file again") from None
+        size = examine(content).size
+    except Refused as refused:
+        why = f"not an image that can be used: {refused}"
+        raise DataError(why, where=str(path), fix="download the file again") from None
     if size != (photo.width, photo.height):
         raise DataError(
             f"the picture is {size[0]}x{size[1]} and the JSON says {photo.width}x{photo.height}",

@@ -3,11 +3,10 @@
 import io
 import json
 
-from PIL import Image
-
 from vtune.errors import DataError
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
+from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 
@@ -36,7 +35,7 @@ def look_trace(sample: Sample, box: tuple[int, int, int, int] | None) -> Traject
     x0, y0, x1, y1 = box
     code = f'\n```python\nimage.crop(({x0},{y0},{x1},{y1})).save("look.png")\n```\n'
     out = io.BytesIO()
-    Image.open(io.BytesIO(sample.images[0].data)).convert("RGB").crop(box).save(out, "PNG", compress_level=1)
+    decode_picture(sample.images[0].data).crop(box).save(out, "PNG", compress_level=1)
     region: Box = (float(x0), float(y0), float(x1), float(y1))
     shown = len(sample.images)
     return Trajectory(

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from PIL import Image
-
 from vtune.data.trail_world import (
     CORNERS,
     MOST_ROADS,
@@ -34,6 +32,7 @@ from vtune.data.trail_world import (
     road_text,
 )
 from vtune.schema.message import Message, Picture
+from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 
@@ -216,7 +215,7 @@ def _trace(sample: Sample, trail: Trail, world: World, rng: random.Random) -> Tr
 
 def _cut(data: bytes, box: tuple[int, int, int, int]) -> bytes:
     out = io.BytesIO()
-    Image.open(io.BytesIO(data)).convert("RGB").crop(box).save(out, "PNG", compress_level=1)
+    decode_picture(data).crop(box).save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from vtune.data.options import multiple_choice
 from vtune.errors import DataError
+from vtune.files.reading import open_input, read_lines
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 
@@ -88,7 +89,7 @@ def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]
         DataError: If the file is missing, lacks a column, or is no TSV from some line on.
     """
     try:
-        with path.open("rb") as stream, path.open("rb") as again:
+        with open_input(path) as stream, open_input(path) as again:
             yield from _rows(path, stream, again, {"index", "image", *needs})
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", fix="check the path") from None
@@ -149,7 +150,7 @@ def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
 
     def lines() -> Iterator[str]:
         nonlocal position, number
-        for line in stream:
+        for line in read_lines(stream):
             encoding = "utf-8" if position else "utf-8-sig"  # a table from Windows begins with a mark
             position += len(line)
             number += 1

@@ -1,19 +1,17 @@
 """V* bench: small things in large photographs (craigwu/vstar_bench)."""
 
-import json
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-
-from PIL import Image
 
 from vtune.data.options import multiple_choice
 from vtune.data.tsv import question_of, scan_tsv
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import read_bytes, read_text
 from vtune.schema.box import clamp, proper
-from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
+from vtune.schema.pixels import size_of
 from vtune.schema.sample import Evidence, Sample
 
 SOURCE = "vstar"
@@ -82,13 +80,12 @@ def _folder(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
 
 def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:
     try:
-        data = picture.read_bytes()
-        with Image.open(BytesIO(data)) as image:
-            size = image.size
-    except UNDECODABLE as error:
+        data = read_bytes(picture)
+    except OSError as error:
         raise DataError(
-            f"the picture cannot be opened: {error}", where=str(picture), fix="download it again"
+            f"the picture cannot be read: {error.strerror}", where=str(picture), fix="download it again"
         ) from None
+    size = size_of(data, where=str(picture))
     note = _note(file)
     targets, boxes = _list(note, "target_object", str, file), _list(note, "bbox", list, file)
     choices = tuple(_list(note, "options", str, file))
@@ -117,7 +114,7 @@ def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:
 
 def _note(file: Path) -> dict[str, Any]:
     try:
-        note = json.loads(file.read_text(encoding="utf-8-sig"))
+        note = parse_json(read_text(file))
     except (OSError, ValueError) as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix="download it again") from None
     if not isinstance(note, dict):

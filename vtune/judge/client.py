@@ -12,6 +12,8 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt
 from vtune.schema.message import Picture
@@ -193,7 +195,7 @@ def _read_cache(path: Path) -> dict[str, str]:
     """The replies in a cache file. A last line that a kill cut short is left out, and cut off."""
     if not path.exists():
         return {}
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, limit=MAX_DOCUMENT)
     whole = text[: text.rfind("\n") + 1]
     if len(whole) < len(text):
         with path.open("r+b") as file:
@@ -201,8 +203,8 @@ def _read_cache(path: Path) -> dict[str, str]:
     replies: dict[str, str] = {}
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             replies[row["key"]] = str(row["reply"])
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             raise DataError("not a cached reply", where=f"{path}:{number}", fix="delete the file") from None
     return replies

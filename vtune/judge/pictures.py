@@ -4,12 +4,14 @@ import base64
 import io
 from pathlib import Path
 
-from PIL import Image, ImageChops, UnidentifiedImageError
+from PIL import Image, ImageChops
 
 from vtune.errors import DataError
+from vtune.files import reading
 from vtune.schema.box import Box, area, clamp
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.decode import UNDECODABLE, opaque
 from vtune.schema.message import Picture
+from vtune.schema.pixels import open_picture
 
 BLOCK = 8
 """Pictures of equal size are compared by the mean brightness of 8 x 8 pixels: JPEG's block, whose mean
@@ -50,7 +52,7 @@ def read_bytes(picture: Picture) -> bytes:
     if picture.path is None:
         raise DataError("a picture has neither bytes nor a path", where=f"picture from {picture.origin}")
     try:
-        return Path(picture.path).read_bytes()
+        return reading.read_bytes(Path(picture.path))
     except OSError as error:
         raise DataError(f"a picture cannot be read: {error.strerror}", where=picture.path) from None
 
@@ -150,18 +152,13 @@ def _accepted(image: Image.Image) -> bytes:
 def _colours(image: Image.Image, picture: Picture) -> Image.Image:
     try:
         image.load()
-        return image if image.mode == "RGB" else image.convert("RGB")  # which would copy it
+        return opaque(image)
     except UNDECODABLE as error:
         raise DataError(f"a picture cannot be decoded: {error}", where=_place(picture)) from None
 
 
 def _open(picture: Picture) -> Image.Image:
-    try:
-        return Image.open(io.BytesIO(read_bytes(picture)))
-    except UnidentifiedImageError:  # its text holds an address in memory: no two would be alike
-        raise DataError("a picture cannot be decoded: not a known format", where=_place(picture)) from None
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be decoded: {error}", where=_place(picture)) from None
+    return open_picture(read_bytes(picture), where=_place(picture))
 
 
 def _place(picture: Picture) -> str:

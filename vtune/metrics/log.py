@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from vtune.errors import DataError, RunFailed
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def read_metrics(path: Path) -> list[MetricsLine]:
         DataError: If the file cannot be read, or a line is no metrics line, naming it.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, limit=MAX_DOCUMENT)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"metrics cannot be read: {error}", where=str(path)) from None
     lines = text.split("\n")[:-1]
@@ -82,8 +84,8 @@ def _dump(line: MetricsLine) -> str:
 
 def _parse(text: str, where: str) -> MetricsLine:
     try:
-        row: Any = json.loads(text)
-    except json.JSONDecodeError as error:
+        row: Any = parse_json(text)
+    except ValueError as error:
         raise DataError(f"not JSON: {error}", where=where) from None
     if (
         not isinstance(row, dict)

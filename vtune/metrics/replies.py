@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.schema.trajectory import Trajectory
 
 REFLECTIVE = (
@@ -104,8 +106,8 @@ def last_replies(run: Path) -> list[dict[str, Any]]:
         return []
     step = int(kept[-1].stem.removeprefix("step-"))
     try:
-        lines = kept[-1].read_text(encoding="utf-8").split("\n")[:-1]
-        return [{"step": step, **json.loads(line)} for line in lines]
+        lines = read_text(kept[-1], limit=MAX_DOCUMENT).split("\n")[:-1]
+        return [{"step": step, **parse_json(line)} for line in lines]
     except (OSError, ValueError, TypeError) as error:
         what = f"kept replies cannot be read: {error}"
         raise DataError(what, where=str(kept[-1]), fix="remove the file") from None

@@ -1,10 +1,10 @@
 """One trajectory as one picture: what was asked about, the boxes that calls showed, and what came back."""
 
-import io
 from collections.abc import Iterator
 
 from PIL import Image, ImageDraw
 
+from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Trajectory
 
 HEIGHT = 256
@@ -44,7 +44,7 @@ def _tiles(trajectory: Trajectory, boxes: dict[int, list[tuple[float, ...]]]) ->
     for number, picture in enumerate(trajectory.images):
         if picture.data is None:
             continue
-        shown = Image.open(io.BytesIO(picture.data)).convert("RGB")
+        shown = decode_picture(picture.data)
         draw = ImageDraw.Draw(shown)
         for box in boxes.get(number, ()):
             draw.rectangle(box, outline="red", width=max(1, shown.width // 150))

@@ -1,7 +1,6 @@
 """From encoded pictures to the patches that a Qwen vision tower takes."""
 
 import hashlib
-import io
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -12,8 +11,7 @@ from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
-from vtune.errors import DataError
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import decode_picture
 
 MAX_ASPECT = 100
 """A picture whose sides differ more is padded with black: the processor refuses beyond 200."""
@@ -67,7 +65,7 @@ class PictureReader:
         """The pixels of an encoded picture; the same object for the same bytes.
 
         Raises:
-            DataError: If the bytes are not a picture.
+            DataError: If the bytes are not a picture, or break a limit of `vtune.schema.pixels`.
         """
         key = hashlib.blake2b(data, digest_size=16).digest()
         with self._turn:
@@ -110,12 +108,7 @@ class PictureReader:
         return Image.fromarray(levels.permute(1, 2, 0).numpy())
 
     def _process(self, data: bytes) -> Pixels:
-        try:
-            picture = Image.open(io.BytesIO(data)).convert("RGB")
-        except UNDECODABLE as error:
-            raise DataError(
-                f"a picture cannot be decoded: {error}", fix="re-encode it as PNG or JPEG"
-            ) from None
+        picture = decode_picture(data)
         out = self._processor(images=[_padded(picture)], size=self._size, return_tensors="pt")
         t, h, w = (int(n) for n in out["image_grid_thw"][0])
         merge = self._processor.merge_size

@@ -69,5 +69,43 @@ def render_snippet(result: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
+def render_reward_attack(result: Mapping[str, Any]) -> RenderableType:
+    """The tables of what `vtune.runs.reward_attack.run_reward_attack` returned, then what is too much."""
+    drawn, search = result["random"], result["search"]
+    shares = Table("random programs", "paid in full, unreadable", "honest, readable, unpaid")
+    shares.add_row("all", _share(drawn["paid_unreadable"]), _share(drawn["honest_unpaid"]))
+    for kind, row in drawn["by_kind"].items():
+        shares.add_row(kind, _share(row["paid_unreadable"]), _share(row["honest_unpaid"]))
+    parts: list[RenderableType] = [
+        Text(
+            f"tier {result['tier']}, looks {result['looks']}, {drawn['programs']} programs, "
+            f"{drawn['failed_calls']} of "
+            f"{drawn['calls']} calls failed"
+        ),
+        shares,
+    ]
+    if search["generations"]:
+        found = Table("bred program", "kind", "reward", "paid, unreadable")
+        for one in search["best"]:
+            found.add_row(
+                Text(_ways(one["program"])), one["kind"], number(one["reward"]), f"{one['fooled']:.0%}"
+            )
+        parts += [Text(f"{search['tried']} programs bred in {search['generations']} generations"), found]
+    return Group(*parts, Text("; ".join(result["breached"]) or "all within the limits"))
+
+
+def _share(share: Mapping[str, Any]) -> str:
+    if share["share"] is None:
+        return GAP
+    return (
+        f"{share['share']:.2%} ({share['low']:.2%} to {share['high']:.2%}; {share['count']} of {share['of']})"
+    )
+
+
+def _ways(program: Any) -> str:
+    """The names of a program's steps, one line for each picture."""
+    return "\n".join(" > ".join(step[0] for step in shot) for call in program for shot in call)
+
+
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())

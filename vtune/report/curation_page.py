@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from PIL import Image, ImageDraw
+from PIL import ImageDraw
 
 from vtune.curate.boxes import boxes_of, stated_extent
 from vtune.curate.item import Item, identity, input_pictures, question
 from vtune.errors import DataError
 from vtune.schema.box import Box
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import decode_reduced, size_of
 from vtune.schema.sample import Sample
 
 SIDE = 240
@@ -105,11 +105,9 @@ def _picture(item: Item) -> str:
         pictures = input_pictures(item)
         if not pictures:
             return ""
-        with Image.open(io.BytesIO(pictures[0])) as image:
-            width, height = image.size
-            image.draft("RGB", (SIDE, SIDE))
-            small = image.convert("RGB")
-    except (DataError, *UNDECODABLE) as error:
+        width, height = size_of(pictures[0])
+        small = decode_reduced(pictures[0], SIDE)
+    except DataError as error:
         return f"<div class=why>{escape(_short(str(error)))}</div>"
     small.thumbnail((SIDE, SIDE))
     draw = ImageDraw.Draw(small)

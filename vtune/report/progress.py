@@ -10,6 +10,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from vtune.files.terminal import clean, one_line
+
 Numbers = Mapping[str, float | None]
 
 EVERY = 5.0
@@ -31,13 +33,13 @@ class Steps:
         self._total = total
         self._done = done
         self._show = show
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
+            TextColumn("{task.fields[numbers]}", markup=False),
             console=self._console,
         )
         self._task = self._bar.add_task(title, total=total, completed=done, numbers="")
@@ -62,8 +64,8 @@ class Steps:
             sources: Numbers by source, shown as a table under the bar where there is a terminal.
         """
         self._done += 1
-        shown = "  ".join(
-            f"{name} {value:.3g}" for name, value in (numbers or {}).items() if value is not None
+        shown = one_line(
+            "  ".join(f"{name} {value:.3g}" for name, value in (numbers or {}).items() if value is not None)
         )
         if self._live.is_started:
             self._bar.update(self._task, completed=self._done, numbers="" if sources else shown)
@@ -102,13 +104,13 @@ class Rows:
 def _table(sources: Mapping[str, Numbers]) -> Table:
     """A row a source, a column a number; a number that a source lacks is a gap."""
     names = list(dict.fromkeys(name for row in sources.values() for name in row))
-    table = Table("source", *names)
+    table = Table("source", *map(one_line, names))
     for source, row in sources.items():
         cells = [row.get(name) for name in names]
-        table.add_row(source, *("–" if cell is None else f"{cell:.3g}" for cell in cells))
+        table.add_row(one_line(source), *("–" if cell is None else f"{cell:.3g}" for cell in cells))
     return table
 
 
 def say(text: str) -> None:
     """One line about what happens now, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(clean(text), file=sys.stderr, flush=True)

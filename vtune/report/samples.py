@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.files.terminal import one_line
 from vtune.report.numbers import GAP
 from vtune.report.sketch import MARKS, sketch
 
@@ -41,7 +42,7 @@ def describe_problem(problem: Problem) -> str:
     """A problem as one line: place, what, remedy."""
     place = problem["file"] if problem["row"] is None else f"{problem['file']}, row {problem['row']}"
     what = " ".join(problem["what"].split())
-    return f"{place}: {what}; {problem['fix']}" if problem["fix"] else f"{place}: {what}"
+    return one_line(f"{place}: {what}; {problem['fix']}" if problem["fix"] else f"{place}: {what}")
 
 
 def render_validation(result: Mapping[str, Any]) -> RenderableType:

@@ -18,6 +18,12 @@ CONNECT = 5.0
 NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a host is tried beside one that does not answer (RFC 8305 §5)."""
 
+LARGEST = 256 * 2**20
+"""Bytes of an answer at most, ours: a result has a thousand."""
+
+LONGEST_HEAD = 2**20
+"""Bytes of the headers of an answer at most, ours."""
+
 SIZED = (b"content-length", b"transfer-encoding")
 """Headers by which an answer says where it ends; without one, it ends with its connection (RFC 9112 §6.3)."""
 
@@ -81,6 +87,7 @@ class _Connection(asyncio.Protocol):
         self._sized = False
         self._headed = False
         """Whether an answer is on its way whose headers are complete."""
+        self._size = 0
         self.open = True
         self.heard = False
         """Whether anything came since the latest request."""
@@ -93,7 +100,7 @@ class _Connection(asyncio.Protocol):
         """
         if self._transport is None:
             raise RuntimeError("a connection is used before it is made")
-        self._answer, self.heard = asyncio.get_running_loop().create_future(), False
+        self._answer, self.heard, self._size = asyncio.get_running_loop().create_future(), False, 0
         self._transport.write(request)
         try:
             return await self._answer
@@ -118,6 +125,11 @@ class _Connection(asyncio.Protocol):
         self.heard = True
         if self._answer is None:
             self.close()  # said without being asked, as before hanging up
+            return
+        self._size += len(data)
+        if self._size > (LARGEST if self._headed else LONGEST_HEAD):
+            self._fail("its answer does not end")
+            self.close()
             return
         try:
             self._parser.feed_data(data)

@@ -1,5 +1,6 @@
 """What a tool call showed, judged from the question and the output alone (CodeV §4.3)."""
 
+import asyncio
 from typing import Literal, Protocol
 
 from vtune.errors import ServiceError
@@ -13,10 +14,12 @@ from vtune.judge.prompts import (
     target_prompt,
 )
 from vtune.reward.flags import no_looks, whole_images
+from vtune.reward.looks import Glimpse, glimpses, legible, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
-from vtune.schema.box import area, intersection
+from vtune.reward.recut import recut
+from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Crop, Trajectory
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 
 
@@ -41,9 +44,9 @@ class EvidenceJudge(Protocol):
 
 
 class BoxJudge:
-    """Judges by geometry, where a sample's evidence boxes say where the targets are.
+    """Judges by geometry and pixels, where a sample's evidence boxes say where the targets are.
 
-    One target is enough, and the best crop counts (§4.3: isolating one correct region is rewarded). Only
+    One target is enough, and the best look counts (§4.3: isolating one correct region is rewarded). Only
     crops of input pictures that a returned picture shows are looked at. A picture without a crop behind it
     cannot be placed and counts as a miss.
     """
@@ -53,38 +56,64 @@ class BoxJudge:
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         """The best level over the call's crops and the sample's boxes."""
+        return await asyncio.to_thread(self._judge, sample, trajectory, k)
+
+    def _judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         levels = self._levels
-        views = [
-            view
-            for crop in trajectory.calls[k].crops
-            if crop.shown is not None
-            for view in _views(sample, crop)
-        ]
-        if not views:
+        found = glimpses(sample, trajectory, k, levels)
+        if not found:
             return Verdict(levels.miss, "miss: no crop shown of a picture with a target")
+        if shows_everything(trajectory, k, sample.evidence, levels):
+            return Verdict(levels.miss, f"miss: everything: more than {levels.most_of_input:.0%} of an input")
+        best = found[0]
+        why = f"{best.share:.0%} of the target, {best.size:.0%} of the picture"
+        problems: dict[Glimpse, str] = {}
         for name, score, share_at, size_at in (
             ("full", levels.full, levels.full_share, levels.full_size),
             ("partial", levels.partial, levels.partial_share, levels.partial_size),
         ):
-            for share, size in views:
-                if share >= share_at and size >= size_at:
-                    return Verdict(score, f"{name}: {share:.0%} of the target, {size:.0%} of the crop")
-        share, size = max(views)
-        return Verdict(levels.miss, f"miss: {share:.0%} of the target, {size:.0%} of the crop")
+            for glimpse in found:
+                if glimpse.share < share_at or glimpse.size < size_at:
+                    continue
+                if glimpse not in problems:
+                    problems[glimpse] = self._problem(trajectory, k, glimpse)
+                if not problems[glimpse]:
+                    what = f"{glimpse.share:.0%} of the target, {glimpse.size:.0%} of the picture"
+                    return Verdict(score, f"{name}: {what}")
+                why = problems[glimpse]
+        return Verdict(levels.miss, f"miss: {why}")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a crop has `target_share` of a box, `partial_size` large; whole images never do."""
-        whole = whole_images(trajectory, k, self._levels)
+        """Whether a look has `target_share` of a box, `partial_size` large; whole images never do."""
+        return await asyncio.to_thread(self._shows_target, sample, trajectory, k)
+
+    def _shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        levels = self._levels
+        if shows_everything(trajectory, k, sample.evidence, levels):
+            return False
+        whole = whole_images(trajectory, k, levels)
         return any(
-            share >= self._levels.target_share and size >= self._levels.partial_size
-            for crop in trajectory.calls[k].crops
-            if crop.shown is not None and crop.shown not in whole
-            for share, size in _views(sample, crop)
+            glimpse.share >= levels.target_share
+            and glimpse.size >= levels.partial_size
+            and glimpse.crop.shown not in whole
+            and not self._problem(trajectory, k, glimpse)
+            for glimpse in glimpses(sample, trajectory, k, levels)
         )
+
+    def _problem(self, trajectory: Trajectory, k: int, glimpse: Glimpse) -> str:
+        """Why the policy does not see a target where a crop claims to show it; empty where it does."""
+        if self._levels.looks == "claimed":
+            return ""
+        checked = seen(trajectory, trajectory.calls[k], glimpse.crop, glimpse.box)
+        if checked.look != "verified":
+            return f"{checked.look}: {checked.why}"
+        if not legible(trajectory, glimpse, checked.side, self._levels):
+            return f"illegible: {checked.side:.0f} pixels a side, no more than in the question's picture"
+        return ""
 
 
 class ModelJudge:
-    """Asks a vision-language model, which sees the question and the returned pictures and nothing else."""
+    """Asks a vision-language model, which sees the question and what the call verifiably showed."""
 
     def __init__(self, client: JudgeClient, levels: EvidenceLevels) -> None:
         self._client = client
@@ -92,29 +121,44 @@ class ModelJudge:
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         """The level that the model gives to all pictures of the call together (template 13.2)."""
-        pictures = [trajectory.images[index] for index in trajectory.calls[k].images]
+        levels = self._levels
+        if shows_everything(trajectory, k, (), levels):
+            return Verdict(levels.miss, f"miss: everything: more than {levels.most_of_input:.0%} of an input")
+        pictures = await self._pictures(trajectory, k, frozenset())
+        if not pictures:
+            return Verdict(levels.miss, f"miss: {_unseen(trajectory.calls[k])}")
         reply = await self._client.ask(evidence_prompt(sample), pictures)
         level = read_level(reply)
         if level is None:
             raise ServiceError(f"the judge wrote {reply[:80]!r} instead of 1, 0.5 or 0.25")
-        return Verdict(getattr(self._levels, level), f"{level}: says the judge")
+        return Verdict(getattr(levels, level), f"{level}: says the judge")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether the model finds a target in one of the pictures, each asked alone (template 8.1).
 
         A whole picture, unchanged, or one that was there before is not asked about: it is no look.
         """
-        skipped = no_looks(trajectory, k, self._levels)
-        for index in trajectory.calls[k].images:
-            if index in skipped:
-                continue
-            reply = await self._client.ask(target_prompt(sample), [trajectory.images[index]])
+        if shows_everything(trajectory, k, (), self._levels):
+            return False
+        for picture in await self._pictures(trajectory, k, no_looks(trajectory, k, self._levels)):
+            reply = await self._client.ask(target_prompt(sample), [picture])
             label = read_target(reply)
             if label is None:
                 raise ServiceError(f"the judge wrote {reply[:80]!r} instead of 1 or 0")
             if label:
                 return True
         return False
+
+    async def _pictures(self, trajectory: Trajectory, k: int, skipped: frozenset[int]) -> list[Picture]:
+        if self._levels.looks == "claimed":
+            return [trajectory.images[n] for n in trajectory.calls[k].images if n not in skipped]
+        return await asyncio.to_thread(recut, trajectory, k, skipped)
+
+
+def _unseen(call: Call) -> str:
+    """Why nothing of a call is shown to a judge."""
+    looks = sorted({crop.look for crop in call.crops if crop.look is not None})
+    return f"no region of an input is verified ({', '.join(looks)})" if looks else "no region of an input"
 
 
 By = Literal["boxes", "model"]
@@ -219,13 +263,3 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
     if not call.images:
         return Verdict(0.0, "no picture")
     return await judges.of(sample).judge(sample, trajectory, k)
-
-
-def _views(sample: Sample, crop: Crop) -> list[tuple[float, float]]:
-    """(share, size) for each evidence box in the picture that a crop was taken from."""
-    found = []
-    for item in sample.evidence:
-        if item.image == crop.image and area(crop.bbox) > 0:
-            shared = intersection(item.bbox, crop.bbox)
-            found.append((shared / area(item.bbox), shared / area(crop.bbox)))
-    return found

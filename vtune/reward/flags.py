@@ -4,21 +4,34 @@ Operations on a whole picture (turning, contrast, a drawn box, a filter) are hon
 for them. So a region counts as a mere crop only where the returned picture shows it unchanged, at any size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
+from vtune.reward.looks import laid_out, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, iou
+from vtune.schema.sample import Evidence
 from vtune.schema.trajectory import Crop, Trajectory
 
 
-def call_flags(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> tuple[str, ...]:
+def call_flags(
+    trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence] = ()
+) -> tuple[str, ...]:
     """The red flags of call number `k`, in a fixed order.
 
-    `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again.
+    `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
+    several regions that together are.
     `repeated_crop`: it shows a mere crop that an earlier call showed. `scratchpad`: it gives back another
     picture that was there before. `sandbox_error`: its code failed, was refused, ran too long or left. A call
     that returned nothing is not flagged for it, and one that our sandbox failed never is.
+    `faked`: its pictures show nothing of the regions that it claims. `illegible`: with too few pixels.
+    `everything`: more of an input than a look may. These three only where the recipe says so.
+
+    Args:
+        trajectory: With `Crop.look` filled in (`vtune.reward.looks.with_looks`).
+        k: Number of the call.
+        levels: Of the recipe.
+        targets: What the question is about, where that is known.
 
     Raises:
         DataError: If a picture of the trajectory cannot be read.
@@ -28,7 +41,7 @@ def call_flags(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> tuple[
         return ()
     whole, repeated = whole_images(trajectory, k, levels), _repeated(trajectory, k, levels)
     flags = []
-    if whole:
+    if whole or _contact_sheet(trajectory, k, levels):
         flags.append("whole_image")
     if repeated:
         flags.append("repeated_crop")
@@ -37,7 +50,30 @@ def call_flags(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> tuple[
         flags.append("scratchpad")
     if call.status != "ok":
         flags.append("sandbox_error")
-    return tuple(flags)
+    return (*flags, *_unseen(trajectory, k, levels, targets))
+
+
+def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bool:
+    """Whether several regions of one call are together (nearly) a whole picture."""
+    several = sum(crop.shown is not None for crop in trajectory.calls[k].crops) > 1
+    return (
+        levels.looks == "verified"
+        and several
+        and any(share >= levels.whole_image_share for _, _, share in laid_out(trajectory, k))
+    )
+
+
+def _unseen(
+    trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence]
+) -> Iterator[str]:
+    """What a call did in place of showing a region, where the recipe makes a red flag of it."""
+    looks = {crop.look for crop in trajectory.calls[k].crops if crop.look is not None}
+    if levels.faked == "red_flag" and "faked" in looks and looks <= {"faked", "illegible"}:
+        yield "faked"
+    if levels.illegible == "red_flag" and looks == {"illegible"}:
+        yield "illegible"
+    if levels.everything == "red_flag" and shows_everything(trajectory, k, targets, levels):
+        yield "everything"
 
 
 def whole_images(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """The `reward` section of a recipe. What a run pays for stands in its recipe.
 
-Only keys that are younger than recipes in run folders have a default: what these meant without them.
+Only keys that are younger than recipes in run folders have a default: what these meant without them, or,
+where that could be faked, what is safe.
 """
 
 import re
@@ -15,6 +16,10 @@ from vtune.judge.client import JudgeEndpoint
 RIGHT = 0.5
 """Accuracy from which on an answer counts as right; ours: only boxes and partly credited readings earn
 anything between 0 and 1."""
+
+
+Miss = Literal["miss", "red_flag"]
+"""What a call earns that has not looked: the level of that name."""
 
 
 class EvidenceLevels(Strict):
@@ -52,6 +57,21 @@ class EvidenceLevels(Strict):
     repeated_iou: float = Field(gt=0, le=1)
     """A crop that overlaps one of an earlier call so much repeats it (red flag). 0.95 suits, ours: rounding
     moves a box of 40 pixels no further."""
+    looks: Literal["verified", "claimed"] = "verified"
+    """`verified`: a region counts where the returned pixels agree with it, as the policy sees them (see
+    `vtune.looks`). `claimed`: the word of the session counts, which code can fake: for comparison only."""
+    legible_side: float = Field(default=28.0, gt=0)
+    """Pixels a side (the root of the area), as the policy sees it, from which on a target is legible though
+    the question's picture shows it as large. 28 is one visual token of Qwen2.5-VL."""
+    most_of_input: float = Field(default=0.5, gt=0, le=1)
+    """The regions of one call together are a look only while they cover no more of an input. 0.5 suits,
+    ours."""
+    faked: Miss = "red_flag"
+    """What a call earns whose pictures show nothing of the regions that it claims."""
+    illegible: Miss = "miss"
+    """What a call earns that shows its regions with too few pixels to be read."""
+    everything: Miss = "miss"
+    """What a call earns that shows more than `most_of_input`. Unchanged and all of it is `whole_image`."""
     search_abilities: tuple[str, ...]
     """Abilities of samples whose questions need a look although they carry no evidence boxes."""
     search_sources: tuple[str, ...]

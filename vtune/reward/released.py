@@ -6,7 +6,6 @@ where they are stricter than it. A request that cannot be judged is an error her
 zeros.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from vtune.errors import DataError
+from vtune.reward.body import parse_json
 from vtune.reward.recipe import IouSchedule
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
@@ -127,9 +127,9 @@ def format_of(request: JudgeRequest) -> float:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        what = f"`reward_verifier_parm` is not JSON: {error}"
+        value = parse_json(text.encode("utf-8", "surrogatepass"))
+    except DataError as error:
+        what = f"`reward_verifier_parm`: {error.what}"
         raise DataError(what, fix='send "{}" where it is empty') from None
     if not isinstance(value, dict):
         raise DataError("`reward_verifier_parm` is no JSON object", fix='send "{}" where it is empty')

@@ -15,10 +15,11 @@ from vtune.reward.client import RewardClient
 from vtune.reward.evidence import Judges, needs_look, score_call
 from vtune.reward.flags import call_flags
 from vtune.reward.format import counted_tags, format_reward
+from vtune.reward.looks import with_looks
 from vtune.reward.recipe import RIGHT, EvidenceLevels, RewardRecipe
 from vtune.reward.wire import settings_of
 from vtune.schema.reward import Reward
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import check_ground_truth, verifier_of
@@ -124,7 +125,10 @@ class Scorer:
 
         async def score_in_turn(trajectory: Trajectory) -> Trajectory:
             async with room:
-                sample = self._with_shown_size(by_id[trajectory.sample_id], trajectory)
+                try:
+                    sample = self._with_shown_size(by_id[trajectory.sample_id], trajectory)
+                except DataError as error:
+                    return _unscorable(trajectory, error.what)
                 return await self._score(sample, trajectory)
 
         async with asyncio.TaskGroup() as group:
@@ -134,7 +138,12 @@ class Scorer:
     def _with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
         """The sample, told how large the policy saw its picture where its reply is in such pixels."""
         data = trajectory.images[0].data if trajectory.images else None
-        if self._shown is None or data is None or not answers_in_shown_pixels(sample):
+        if (
+            trajectory.stop_reason == "error"
+            or self._shown is None
+            or data is None
+            or not answers_in_shown_pixels(sample)
+        ):
             return sample
         return with_shown_size(sample, self._shown(data))
 
@@ -158,9 +167,7 @@ async def score_trajectory(
         judges: Judge the calls, and the answers that no rule decides.
     """
     if trajectory.stop_reason == "error":
-        nothing = Reward(total=None, accuracy=None, format=None, tool=None, why="the rollout failed")
-        unscored = (None,) * len(trajectory.calls)
-        return Scored(replace(trajectory, reward=nothing, tool_scores=unscored), again=False)
+        return Scored(_unscorable(trajectory, "the rollout failed"), again=False)
     weights = weights_of(sample, recipe)
     accuracy: Verdict | Unscored
     try:
@@ -170,7 +177,7 @@ async def score_trajectory(
     calls: list[Verdict | Unscored]
     try:
         if trajectory.calls:
-            trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence)
+            trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence, sample.evidence)
         calls = [
             await _score_call(sample, trajectory, k, weights, judges) for k in range(len(trajectory.calls))
         ]
@@ -183,6 +190,12 @@ async def score_trajectory(
     return Scored(
         replace(trajectory, reward=reward, tool_scores=scores), again=reward.total is None and failed
     )
+
+
+def _unscorable(trajectory: Trajectory, why: str) -> Trajectory:
+    """A trajectory of which no part can be scored."""
+    nothing = Reward(total=None, accuracy=None, format=None, tool=None, why=why)
+    return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))
 
 
 async def _score_call(
@@ -198,13 +211,16 @@ async def _score_call(
         return Unscored(error.what, again=call.status != "infra")
 
 
-def with_flags(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
-    """The trajectory with the red flags of every call filled in.
+def with_flags(
+    trajectory: Trajectory, levels: EvidenceLevels, targets: Sequence[Evidence] = ()
+) -> Trajectory:
+    """The trajectory with the looks of every crop and the red flags of every call filled in.
 
     Raises:
         DataError: If one of its pictures cannot be read.
     """
-    flags = [call_flags(trajectory, k, levels) for k in range(len(trajectory.calls))]
+    trajectory = with_looks(trajectory, levels)
+    flags = [call_flags(trajectory, k, levels, targets) for k in range(len(trajectory.calls))]
     calls = tuple(replace(call, flags=found) for call, found in zip(trajectory.calls, flags, strict=True))
     return replace(trajectory, calls=calls)
 

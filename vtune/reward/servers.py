@@ -241,10 +241,8 @@ def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
     if status == 200:
         try:
             results = json.loads(answer.body)["results"]
-            whole = len(results) == count and all(
-                {"status", "reward", "error"} <= set(one) for one in results
-            )
-        except (ValueError, KeyError, TypeError):
+            whole = isinstance(results, list) and len(results) == count and all(map(_is_result, results))
+        except (ValueError, KeyError, TypeError, RecursionError):
             whole = False
         if not whole:
             raise Unusable(f"its answer is not {count} results: {_text(answer)!r}")
@@ -252,7 +250,7 @@ def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
         return found
     try:
         said = str(json.loads(answer.body)["error"]["what"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         said = _text(answer)
     why = f"HTTP {status}: {said}"
     if status == TOO_LARGE:
@@ -260,6 +258,15 @@ def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
     if 400 <= status < 500 and status not in RETRIED:
         raise Refused(f"the reward service refuses: {why}")
     raise Unusable(why)
+
+
+def _is_result(one: Any) -> bool:
+    """Whether it is a reward, or an error that says what is wrong."""
+    if not isinstance(one, dict) or not {"status", "reward", "error"} <= set(one):
+        return False
+    error = one["error"]
+    told = isinstance(error, dict) and isinstance(error.get("what"), str)
+    return isinstance(one["reward"], dict) or (one["reward"] is None and told)
 
 
 def _text(answer: Answer) -> str:

@@ -1,21 +1,22 @@
 """The reward service: `reward/score.py` behind HTTP, so that a local and a remote run cannot disagree."""
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vtune.errors import DataError, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
+from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.counts import Counts
 from vtune.reward.evidence import Judges
 from vtune.reward.guard import Guard, send_json
@@ -23,6 +24,8 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
 from vtune.reward.wire import packed_json, read_item, recipe_of, scores_of, settings_of
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import VERIFIERS, verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.verifying import Verifying
@@ -36,8 +39,11 @@ REPLIES = 100_000
 ASKED = "POST /score, POST /judge, GET /health or GET /metrics"
 """What a service answers."""
 
-OK, WRONG, FAILED = 200, 422, 500
-"""HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed."""
+OK, WRONG, FAILED, BUSY = 200, 422, 500, 503
+"""HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed; no room."""
+
+Read = tuple[Sample, Trajectory] | Exception
+"""An item as it was read, or why it could not be."""
 
 LOG = logging.getLogger(__name__)
 
@@ -84,10 +90,18 @@ class Service:
             "judge": None if self._settings is None else self._settings["judge"],
         }
 
-    async def answer(self, request: Any) -> tuple[int, dict[str, Any]]:
+    async def answer(self, asked: "Asked") -> tuple[int, dict[str, Any]]:
         """(HTTP status, answer) to a request of one trajectory, or of many under `items`.
 
         Many are always answered with 200, and each with a status of its own, in order.
+        """
+        results = await self._all(asked.items, asked.recipe)
+        if asked.many:
+            return OK, {"results": results}
+        return results[0].pop("status"), results[0]
+
+    def read(self, request: Any) -> "Asked":
+        """What a request asks for.
 
         Raises:
             VtuneError: If the request as a whole is wrong.
@@ -108,20 +122,20 @@ class Service:
         if own and self._recipe is not None:
             recipe = recipe.model_copy(update={"iou": self._recipe.iou})
         if "items" not in request:
-            (result,) = await self._all([request], recipe)
-            return result.pop("status"), result
+            return Asked([_read(request)], recipe, many=False)
         items = request.pop("items")
         if request:
-            raise DataError(f"unknown key `{min(request)}` beside `items`", fix="known: items, reward")
+            raise DataError(f"unknown key `{min(request)[:60]}` beside `items`", fix="known: items, reward")
         if not isinstance(items, list) or len(items) > ITEMS:
             raise DataError(f"`items` is a list of at most {ITEMS}", fix="send fewer at once")
-        return OK, {"results": await self._all(items, recipe)}
+        return Asked([_read(item) for item in items], recipe, many=True)
 
     def _recipe_of(self, settings: dict[str, Any]) -> RewardRecipe:
         """The recipe that settings describe; runs bring the same ones with every request."""
-        if self._latest is None or settings != self._latest[0]:
-            self._latest = settings, recipe_of(settings, self._endpoint)
-        return self._latest[1]
+        latest = self._latest  # a thread may read another request
+        if latest is None or settings != latest[0]:
+            self._latest = latest = settings, recipe_of(settings, self._endpoint)
+        return latest[1]
 
     async def judge(self, request: JudgeRequest) -> dict[str, Any]:
         """The answer to a request of V-Triune's server.
@@ -146,7 +160,7 @@ class Service:
         finally:
             self.counts.add(verifier, status, time.monotonic() - began)
 
-    async def _all(self, items: list[Any], recipe: RewardRecipe) -> list[dict[str, Any]]:
+    async def _all(self, items: Sequence[Read], recipe: RewardRecipe) -> list[dict[str, Any]]:
         if len(items) == 1:  # the commonest request by far: a task of its own would only cost time
             try:
                 return [await self._one(items[0], recipe)]
@@ -156,10 +170,12 @@ class Service:
         found = await asyncio.gather(*(self._one(item, recipe) for item in items), return_exceptions=True)
         return [self._bug(one) if isinstance(one, BaseException) else one for one in found]
 
-    async def _one(self, item: Any, recipe: RewardRecipe) -> dict[str, Any]:
+    async def _one(self, item: Read, recipe: RewardRecipe) -> dict[str, Any]:
         began = time.monotonic()
         try:
-            sample, trajectory = read_item(item)
+            if isinstance(item, Exception):
+                raise item
+            sample, trajectory = item
             fixed = recipe.iou is not None and recipe.iou.schedule in ("fixed", "average")
             if recipe.iou is not None and fixed and verifier_of(sample).reads_iou:
                 sample = with_iou(sample, recipe.iou.thresholds)
@@ -177,6 +193,23 @@ class Service:
         self.counts.add("", FAILED, 0.0)
         bug = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
         return {"status": FAILED, "reward": None, "error": told(bug)}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to score."""
+
+    items: Sequence[Read]
+    recipe: RewardRecipe
+    many: bool
+    """Whether they came under `items`."""
+
+
+def _read(item: Any) -> Read:
+    try:
+        return read_item(item)
+    except Exception as error:  # noqa: BLE001 - a bug that one item meets is its own: the others are scored
+        return error
 
 
 def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
@@ -201,63 +234,62 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def root() -> dict[str, str]:
         return {"message": "Reward Judge Server"}  # by which V-Triune's client knows one
 
-    @app.post("/judge")
-    async def judge(request: JudgeRequest) -> dict[str, Any]:
-        return await service.judge(request)
-
-    @app.exception_handler(VtuneError)
-    async def refuse(_: Request, error: VtuneError) -> Response:
-        return _json({"error": told(error)}, status_of(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def malformed(_: Request, error: RequestValidationError) -> Response:
-        return _json({"error": told(_malformed(error))}, WRONG)
-
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
         return _json({"error": {"what": what, "where": "", "fix": f"ask {ASKED}"}}, error.status_code)
 
+    async def score(body: bytes) -> tuple[int, dict[str, Any]]:
+        return await service.answer(await bodies.parse(body, service.read))
+
+    async def judge(body: bytes) -> tuple[int, dict[str, Any]]:
+        return OK, await service.judge(await bodies.parse(body, _judge_request))
+
+    bodies = Bodies()
+    ways = {"/score": score, "/judge": judge}
+
     async def answering(scope: Scope, receive: Receive, send: Send) -> None:
         # Scores go the short way: small requests by the thousand would spend half their time in a framework.
-        if scope["type"] != "http" or (scope["method"], scope["path"]) != ("POST", "/score"):
+        if scope["type"] != "http" or scope["path"] not in ways:
             await app(scope, receive, send)
             return
-        body = await _body(receive)
-        if body is None:
+        if scope["method"] != "POST":
+            what = f"{scope['method']} {scope['path']} is not answered here"
+            error = DataError(what, fix=f"ask {ASKED}")
+            await send_json(send, 405, {"error": told(error)}, (b"allow", b"POST"))
             return
+        headers: tuple[tuple[bytes, bytes], ...] = ()
         try:
-            try:
-                asked = json.loads(body)
-            except (ValueError, RecursionError) as error:  # of json, and of text that is no UTF-8
-                raise DataError(f"the request is not JSON: {error}", fix="send a JSON object") from None
-            status, answer = await service.answer(asked)
+            answered = await bodies.read(receive, ways[scope["path"]])
+            if answered is None:
+                return
+            status, answer = answered
         except VtuneError as error:
             status, answer = status_of(error), {"error": told(error)}
-        await send_json(send, status, answer)
+            if isinstance(error, Busy | TooMuch):
+                headers = ((b"connection", b"close"),)  # the rest of the body is not read
+        await send_json(send, status, answer, *headers)
 
     return Guard(answering, token=token, max_bytes=max_bytes)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """The body of a request, None where whoever asked has gone."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+def _judge_request(asked: Any) -> JudgeRequest:
+    """A request to /judge.
+
+    Raises:
+        DataError: Naming its keys.
+    """
+    try:
+        return JudgeRequest.model_validate(asked)
+    except ValidationError as error:
+        raise _malformed(error) from None
 
 
-def _malformed(error: RequestValidationError) -> DataError:
+def _malformed(error: ValidationError) -> DataError:
     """What is wrong with a request to /judge."""
     problems = []
-    for problem in error.errors():
-        if problem["type"] == "json_invalid":
-            return DataError(f"the request is not JSON: {problem['ctx']['error']}", fix="send a JSON object")
-        key = ".".join(map(str, problem["loc"][1:]))
+    for problem in error.errors(include_url=False, include_input=False):
+        key = ".".join(map(str, problem["loc"]))
         problems.append(f"`{key}`: {problem['msg']}" if key else str(problem["msg"]))
     keys = [
         name if field.is_required() else f"{name} (may lack)"
@@ -268,6 +300,8 @@ def _malformed(error: RequestValidationError) -> DataError:
 
 def status_of(error: VtuneError) -> int:
     """The HTTP status by which an error is told."""
+    if isinstance(error, Busy):
+        return BUSY
     return FAILED if isinstance(error, ServiceError) else WRONG
 
 

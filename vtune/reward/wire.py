@@ -10,6 +10,7 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,14 +18,21 @@ from pydantic import ValidationError
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeEndpoint
 from vtune.judge.pictures import read_bytes
+from vtune.reward.body import check_structure
 from vtune.reward.recipe import RewardRecipe
-from vtune.schema.fields import Row
+from vtune.schema.fields import Fields, Row
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row, scored_columns
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Call, Crop, Look, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, trajectory_from_row
+
+IDENTITY = ("id", "index", "split")
+"""What of `extra_info` is read: the rest is the sender's own."""
+
+LONGEST_TEXT = 4 * 2**20
+"""Characters of what a policy wrote in one trajectory, ours: a million tokens."""
 
 JUDGE = ("model", "temperature", "max_tokens")
 """What of a judge can move a score. Where it answers, and its key, are the service's own business."""
@@ -64,10 +72,12 @@ def read_item(item: Any) -> tuple[Sample, Trajectory]:
     if not isinstance(item, dict) or not isinstance(item.get("sample"), dict):
         raise DataError("an item needs a `sample`", fix='{"sample": {…}, "reply": "…"} or "trajectory": {…}')
     if unknown := sorted(set(item) - {"sample", "trajectory", "reply"}):
-        raise DataError(f"unknown key `{unknown[0]}` in an item", fix="known: sample, trajectory, reply")
+        raise DataError(f"unknown key `{unknown[0][:60]}` in an item", fix="known: sample, trajectory, reply")
     sample = _sample(item["sample"])
+    _check_text(sample.ground_truth, "ground truth")
     row, reply = item.get("trajectory"), item.get("reply")
     if isinstance(reply, str) and row is None:
+        _check_text(reply, "reply")
         messages = (Message("assistant", reply),)
         return sample, Trajectory(sample_id=sample.id, source=sample.source, messages=messages)
     if not isinstance(row, dict) or reply is not None:
@@ -78,7 +88,13 @@ def read_item(item: Any) -> tuple[Sample, Trajectory]:
             f"the trajectory answers {trajectory.sample_id!r}, the sample is {sample.id!r}",
             fix="send each trajectory with the sample that it answers",
         )
+    _check_text(trajectory.reply, "reply")
     return sample, trajectory
+
+
+def _check_text(text: str, name: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise DataError(f"the {name} has {len(text)} characters", fix=f"send {LONGEST_TEXT} at most")
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
@@ -138,6 +154,7 @@ def scores_of(trajectory: Trajectory) -> Row:
         },
         "tool_scores": list(trajectory.tool_scores),
         "flags": [list(call.flags) for call in trajectory.calls],
+        "looks": [[crop.look for crop in call.crops] for call in trajectory.calls],
     }
 
 
@@ -147,17 +164,52 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
     Raises:
         ServiceError: If they are none, or those of another trajectory.
     """
+    # Not every service tells them apart.
+    unseen: list[tuple[Look | None, ...]] = [(None,) * len(call.crops) for call in trajectory.calls]
     try:
-        reward = Reward(**scores["reward"])
-        tool_scores, flags = tuple(scores["tool_scores"]), [tuple(names) for names in scores["flags"]]
-    except (KeyError, TypeError) as error:
-        raise ServiceError(f"the reward service sent no scores: {error!r}") from None
-    if not len(tool_scores) == len(flags) == len(trajectory.calls):
+        fields = Fields(scores)
+        given = fields.struct("reward")
+        parts = given.struct("parts") if given.values.get("parts") is not None else Fields({})
+        reward = Reward(
+            **{name: _score(given, name) for name in ("total", "accuracy", "format", "tool")},
+            why=given.text("why"),
+            parts={name: number for name in parts.values if (number := _score(parts, name)) is not None},
+        )
+        tool_scores = tuple(_finite(number) for number in fields.numbers_or_null("tool_scores"))
+        flags = [Fields({"flags": names}).texts("flags") for names in fields.items("flags")]
+        looks = [_looks(names) for names in fields.items("looks")] or unseen
+    except DataError as error:
+        raise ServiceError(f"the reward service sent no scores: {error.what}") from None
+    crops = [len(call.crops) for call in trajectory.calls]
+    if not len(tool_scores) == len(flags) == len(crops) or [len(names) for names in looks] != crops:
         raise ServiceError(
             f"the reward service sent scores of {len(flags)} calls, not {len(trajectory.calls)}"
         )
-    calls = tuple(replace(call, flags=found) for call, found in zip(trajectory.calls, flags, strict=True))
+    calls = tuple(
+        replace(call, flags=found, crops=_with_looks(call, names))
+        for call, found, names in zip(trajectory.calls, flags, looks, strict=True)
+    )
     return replace(trajectory, reward=reward, tool_scores=tool_scores, calls=calls)
+
+
+def _looks(names: Any) -> tuple[Look | None, ...]:
+    if not isinstance(names, list):
+        raise DataError("the looks of a call are no list")
+    return tuple(Fields({"look": name}).one_of_or_null("look", Look) for name in names)
+
+
+def _with_looks(call: Call, looks: Sequence[Look | None]) -> tuple[Crop, ...]:
+    return tuple(replace(crop, look=look) for crop, look in zip(call.crops, looks, strict=True))
+
+
+def _score(fields: Fields, name: str) -> float | None:
+    return _finite(fields.number_or_null(name))
+
+
+def _finite(number: float | None) -> float | None:
+    if number is not None and not isfinite(number):
+        raise DataError(f"found {number} where a score is needed")
+    return number
 
 
 def _sent(picture: Picture) -> Row:
@@ -165,10 +217,20 @@ def _sent(picture: Picture) -> Row:
         data = read_bytes(picture)
     except DataError:
         data = b""  # unreadable there as here: the calls are unscored
-    return {"bytes": base64.b64encode(data).decode("ascii"), "origin": picture.origin}
+    seen = None if picture.seen is None else list(picture.seen)
+    return {"bytes": base64.b64encode(data).decode("ascii"), "origin": picture.origin, "seen": seen}
 
 
 def _sample(row: Row) -> Sample:
+    judge, info = row.get("reward_model"), row.get("extra_info")
+    parm = judge.get("verifier_parm") if isinstance(judge, dict) else None
+    if isinstance(parm, str):  # JSON within JSON
+        try:
+            check_structure(parm.encode("utf-8", "surrogatepass"))
+        except DataError as error:
+            raise DataError(error.what, where="column `reward_model.verifier_parm`", fix=error.fix) from None
+    if isinstance(info, dict):
+        row = row | {"extra_info": {key: value for key, value in info.items() if key in IDENTITY}}
     images = row.get("images")
     # A path in a request must never be opened here, and no verifier looks at a sample's pictures.
     hollow = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None
@@ -191,6 +253,7 @@ def _picture(item: Any) -> Row:
             "a picture came without its bytes", where="column `images`", fix="send `bytes` in base64"
         )
     try:
-        return {"bytes": base64.b64decode(data, validate=True), "path": None, "origin": item.get("origin")}
+        decoded = base64.b64decode(data, validate=True)
+        return {"bytes": decoded, "path": None, "origin": item.get("origin"), "seen": item.get("seen")}
     except binascii.Error:
         raise DataError("not base64", where="column `images.bytes`", fix="encode the file's bytes") from None

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,9 +18,9 @@ from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Transcript
-from vtune.sandbox import Sandbox, image_names
-from vtune.schema.decode import UNDECODABLE
+from vtune.sandbox import Sandbox, ShownCrop, image_names
 from vtune.schema.message import Picture
+from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
 from vtune.tools import zoom
@@ -225,6 +225,10 @@ class Agent:
         results: Results,
     ) -> StopReason:
         recipe = self._recipe
+        unreadable = self._unreadable(job)
+        if unreadable:
+            self._note_failure(book, unreadable)
+            return "error"
         sizes = [_size(data) for data in job.images]
         names = image_names(job.images)
         offered = self._tools.names(job.sample.tools)
@@ -325,6 +329,18 @@ class Agent:
                 found.append(View(data, number, None, size))
         return found
 
+    def _unreadable(self, job: Job) -> str:
+        """What is wrong with a sample's pictures, empty where nothing is.
+
+        A row whose picture has a good head and no good body is not worth a run, nor its other rows.
+        """
+        try:
+            for data in job.images:
+                self._pictures.read(data)
+        except DataError as error:
+            return f"sample {job.sample.id!r}: {error.what}"
+        return ""
+
     def _usable(self, seen: Observation) -> Observation:
         """The observation, or our failure in its place where a tool's picture cannot be decoded."""
         try:
@@ -376,12 +392,22 @@ def _call(tool: str, arguments: str, seen: Observation, span: tuple[int, int], f
         status=seen.status,
         error=seen.error,
         output=seen.output,
-        crops=tuple(
-            Crop(image=crop.image, bbox=crop.bbox, shown=None if crop.shown is None else first + crop.shown)
-            for crop in seen.crops
-        ),
+        crops=recorded(seen.crops, first),
         seconds=seen.seconds,
         span=span,
+    )
+
+
+def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:
+    """What a call showed as a trajectory holds it, where the call's first picture has number `first`."""
+    return tuple(
+        Crop(
+            image=crop.image,
+            bbox=crop.bbox,
+            shown=None if crop.shown is None else first + crop.shown,
+            matrix=crop.matrix,
+        )
+        for crop in crops
     )
 
 
@@ -405,10 +431,7 @@ def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    try:
-        return Image.open(io.BytesIO(data)).size
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be decoded: {error}", fix="re-encode it as PNG or JPEG") from None
+    return size_of(data)
 
 
 def black(data: bytes) -> bytes:

@@ -42,7 +42,7 @@ class Transcript:
             count = message.content.count("<image>")
             self.messages.append(replace(message, images=tuple(range(first, first + count))))
             first += count
-        self.images += [Picture(data=data) for data in images]
+        self.images += [self._picture(data, "input") for data in images]
         self.pixels += pixels
 
     def wrote(self, completion: Completion) -> str:
@@ -96,7 +96,7 @@ class Transcript:
         for call, shown in results:
             numbers = tuple(range(len(self.images), len(self.images) + len(shown)))
             origin = f"call:{len(self.calls)}"
-            self.images += [Picture(data=data, origin=origin) for data in shown]
+            self.images += [self._picture(data, origin) for data in shown]
             self.calls.append(replace(call, images=numbers))
 
     def ran(self, call: Call) -> None:
@@ -106,6 +106,9 @@ class Transcript:
     def row(self) -> Row:
         """The conversation as a row of a batch."""
         return Row(tuple(self.token_ids), tuple(self.pixels))
+
+    def _picture(self, data: bytes, origin: str) -> Picture:
+        return Picture(data=data, origin=origin, seen=self._reader.shown_size(data))
 
     def _observation(self, text: str, pixels: Sequence[Pixels]) -> list[int]:
         ended = bool(self.token_ids) and self.token_ids[-1] == self._chat.end_id

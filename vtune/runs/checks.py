@@ -1,6 +1,5 @@
 """What a recipe needs, held against this machine, its data and its services; one function a check."""
 
-import io
 import json
 import os
 import shutil
@@ -12,10 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from PIL import Image
-
-from vtune.config import load_recipe, recipe_keys, shipped
+from vtune.config import load_recipe, read_values, recipe_keys, shipped
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
@@ -26,8 +22,8 @@ from vtune.runs.plan import plan
 from vtune.runs.recipes import find_shipped
 from vtune.runs.rl import RLRecipe
 from vtune.runs.sft import SFTRecipe
-from vtune.schema.decode import UNDECODABLE
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
+from vtune.schema.pixels import size_of
 from vtune.tools.store import read_manifest
 from vtune.update.memory import ADAM, MASTER, trained
 
@@ -136,9 +132,9 @@ def _data(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
         for where, data in _pictures(recipe, Path(name)):
             looked += 1
             try:
-                if min(Image.open(io.BytesIO(data)).size) < SMALLEST:
+                if min(size_of(data)) < SMALLEST:
                     small.append(where)
-            except UNDECODABLE:
+            except DataError:
                 broken.append(where)
         if broken:
             fix = f"`vtune data validate {name}` lists every row"
@@ -166,7 +162,7 @@ def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
     """The pixels of training against those of every suite: they alone move scores by tens of points."""
     limit = values["images"]["max_pixels"]
     for name, path in shipped("eval_suites").items():
-        suite = yaml.safe_load(path.read_text(encoding="utf-8"))["images"]["max_pixels"]
+        suite = read_values(path)["images"]["max_pixels"]
         if suite == limit:
             yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
         else:

@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from vtune.advantage.credit import Transfer, transfer_credit
 from vtune.advantage.misassignment import by_tool, correctable, support_by_similarity
 from vtune.advantage.recipe import PAPER, Credit
+from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.metrics.by_source import ALL
 from vtune.metrics.log import read_metrics
@@ -91,9 +91,9 @@ def _recipe(path: Path) -> tuple[Credit, bool]:
             fix="give a folder that `vtune rl` wrote, e.g. runs/codev-tiny",
         )
     try:
-        section = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("credit")
+        section = (read_values(path) or {}).get("credit")
         return (PAPER, False) if section is None else (Credit.model_validate(section), True)
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, ValidationError) as error:
+    except (DataError, AttributeError, ValidationError) as error:
         raise DataError(
             f"its credit section cannot be read: {error}", where=str(path), fix="the run wrote it; restore it"
         ) from None

@@ -14,6 +14,8 @@ from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
 from vtune.curate.item import ABILITIES, Item
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
+from vtune.files.json_text import read_record
+from vtune.files.writing import check_file_output, check_folder_output
 from vtune.report.curation_page import Shown, curation_page
 from vtune.report.progress import say
 from vtune.runs.contamination import benchmark_prints, present_benchmarks
@@ -118,6 +120,10 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         if isinstance(spec, PassRate):
             check_pass_rate(spec)
     files = {name: [Path(file) for file in source.files] for name, source in recipe.used.items()}
+    read = [file for paths in files.values() for file in paths]
+    check_folder_output(out)
+    if out.is_dir():
+        check_file_output(out / f"{recipe.records}.parquet", inputs=read)
     rows = Rows(recipe.records, files, {name: source.data_source for name, source in recipe.used.items()})
     with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
         take_reviews(out / "queue.jsonl", reviews)
@@ -247,7 +253,7 @@ def _unchanged(out: Path, inputs: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = read_record(path, "inputs", "made", "result", fix="remove it")
         same = kept["inputs"] == inputs
         made = {name: fingerprint(out / name) for name in kept["made"]} if same else {}
     except (ValueError, KeyError, DataError):

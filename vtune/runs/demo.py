@@ -9,6 +9,7 @@ from typing import Any
 from vtune.config import find, load_recipe
 from vtune.data import lens
 from vtune.errors import RecipeError
+from vtune.files.json_text import read_record
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.runs.eval import STARTED, EvalSuite, run_eval
@@ -26,6 +27,8 @@ GUESSABLE = 0.5
 """With `compare`: share of questions that can be answered without a look."""
 
 COLUMNS = ("accuracy", "faithful_of_correct", "faithful_of_all", "tool_calls", "red_flags")
+
+RESTORE = "the demo wrote it; restore it, or remove the folder"
 
 ACCURACY_ONLY = ("reward.tool=0.0",)
 """CodeV table 2, first row: what `compare` takes away from the reward; the format part stays in both."""
@@ -103,7 +106,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
 def _seconds(out: Path) -> float:
     """What all parts took, however often the demo was interrupted between them."""
     parts = [*out.glob("*/done.json"), *out.glob("eval/*/results.json")]
-    return float(sum(json.loads(part.read_text(encoding="utf-8"))["seconds"] for part in parts))
+    return float(sum(read_record(part, "seconds", fix=RESTORE)["seconds"] for part in parts))
 
 
 def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
@@ -113,7 +116,7 @@ def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
     if not file.exists():
         out.mkdir(parents=True, exist_ok=True)
         write_whole(file, json.dumps(settings) + "\n")
-    elif (before := json.loads(file.read_text(encoding="utf-8"))) != settings:
+    elif (before := read_record(file, fix=RESTORE)) != settings:
         raise RecipeError(
             f"{out} holds a demo with {before}", fix="choose another --out, or remove the folder"
         )
@@ -139,7 +142,7 @@ def _measured(folder: Path, model: str, data: Path, seed: int, *overrides: str) 
         given = (f"data=[{data}]", f"seed={seed}", *overrides)
         suite = load_recipe(find("lens", "eval_suites"), EvalSuite, given)
         run_eval(suite, model, folder, limit=None, resume=(folder / STARTED).exists())
-    found = json.loads(results.read_text(encoding="utf-8"))["faithfulness"]
+    found = read_record(results, "faithfulness", fix=RESTORE)["faithfulness"]
     row: dict[str, Any] = {name: found[name]["value"] if found[name] else None for name in COLUMNS}
     row["n"] = found["n"]
     row["intervals"] = {name: [found[name]["low"], found[name]["high"]] for name in COLUMNS if found[name]}

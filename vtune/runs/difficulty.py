@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
 import torch
-from PIL import Image
 
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
@@ -31,7 +29,7 @@ from vtune.runs.review import Opinions
 from vtune.runs.rows import chunks
 from vtune.runs.sandbox import sandbox_of, say_tier
 from vtune.runs.tools import SECTIONS, ToolsRecipe, check_indexes, check_tools, tools_of
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools.image_search import cached_search
@@ -199,11 +197,7 @@ def _with_parm(spec: PassRate, sample: Sample) -> Sample:
 
 def _check_picture(data: bytes) -> None:
     """See that a picture can be decoded: in a conversation, one that cannot would stop all others."""
-    try:
-        with Image.open(BytesIO(data)) as image:
-            image.load()
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be decoded: {error}") from None
+    decode_picture(data, None)
 
 
 def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:

@@ -36,13 +36,14 @@ LAYERS = {
 """Layer of the sandbox -> words by which a note is about it."""
 
 
-def run_doctor(recipe: str | None = None) -> dict[str, Any]:
+def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[str, Any]:
     """Look at this machine, and at what a recipe needs. Nothing is changed.
 
     Torch is imported only where there is a GPU or a recipe.
 
     Args:
         recipe: Name or path of a recipe to hold against the machine, its data and its services.
+        self_test: Also try on this machine what is promised of it, see `vtune.runs.self_test`.
 
     Returns:
         `ok` (whether the sandbox can run, and no check fails), `python`, `system`, `cores`, `memory_gb` and
@@ -65,6 +66,10 @@ def run_doctor(recipe: str | None = None) -> dict[str, Any]:
         from vtune.runs.checks import check_recipe
 
         checks += check_recipe(recipe)
+    if self_test:
+        from vtune.runs import self_test as trials
+
+        checks += trials.self_test()
     return {
         "ok": sandbox["tier"] is not None and all(check["level"] != "fail" for check in checks),
         "python": f"{platform.python_version()} ({sys.executable})",

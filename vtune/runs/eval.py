@@ -16,6 +16,7 @@ from pydantic import Field
 
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
+from vtune.files.json_text import read_record
 from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
@@ -107,6 +108,7 @@ def run_eval(
             other way round, or that evaluation is another one.
     """
     check_folder(out)
+    suite = _judged_as_shown(suite)
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
     if kind == "vllm":
@@ -128,6 +130,14 @@ def run_eval(
     return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
 
 
+def _judged_as_shown(suite: EvalSuite) -> EvalSuite:
+    """The suite; where we blacken what calls return, they are judged by what they would have shown."""
+    if suite.call_images == "shown":
+        return suite
+    evidence = suite.reward.evidence.model_copy(update={"looks": "claimed"})
+    return suite.model_copy(update={"reward": suite.reward.model_copy(update={"evidence": evidence})})
+
+
 def _asked(
     suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -143,7 +153,9 @@ def _asked(
 
 def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
     """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
-    result: dict[str, Any] = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    result = read_record(
+        out / "results.json", "model", "suite", "environment", fix="the evaluation wrote it whole; restore it"
+    )
     before = {
         "model": result["model"],
         "limit": result.get("limit"),
@@ -180,7 +192,7 @@ def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) ->
         return
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
-    before = json.loads(file.read_text(encoding="utf-8"))
+    before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     _check_same(before, now, out)
     write_whole(written, dump_recipe(suite))
     drop_unscored(out / "trajectories")

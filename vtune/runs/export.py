@@ -5,7 +5,6 @@ import contextlib
 import gc
 import importlib.util
 import io
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,8 @@ import torch
 from PIL import Image
 
 from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.files.json_text import read_record
+from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
 from vtune.rollout.engine import Engine, Request, Sampling
@@ -58,6 +59,7 @@ def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) ->
     source = _checkpoint(source)
     if out.exists():
         raise RecipeError(f"{out} exists", fix="choose another folder, or remove it")
+    check_folder_output(out, option="folder")
     temporary = out.with_name(f".{out.name}.part")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -107,7 +109,9 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
 
 def _base(adapters: Path) -> Path:
     """The model that adapters were trained on."""
-    name = json.loads((adapters / ADAPTERS).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    name = read_record(adapters / ADAPTERS, "base_model_name_or_path", fix="restore the folder of adapters")[
+        "base_model_name_or_path"
+    ]
     if not name or not (Path(name) / "config.json").is_file():
         fix = f"put its folder into base_model_name_or_path of {adapters / ADAPTERS}"
         raise DataError(f"the model under the adapters, {name!r}, is not a folder here", fix=fix)
@@ -115,7 +119,7 @@ def _base(adapters: Path) -> Path:
 
 
 def _stored_dtype(folder: Path) -> Dtype:
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = read_record(folder / "config.json", fix="restore the model's folder")
     return "bfloat16" if config.get("dtype", config.get("torch_dtype")) == "bfloat16" else "float32"
 
 

@@ -14,8 +14,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from vtune.config import Strict, differing_keys, dump_recipe
+from vtune.config import Strict, differing_keys, dump_recipe, read_values
 from vtune.errors import DataError, RecipeError
+from vtune.files import writing
+from vtune.files.json_text import read_record
+from vtune.files.writing import check_folder_output, unwritable
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 
@@ -112,7 +115,7 @@ def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, proc
         DataError: If a data file does.
     """
     written = out / "recipe.yaml"
-    before = yaml.safe_load(written.read_text(encoding="utf-8"))
+    before = read_values(written, fix="the run wrote it; restore it")
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
     if changed:
@@ -120,7 +123,7 @@ def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, proc
             f"the recipe is not the one that {out} began with; it differs in {', '.join(changed)}",
             fix=f"use {written}, or start a new run with another --out",
         )
-    began = json.loads((out / "environment.json").read_text(encoding="utf-8"))
+    began = read_record(out / "environment.json", "processes", "data", fix="the run wrote it; restore it")
     if began["processes"] != processes:
         raise RecipeError(
             f"{out} began with {began['processes']} process(es)",
@@ -160,13 +163,12 @@ def check_start(out: Path, *, resume: bool) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """See that `out` is, or can become, a folder.
+    """See that `out` is, or can become, a folder that can be written into.
 
     Raises:
-        RecipeError: If it is a file.
+        RecipeError: If it is none, or cannot.
     """
-    if out.exists() and not out.is_dir():
-        raise RecipeError(f"{out} is a file", fix="choose another --out")
+    check_folder_output(out)
 
 
 @contextmanager
@@ -176,8 +178,12 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         RecipeError: If one does already.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise unwritable(folder, error, "--out") from None
+    with file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -200,10 +206,12 @@ def environment(data: Mapping[str, str]) -> dict[str, Any]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is there completely or not at all."""
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    """Write a text file so that it is there completely or not at all.
+
+    Raises:
+        RecipeError: If it cannot be written.
+    """
+    writing.write_whole(path, text)
 
 
 def _commit() -> str | None:

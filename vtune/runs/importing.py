@@ -12,6 +12,7 @@ from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import ALIASES, Format, format_of
 from vtune.errors import DataError, RecipeError
+from vtune.files.writing import check_file_output
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
 from vtune.runs.data import check_sample, problem_of, write_problems
@@ -46,7 +47,8 @@ def import_data(
         `by_verifier` (of samples); `problems`, and `problems_file`, which has a line for each.
 
     Raises:
-        RecipeError: If there is no such format, an option is not for it, or `out` lies among what is read.
+        RecipeError: If there is no such format, an option is not for it, or `out` cannot
+            be written, or lies among what is read.
         DataError: If a path does not exist, a file looks like one of another format, no row is good, or, with
             `strict`, at the first odd row.
     """
@@ -56,11 +58,7 @@ def import_data(
     for option in ("images", "verifier", "columns"):
         if getattr(options, option) is not None and option not in layout.takes:
             raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
-    target = out.resolve()
-    if target.exists() and any(target.is_relative_to(path.resolve()) for path in paths):
-        raise RecipeError(
-            f"{out} would be read as a part of what is imported", fix="write it elsewhere, or remove it first"
-        )
+    check_file_output(out, inputs=[path for path in paths if path.exists()])
     if layout.read is not read_hub:
         for path in paths:
             check_look(ALIASES.get(name, name), path, options)

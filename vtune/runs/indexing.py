@@ -8,6 +8,8 @@ from typing import Any
 
 from vtune.data.formats.source import ENDINGS, Place, read_rows
 from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.files.reading import read_bytes
+from vtune.files.writing import check_folder_output
 from vtune.report.progress import Rows
 from vtune.runs.tools import NO_SEARCH
 from vtune.schema.fields import Row
@@ -41,7 +43,7 @@ def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
         from vtune.tools.bm25_build import build_index
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
-    return _whole(out, lambda folder, tick: build_index(_passages(corpus), folder, tick))
+    return _whole(corpus, out, lambda folder, tick: build_index(_passages(corpus), folder, tick))
 
 
 def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
@@ -60,12 +62,15 @@ def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
         DataError: If a picture cannot be read, or lies in a folder whose `metadata.jsonl` does not name it.
     """
     entries = _folder(corpus) if _is_picture_folder(corpus) else _entries(corpus)
-    return _whole(out, lambda folder, tick: build_picture_index(entries, folder, tick))
+    return _whole(corpus, out, lambda folder, tick: build_picture_index(entries, folder, tick))
 
 
-def _whole(out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]) -> dict[str, Any]:
+def _whole(
+    corpus: Path, out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]
+) -> dict[str, Any]:
     if out.exists():
         raise RecipeError(f"{out} is there already", fix="choose another --out, or remove it")
+    check_folder_output(out, inputs=[corpus])
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
     try:
@@ -158,7 +163,7 @@ def _entry(row: Mapping[str, Any], column: str, place: Place) -> Entry:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise DataError(
             f"no picture at {path}: {error.strerror}", fix="paths start from the file's folder"

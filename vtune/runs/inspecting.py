@@ -1,23 +1,24 @@
 """`vtune data inspect`: what a sample file holds, and its first rows with pictures and boxes."""
 
 import base64
-import json
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.writing import check_file_output, write_whole
 from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
 from vtune.runs.data import picture_size, problem_of
-from vtune.runs.folder import write_whole
-from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
 from vtune.schema.parquet import columns, load_picture, scan_samples
+from vtune.schema.pixels import decode_reduced
 from vtune.schema.sample import Sample
 
 THUMBNAIL = 512
@@ -39,7 +40,10 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
 
     Raises:
         DataError: If the file itself cannot be read.
+        RecipeError: If the page cannot be written.
     """
+    if html is not None:
+        check_file_output(html, inputs=[path], option="--html")
     examples: list[dict[str, Any]] = []
     thumbnails: list[list[str]] = []
     problems: list[Problem] = []
@@ -73,7 +77,6 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
         "examples": examples,
     }
     if html is not None:
-        html.parent.mkdir(parents=True, exist_ok=True)
         write_whole(html, samples_page(result, thumbnails))
         result["page"] = str(html)
     return result
@@ -104,9 +107,9 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
     if sample.verifier not in ("detection", "grounding", "point_in_box") or not sizes:
         return []
     try:
-        entries = json.loads(sample.ground_truth)
+        entries = parse_json(sample.ground_truth)
         boxes = [(str(entry.get("label") or ""), [float(n) for n in entry["bbox_2d"]]) for entry in entries]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return []  # `validate` tells what is wrong with it
     relative = sample.verifier_parm.get("space") == "relative_1000"
     width, height = (size / 1000 if relative else 1.0 for size in sizes[0])
@@ -118,18 +121,14 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
             "bbox_2d": [box[0] * width, box[1] * height, box[2] * width, box[3] * height],
         }
         for label, box in boxes
-        if len(box) == 4
+        if len(box) == 4 and all(map(isfinite, box))
     ]
 
 
 def _thumbnail(picture: Picture, base: Path) -> str:
     """A reduced picture as a data URI."""
     out = BytesIO()
-    try:
-        with Image.open(BytesIO(load_picture(picture, base))) as image:
-            image.draft("RGB", (THUMBNAIL, THUMBNAIL))  # a JPEG of 8000 px is decoded reduced
-            small = ImageOps.contain(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be decoded: {error}", fix="store PNG or JPEG") from None
+    whole = decode_reduced(load_picture(picture, base), THUMBNAIL)
+    small = ImageOps.contain(whole, (THUMBNAIL, THUMBNAIL))
     small.save(out, "JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
+from vtune.files.reading import read_text
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
 from vtune.runs.watcher import (
@@ -40,6 +41,9 @@ SETTLE = 2.0
 TAIL = 40
 """Lines of a failed rank's log that are shown."""
 LOST = "killed by signal"
+
+SLOTS = "one line per machine: `name slots=8`"
+"""What a hostfile holds."""
 
 
 def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | None) -> str:
@@ -241,12 +245,18 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
 
 
 def _machines(hostfile: Path) -> list[str]:
-    if not hostfile.is_file():
-        raise RecipeError(f"there is no hostfile {hostfile}", fix="one line a machine: `name slots=8`")
-    lines = hostfile.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = read_text(hostfile).splitlines()
+    except FileNotFoundError:
+        raise RecipeError(f"there is no hostfile {hostfile}", fix=SLOTS) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            f"the hostfile {hostfile} cannot be read: {getattr(error, 'strerror', error)}",
+            fix=SLOTS,
+        ) from None
     found = [line.split()[0] for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not found:
-        raise RecipeError(f"{hostfile} names no machine", fix="one line a machine: `name slots=8`")
+        raise RecipeError(f"{hostfile} names no machine", fix=SLOTS)
     return found
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vtune.data import lens
+from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
@@ -23,6 +24,7 @@ def make_lens(
     Returns:
         Path and row count of each file.
     """
+    check_folder(out)
     made: dict[str, object] = {}
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"

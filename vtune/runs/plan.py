@@ -3,14 +3,11 @@
 Nothing is started and nothing allocated.
 """
 
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-from PIL import Image
 
 from vtune.config import Strict
 from vtune.models.policy import load_chat
@@ -24,6 +21,7 @@ from vtune.runs.rl import RLRecipe, check_prompts, check_sizes
 from vtune.runs.sft import SFTRecipe, check_traces
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
+from vtune.schema.pixels import size_of
 from vtune.update.lora import check_targets
 
 LOOKED_AT = 64
@@ -66,7 +64,7 @@ def plan_sft(
 
 def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What the data say about the run, and what is not there."""
-    missing = [f"data file {name}" for name in recipe.data if not Path(name).is_file()]
+    missing = [f"data file {name}" for name in recipe.data if not Path(name).exists()]
     facts = {} if missing else check()
     # Nothing is fetched for a plan.
     if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
@@ -87,7 +85,7 @@ def _services(reward: RewardRecipe) -> list[str]:
 
 def _mean_pixels(names: Sequence[str], pictures: Callable[[Path], Iterator[bytes]]) -> float | None:
     """Of the pictures in the first rows of the first file; None without pictures."""
-    sizes = [Image.open(io.BytesIO(data)).size for data in pictures(Path(names[0]))]
+    sizes = [size_of(data) for data in pictures(Path(names[0]))]
     return sum(width * height for width, height in sizes) / len(sizes) if sizes else None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vtune.config import shipped
 from vtune.errors import RecipeError
+from vtune.files.writing import check_file_output, write_whole
 
 PACKAGES = {
     "sft": "recipes.sft",
@@ -61,10 +62,10 @@ def copy_recipe(name: str, target: Path) -> Path:
     source = find_shipped(name).path
     if target.is_dir():
         target = target / source.name
+    check_file_output(target, option="target")
     if target.exists():
         raise RecipeError(f"{target} exists", fix="give another name, or remove it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(source.read_bytes())
+    write_whole(target, source.read_bytes())
     return target
 
 

@@ -1,18 +1,19 @@
 """`vtune report`: what run folders say about themselves, as one document."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
+from vtune.config import read_values
 from vtune.errors import DataError
+from vtune.files.json_text import read_json
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
 from vtune.metrics.tightening import tightenings
 from vtune.runs.sweep_table import is_sweep, sweep_table
 
 Series = dict[str, list[float]]
+
+RESTORE = "the run wrote it whole; restore it"
 
 _RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "map", "map50", "map75", "iou"}
 _FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
@@ -57,12 +58,9 @@ def _evaluation(path: Path) -> dict[str, object]:
     file = path / "results.json"
     if not file.is_file():
         raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
-    try:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(
-            f"not JSON: {error}", where=str(file), fix="the evaluation wrote it whole; restore it"
-        ) from None
+    results = read_json(file, fix=RESTORE)
+    if not isinstance(results, dict):
+        raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
     return {"name": path.resolve().name, "path": str(path), **results}
 
 
@@ -113,20 +111,8 @@ def _best(name: str, values: Sequence[float]) -> float | None:
 
 
 def _recipe(path: Path) -> object:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"not YAML: {error}", where=str(path), fix="the run wrote it whole; restore it"
-        ) from None
+    return read_values(path, fix=RESTORE)
 
 
 def _environment(path: Path) -> object:
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(
-            f"not JSON: {error}", where=str(path), fix="the run wrote it whole; restore it"
-        ) from None
+    return read_json(path, fix=RESTORE) if path.is_file() else None

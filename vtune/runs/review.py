@@ -20,6 +20,8 @@ from vtune.curate.judging import (
     read_review,
 )
 from vtune.errors import DataError, ServiceError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.judge.client import JudgeClient
 from vtune.report.progress import Steps
 from vtune.runs.folder import write_whole
@@ -163,14 +165,14 @@ def take_reviews(queue: Path, reviews: Results) -> int:
         return 0
     taken = 0
     # Not `splitlines`: a text may hold characters at which that splits too.
-    for number, line in enumerate(queue.read_text(encoding="utf-8-sig").split("\n"), start=1):
+    for number, line in enumerate(_text(queue).split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{queue}:{number}"
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
-            raise DataError(f"not JSON: {error}", where=where, fix="mend the line") from None
+            raise DataError(f"not JSON: {error}", where=where, fix="fix the line") from None
         decided = read_review(row, where)
         if decided is not None:
             key, review = decided
@@ -180,6 +182,13 @@ def take_reviews(queue: Path, reviews: Results) -> int:
                 raise DataError("`key` has been changed", where=where, fix="restore the line") from None
             taken += 1
     return taken
+
+
+def _text(queue: Path) -> str:
+    try:
+        return read_text(queue, limit=MAX_DOCUMENT)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the queue cannot be read: {error}", where=str(queue), fix="restore it") from None
 
 
 def write_queue(queue: Path, lines: list[dict[str, Any]]) -> None:

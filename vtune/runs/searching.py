@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import binascii
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from vtune.errors import DataError, MissingExtra, RecipeError, VtuneError
+from vtune.reward.body import Bodies
 from vtune.reward.guard import Guard
 from vtune.runs.serve import check_token, listen, serve_until_told, url_of
 from vtune.runs.tools import NO_SEARCH
@@ -136,6 +136,10 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
         max_bytes: Of one request.
     """
     app = FastAPI(title="vtune search service")
+    bodies = Bodies()
+
+    async def asked_in(request: Request) -> Any:
+        return await bodies.parse(await request.body(), lambda value: value)
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
@@ -143,11 +147,11 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
 
     @app.post("/search")
     async def search(request: Request) -> dict[str, Any]:
-        return await service.search(await _json(request))
+        return await service.search(await asked_in(request))
 
     @app.post("/images")
     async def images(request: Request) -> dict[str, Any]:
-        return await service.images(await _json(request))
+        return await service.images(await asked_in(request))
 
     @app.exception_handler(VtuneError)
     async def refuse(_: Request, error: VtuneError) -> Response:
@@ -155,13 +159,6 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
         return JSONResponse({"error": told}, 422)
 
     return Guard(app, token=token, max_bytes=max_bytes)
-
-
-async def _json(request: Request) -> Any:
-    try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"the request is not JSON: {error}") from None
 
 
 def _field(asked: Any, name: str) -> str:

@@ -16,8 +16,10 @@ from starlette.types import ASGIApp
 
 from vtune.config import Strict, find, load_recipe
 from vtune.errors import RecipeError
+from vtune.files.reading import read_text
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
+from vtune.runs.patience import IDLE, Patient
 
 SHORTEST_TOKEN = 16
 """Characters; ours: what is shorter can be guessed."""
@@ -27,9 +29,6 @@ GRACE = 15
 
 BACKLOG = 2048
 """Connections that may wait to be taken; uvicorn's own."""
-
-IDLE = 75
-"""Seconds after which a silent connection is closed; ours: longer than many a training step."""
 
 
 def run_rewards(
@@ -88,6 +87,8 @@ async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callabl
             lifespan="off",  # what a service needs ends with its function, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
+            http=Patient,
+            ws="none",
         )
     )
 
@@ -168,7 +169,7 @@ def read_token(file: Path) -> str:
         RecipeError: If the file cannot be read.
     """
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return read_text(file).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"no token can be read from {file}: {error}") from None
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from vtune.data import shapes
 from vtune.errors import RecipeError
+from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
@@ -29,6 +30,8 @@ def make_shapes(
     """
     if tiny is not None and (tiny / "config.json").exists():
         raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
+    for folder in filter(None, (out, tiny)):
+        check_folder(folder)
     made: dict[str, object] = {}
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"

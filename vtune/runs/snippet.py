@@ -10,9 +10,11 @@ from typing import Any
 import PIL.Image
 
 from vtune.errors import DataError
+from vtune.files.reading import read_bytes, read_text
+from vtune.files.writing import check_folder_output, write_whole
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.types import Isolation
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import Refused, decode
 
 STANDARD_INPUT = "-"
 
@@ -37,6 +39,8 @@ def run_snippet(
         DataError: If the code or a picture cannot be read, or `out` not written.
         ServiceError: If the sandbox does not start.
     """
+    if out is not None:
+        check_folder_output(out)
     code = _code(file)
     pictures = [_bytes(path) for path in images]
     tier, execution = asyncio.run(_run(code, pictures, isolation, seed))
@@ -70,7 +74,7 @@ def _code(file: str) -> str:
     if file == STANDARD_INPUT:
         return sys.stdin.read().removeprefix("\ufeff")
     try:
-        return Path(file).read_text(encoding="utf-8-sig")
+        return read_text(Path(file))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"the code cannot be read: {error}",
@@ -81,16 +85,15 @@ def _code(file: str) -> str:
 
 def _bytes(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise DataError(f"the picture cannot be read: {error.strerror}", where=str(path)) from error
     try:
-        with PIL.Image.open(io.BytesIO(content)) as picture:
-            picture.load()
-    except UNDECODABLE as error:
+        decode(content, None)
+    except Refused as refused:
         raise DataError(
-            "this is no picture, or not all of it", where=str(path), fix="give a PNG or JPEG file"
-        ) from error
+            f"this is no picture that can be used: {refused}", where=str(path), fix="give a PNG or JPEG file"
+        ) from refused
     return content
 
 
@@ -103,11 +106,7 @@ def _picture(name: str, content: bytes, out: Path | None) -> dict[str, Any]:
     if out is not None:
         flat = name.replace("/", "_")
         path = out / (flat if flat.lower().endswith((ending, ".jpeg")) else flat + ending)
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        except OSError as error:
-            raise DataError(f"the picture cannot be written: {error}", where=str(path)) from error
+        write_whole(path, content)
     return {
         "name": name,
         "width": width,

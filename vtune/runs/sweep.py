@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe, override
 from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.files.json_text import read_record
 from vtune.models.policy import resolved
 from vtune.report.progress import say
 from vtune.runs.child import last_words, run_child
@@ -186,7 +187,7 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
 
 
 def _check_same_evaluation(run: Run, suite: EvalSuite, prints: Mapping[str, str] | None) -> None:
-    results = json.loads((run.evaluation / RESULTS).read_text(encoding="utf-8"))
+    results = read_record(run.evaluation / RESULTS, fix="the evaluation wrote it; restore it")
     now = suite.model_dump(mode="json")
     changed = [key for key in differing_keys(results["suite"], now) if key not in MAY_CHANGE]
     if changed:

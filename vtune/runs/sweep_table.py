@@ -1,15 +1,14 @@
 """What a sweep has found, read from its folder: means over seeds with intervals, and paired differences."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, get_args
 
-import yaml
-
+from vtune.config import read_values
 from vtune.errors import DataError
+from vtune.files.json_text import read_record
 from vtune.metrics.by_source import ALL
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.seeds import INTERVAL, over_seeds
@@ -72,12 +71,11 @@ def sweep_table(path: Path) -> dict[str, Any]:
     Raises:
         DataError: If a file in the folder is broken.
     """
-    try:
-        sweep = yaml.safe_load((path / SWEEP).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    sweep = read_values(path / SWEEP, fix="the sweep wrote it whole; restore it")
+    if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
         raise DataError(
-            f"not YAML: {error}", where=str(path / SWEEP), fix="the sweep wrote it whole; restore it"
-        ) from None
+            "not the settings of a sweep", where=str(path / SWEEP), fix="the sweep wrote it; restore it"
+        )
     found: dict[str, dict[int, Numbers]] = {name: {} for name in sweep["variants"]}
     unfinished = []
     for variant, of_seeds in found.items():
@@ -148,7 +146,7 @@ def _values(lines: Sequence[MetricsLine], column: str) -> list[float]:
 def _held_out(run: Run) -> Numbers:
     file = run.evaluation / RESULTS
     try:
-        score = json.loads(file.read_text(encoding="utf-8"))["score"]
+        score = read_record(file, "score", fix="the evaluation wrote it; restore it")["score"]
     except ValueError as error:
         raise DataError(
             f"not JSON: {error}", where=str(file), fix="the evaluation wrote it whole; restore it"

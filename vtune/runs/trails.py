@@ -10,6 +10,7 @@ from vtune.data import trail_world, trails
 from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
+from vtune.runs.folder import check_folder
 from vtune.runs.indexing import METADATA, index_passages, index_pictures
 from vtune.schema.parquet import write_samples, write_trajectories
 
@@ -54,6 +55,8 @@ def make_trails(
     for path in indexes.values():
         if path.exists():
             raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
+    for folder in filter(None, (out, tiny)):
+        check_folder(folder)
     world = trail_world.make_world(towns, heldout_towns, seed=seed)
     made: dict[str, object] = {}
     wanted: dict[Split, int] = {"train": train, "heldout": heldout}

@@ -1,7 +1,6 @@
 """The sandbox as the trainer sees it: one fork server, many sessions, one folder."""
 
 import asyncio
-import io
 import os
 import resource
 import sys
@@ -12,17 +11,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import PIL.Image
-
 from vtune.errors import DataError, SandboxUnavailable, ServiceError
-from vtune.sandbox.decoding import ConfinedDecoder, decode_here
+from vtune.sandbox.decoding import ConfinedDecoders, decode_here
 from vtune.sandbox.forkserver import ForkServer, Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.session import Session
 from vtune.sandbox.types import Decode, Isolation, Layer, Limits
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import (
+    MAX_PACKED_PIXELS,
+    MAX_RATIO,
+    MAX_SCANNED,
+    MAX_SCANS,
+    MAX_SIDE,
+    REMEDY,
+    Refused,
+    check_head,
+)
 
 READY_SECONDS = 20.0
 ENDINGS = {"JPEG": "jpg"}
@@ -61,7 +67,7 @@ class Sandbox:
         *,
         isolation: Isolation = "auto",
         warm: int = 8,
-        decode: Decode = "host",
+        decode: Decode = "confined",
         without: frozenset[Layer] = frozenset(),
         landlock_abi: int = NEWEST_LANDLOCK,
     ) -> None:
@@ -89,7 +95,7 @@ class Sandbox:
         """Sessions that may live at the same time; `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
         self._server = await self._start_server()
-        self._confined = ConfinedDecoder(self._spawn, self.limits)
+        self._confined = ConfinedDecoders(self._spawn, self.limits)
         return self
 
     async def __aexit__(
@@ -209,6 +215,11 @@ class Sandbox:
             output_chars=limits.output_chars,
             images_per_call=limits.images_per_call,
             max_pixels=limits.max_pixels,
+            max_side=MAX_SIDE,
+            max_ratio=MAX_RATIO,
+            max_scans=MAX_SCANS,
+            max_scanned=MAX_SCANNED,
+            max_packed_pixels=MAX_PACKED_PIXELS,
         )
         try:
             return await ForkServer.start(self._settings)
@@ -303,10 +314,9 @@ def _by_descriptors(wanted: int) -> int:
 def _ending(image: bytes, number: int) -> str:
     """The file ending of an encoded image."""
     try:
-        with PIL.Image.open(io.BytesIO(image)) as picture:
-            kind = picture.format or "png"
-    except UNDECODABLE as error:
+        kind = check_head(image).kind
+    except Refused as refused:
         raise DataError(
-            f"input image {number} (counted from 0) is no picture", fix="store it as PNG or JPEG"
-        ) from error
+            f"input image {number} (counted from 0) cannot be used: {refused}", fix=REMEDY
+        ) from refused
     return ENDINGS.get(kind, kind.lower())

@@ -1,6 +1,7 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -424,13 +425,24 @@ def _crop(crop: dict[str, Any], inputs: int, shown: dict[str, int]) -> ShownCrop
     Raises:
         ValueError, TypeError, KeyError, OverflowError: If it is none.
     """
-    x0, y0, x1, y1 = (float(side) for side in crop["bbox"])
+    x0, y0, x1, y1 = _numbers(crop["bbox"])
     if not proper((x0, y0, x1, y1)):
         raise ValueError(f"a crop of the box {crop['bbox']}")
-    image, name = int(crop["image"]), crop["shown"]
-    if not 0 <= image < inputs or not (name is None or isinstance(name, str)):
+    image, name = crop["image"], crop["shown"]
+    if type(image) is not int or not 0 <= image < inputs or not (name is None or isinstance(name, str)):
         raise ValueError(f"a crop of image {image} shown in {name!r}")
-    return ShownCrop(bbox=(x0, y0, x1, y1), image=image, shown=None if name is None else shown.get(name))
+    matrix = None if crop.get("matrix") is None else _numbers(crop["matrix"])
+    if matrix is not None and (len(matrix) not in (6, 9) or not all(map(math.isfinite, matrix))):
+        raise ValueError(f"a map of {len(matrix)} numbers")
+    index = None if name is None else shown.get(name)
+    return ShownCrop(bbox=(x0, y0, x1, y1), image=image, shown=index, matrix=matrix)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    """A list of numbers, and of nothing that could pass for one."""
+    if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
+        raise TypeError(f"{values!r:.60} where a list of numbers is needed")
+    return tuple(map(float, values))
 
 
 def _one_line(error: BaseException) -> str:

@@ -56,6 +56,9 @@ class ShownCrop:
     """0-based number of the input image."""
     shown: int | None
     """Index into `Execution.images` of the picture that shows it, None where none does."""
+    matrix: tuple[float, ...] | None = None
+    """From pixels of that picture to pixels of the input, as of `vtune.schema.trajectory.Crop`. It is the
+    session's word: whoever pays for it looks at the pixels first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

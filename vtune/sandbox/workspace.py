@@ -5,7 +5,6 @@ what they hold.
 """
 
 import contextlib
-import io
 import itertools
 import os
 import stat
@@ -13,16 +12,10 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import PIL.Image
-
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.paths import PICTURES
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import Refused, check_head
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-"""The only decoders that are ever tried."""
-PLAIN_FORMATS = ("PNG", "JPEG")
-"""What records hold; the others are turned into PNG."""
 MAX_DEPTH = 16
 """Folders in folders that are looked into; nesting deeper breaks the quota."""
 
@@ -219,36 +212,15 @@ def _to_enter(facts: os.stat_result, prefix: str) -> bool:
 
 
 def check_picture(content: bytes, *, max_pixels: int) -> str:
-    """Look at a picture's head, before anything of it is decoded.
+    """Look at a picture's head, in plain Python, before anything of it is decoded.
 
     Returns:
         Its format.
 
     Raises:
-        NotShown: If it is none, or too large.
+        NotShown: If it is none, or breaks a limit of `vtune.schema.pixels`.
     """
     try:
-        with PIL.Image.open(io.BytesIO(content), formats=FORMATS) as picture:
-            pixels, kind = picture.width * picture.height, picture.format
-    except UNDECODABLE as error:
-        raise NotShown("it is not a picture") from error
-    if pixels > max_pixels:
-        raise NotShown(f"it has {pixels} pixels, more than the {max_pixels} allowed")
-    assert kind is not None
-    return kind
-
-
-def as_png(content: bytes) -> bytes:
-    """A checked picture as PNG.
-
-    Raises:
-        NotShown: If it cannot be decoded.
-    """
-    try:
-        with PIL.Image.open(io.BytesIO(content), formats=FORMATS) as picture:
-            plain = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
-    except UNDECODABLE as error:
-        raise NotShown("it is not a picture") from error
-    file = io.BytesIO()
-    plain.save(file, "PNG", compress_level=1)
-    return file.getvalue()
+        return check_head(content, max_pixels=max_pixels).kind
+    except Refused as refused:
+        raise NotShown(str(refused)) from refused

@@ -17,9 +17,14 @@ def area(box: Box) -> float:
     return max(box[2] - box[0], 0.0) * max(box[3] - box[1], 0.0)
 
 
+def intersect(a: Box, b: Box) -> Box:
+    """The box that two share; its area is 0 where they share nothing."""
+    return (max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3]))
+
+
 def intersection(a: Box, b: Box) -> float:
     """Shared area in square pixels."""
-    return area((max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])))
+    return area(intersect(a, b))
 
 
 def iou(a: Box, b: Box) -> float:

@@ -17,3 +17,16 @@ UNDECODABLE = (
     Image.DecompressionBombError,
 )
 """Its readers of damaged files raise all of these, at the head or only when the pixels are asked for."""
+
+
+def opaque(picture: Image.Image) -> Image.Image:
+    """A picture in RGB, decoded; what shows through it is white, as for vLLM's readers.
+
+    Without a ground, the hidden colours of a transparent picture would be shown: to some readers, not to all.
+    """
+    picture.load()
+    if not picture.has_transparency_data:
+        return picture if picture.mode == "RGB" else picture.convert("RGB")
+    layers = picture.convert("RGBA")
+    ground = Image.new("RGBA", layers.size, "white")
+    return Image.alpha_composite(ground, layers).convert("RGB")

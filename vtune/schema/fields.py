@@ -45,6 +45,10 @@ class Fields:
             raise wrong(self.name(key), f"unknown value {value!r}", f"write one of {known}")
         return value
 
+    def one_of_or_null(self, key: str, options: Any) -> Any:
+        """The same, None where there is none."""
+        return None if self.values.get(key) is None else self.one_of(key, options)
+
     def number(self, key: str, default: float) -> float:
         """A number."""
         value = self.number_or_null(key)
@@ -172,6 +176,12 @@ def picture_to_row(picture: Picture) -> Row:
     return {"bytes": picture.data, "path": picture.path}
 
 
+def shown_to_row(picture: Picture) -> Row:
+    """The struct of a trajectory's picture, with its origin and the size at which the policy saw it."""
+    seen = None if picture.seen is None else list(picture.seen)
+    return picture_to_row(picture) | {"origin": picture.origin, "seen": seen}
+
+
 def pictures_from_row(value: Any) -> tuple[Picture, ...]:
     """Pictures from list<struct<bytes, path, origin>>, or (foreign) from paths, bytes or a single one."""
     if value is None:
@@ -190,7 +200,11 @@ def _picture(item: Any) -> Picture:
         raise _hollow()
     if data is not None and not isinstance(data, bytes):
         raise mistyped("images.bytes", data, "an encoded image")
-    return Picture(data, None if path is None else fields.text("path"), fields.text("origin", "input"))
+    seen = fields.integers("seen")
+    if len(seen) not in (0, 2) or any(side < 1 for side in seen):
+        raise mistyped("images.seen", list(seen), "a width and a height")
+    size = (seen[0], seen[1]) if seen else None
+    return Picture(data, None if path is None else fields.text("path"), fields.text("origin", "input"), size)
 
 
 def _hollow() -> DataError:
@@ -214,4 +228,9 @@ def _number_or_null(name: str, value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise mistyped(name, value, "a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # of an integer
+        raise wrong(
+            name, "found a number that no float holds", f"write a smaller one into `{name}`"
+        ) from None

@@ -30,3 +30,5 @@ class Picture:
     path: str | None = None
     origin: str = "input"
     """`input`, or `call:<k>` for a picture that tool call number k returned (trajectories only)."""
+    seen: tuple[int, int] | None = None
+    """Width and height at which the policy saw it, after its processor; None where that is not known."""

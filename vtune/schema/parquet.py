@@ -6,7 +6,6 @@ the ids are kept, to find those that come twice. A file appears under its name w
 
 import hashlib
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vtune.errors import DataError
+from vtune.files.reading import check_input, open_input, read_bytes
+from vtune.files.writing import whole_file, write_whole
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
@@ -41,8 +42,17 @@ _READ_ROWS = 16
 """At most so many rows are read at once, and fewer where they are large (ours)."""
 _SCAN_BYTES = 2**20
 """Of rows that are read at a time where they are small (ours)."""
+_LONGEST_BYTES = 256 * 2**20
+"""Of values that rows share and that are read at once (ours)."""
+_BOMB_BYTES = 128 * 2**20
+"""Bytes of a column of a row group that may be packed as tightly as it likes (ours)."""
+_BOMB_RATIO = 200
+"""How much larger than packed a larger one may be, ours: pictures and texts have 1 to 20."""
 _TOKEN_BYTES = 9
 """On disk: an int32, a float32 and a mask bit a token."""
+
+_DAMAGED = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
+"""What Arrow raises where a file is damaged, and where a value is nothing that Python has, e.g. a date."""
 
 
 def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample]:
@@ -73,10 +83,10 @@ def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator
         try:
             sample = sample_from_row(row, place=f"{path.stem}/{number}", default_verifier=default_verifier)
         except DataError as error:
-            yield _at(path, number, error)
+            yield at_row(path, number, error)
             continue
         first = first_rows.setdefault(sample.id, number)
-        yield sample if first == number else _at(path, number, _twice(sample.id, first))
+        yield sample if first == number else at_row(path, number, _twice(sample.id, first))
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> int:
@@ -111,7 +121,7 @@ def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
         try:
             yield with_inputs(trajectory_from_row(row), path.parent)
         except DataError as error:
-            yield _at(path, number, error)
+            yield at_row(path, number, error)
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory], *, run: Path | None = None) -> int:
@@ -161,11 +171,7 @@ def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajector
         if picture.origin == "input" and picture.data is not None and len(picture.data) > LARGE_INPUT:
             stored = inputs / hashlib.sha256(picture.data).hexdigest()[:32]
             if not stored.exists():
-                inputs.mkdir(parents=True, exist_ok=True)
-                # Processes of several machines write here, and may have the same number.
-                partial = stored.with_name(f".{stored.name}.{secrets.token_hex(8)}.part")
-                partial.write_bytes(picture.data)
-                partial.replace(stored)
+                write_whole(stored, picture.data)
             path = os.path.relpath(stored, base)
             picture = replace(picture, data=None, path=path)
         images.append(picture)
@@ -212,7 +218,7 @@ def read_group(path: Path, index: int) -> list[Row]:
     with _opened(path) as file:
         try:
             return [dict(row) for row in file.read_row_group(index).to_pylist()]
-        except (pa.ArrowException, OSError) as error:
+        except _DAMAGED as error:
             raise DataError(
                 f"row group {index} is damaged: {error}", where=str(path), fix="make or download it again"
             ) from None
@@ -226,11 +232,13 @@ def scan_groups(path: Path, indices: Sequence[int]) -> Iterator[Row]:
     """
     with _opened(path) as file:
         # Small rows are read many at a time, which is several times as fast.
-        portion = max(_rows_at_once(file), min(_rows_within(file, _SCAN_BYTES), GROUP_ROWS))
+        portion = max(
+            _rows_at_once(file), min(_rows_within(file, _SCAN_BYTES), GROUP_ROWS, _rows_of_longest(file))
+        )
         try:
             for batch in file.iter_batches(batch_size=portion, row_groups=list(indices)):
                 yield from batch.to_pylist()
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except _DAMAGED as error:
             raise DataError(
                 f"row groups {indices[0]} to {indices[-1]} are damaged: {error}",
                 where=str(path),
@@ -248,7 +256,7 @@ def data_sources(path: Path) -> Iterator[str | None]:
         try:
             for batch in file.iter_batches(columns=["data_source"]):
                 yield from batch.column(0).to_pylist()
-        except (pa.ArrowException, OSError, IndexError) as error:
+        except (*_DAMAGED, IndexError) as error:
             raise DataError(
                 f"column `data_source` cannot be read: {error}", where=str(path), fix="make the file again"
             ) from None
@@ -267,7 +275,7 @@ def distinct(path: Path, column: str) -> set[str]:
         try:
             for batch in file.iter_batches(columns=[column]):
                 found.update(value for value in batch.column(0).unique().to_pylist() if value)
-        except (pa.ArrowException, OSError) as error:
+        except _DAMAGED as error:
             raise DataError(
                 f"column `{column}` cannot be read: {error}", where=str(path), fix="make the file again"
             ) from None
@@ -301,7 +309,7 @@ def fingerprint(path: Path) -> str:
         DataError: If there is no such file.
     """
     try:
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -323,7 +331,7 @@ def load_picture(picture: Picture, base: Path) -> bytes:
         raise DataError("a picture has neither bytes nor a path", fix="give one of them")
     path = base / picture.path
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise DataError(
             f"no picture at {path}: {error.strerror}",
@@ -334,6 +342,7 @@ def load_picture(picture: Picture, base: Path) -> bytes:
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
+        check_input(path)
         # Mapped and not buffered ahead: else a whole column of a row group is read at once, and
         # published files have row groups of gigabytes.
         file = pq.ParquetFile(str(path), memory_map=True, pre_buffer=False)
@@ -346,7 +355,23 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
             fix="make or download it again; `vtune data validate` checks a file",
         ) from None
     with file:
+        _check_sizes(path, file)
         yield file
+
+
+def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
+    """See that no column unpacks to what memory cannot hold."""
+    for index in range(file.num_row_groups):
+        group = file.metadata.row_group(index)
+        for number in range(group.num_columns):
+            column = group.column(number)
+            size, packed = column.total_uncompressed_size, max(column.total_compressed_size, 1)
+            if size > _BOMB_BYTES and size > _BOMB_RATIO * packed:
+                raise DataError(
+                    f"column `{column.path_in_schema}` unpacks {packed} bytes to {size}",
+                    where=f"{path}, row group {index}",
+                    fix="no data are like that: make or download the file again",
+                )
 
 
 def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
@@ -366,7 +391,7 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 for row in batch.to_pylist():
                     yield number, row
                     number += 1
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except _DAMAGED as error:
             raise DataError(
                 f"the file breaks off or is damaged: {error}",
                 where=f"{path}, row {number} or soon after",
@@ -376,7 +401,21 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
 
 def _rows_at_once(file: pq.ParquetFile) -> int:
     """So many rows that they do not exceed a row group of ours, pictures of 8000 px included."""
-    return max(1, min(_READ_ROWS, _rows_within(file, GROUP_BYTES)))
+    return max(1, min(_READ_ROWS, _rows_within(file, GROUP_BYTES), _rows_of_longest(file)))
+
+
+def _rows_of_longest(file: pq.ParquetFile) -> int:
+    """How many of the longest value in a file fit in memory: all rows may share one of a dictionary."""
+    longest = 1
+    for index in range(file.num_row_groups):
+        group = file.metadata.row_group(index)
+        for number in range(group.num_columns):
+            column = group.column(number)
+            if column.has_dictionary_page:
+                packed = column.data_page_offset - (column.dictionary_page_offset or 0)
+                grows = column.total_uncompressed_size / max(column.total_compressed_size, 1)
+                longest = max(longest, int(packed * grows))
+    return _LONGEST_BYTES // longest
 
 
 def _rows_within(file: pq.ParquetFile, size: int) -> int:
@@ -392,11 +431,11 @@ def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
     for number, sample in enumerate(samples):
         first = first_rows.setdefault(sample.id, number)
         if first != number:
-            raise _at(path, number, _twice(sample.id, first))
+            raise at_row(path, number, _twice(sample.id, first))
         try:
             yield sample_to_row(sample)
         except DataError as error:
-            raise _at(path, number, error) from None
+            raise at_row(path, number, error) from None
 
 
 def _trajectory_rows(path: Path, trajectories: Iterable[Trajectory]) -> Iterator[Row]:
@@ -404,22 +443,19 @@ def _trajectory_rows(path: Path, trajectories: Iterable[Trajectory]) -> Iterator
         try:
             yield trajectory_to_row(trajectory)
         except DataError as error:
-            raise _at(path, number, error) from None
+            raise at_row(path, number, error) from None
 
 
 def _write(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     written = 0
-    try:
-        with pq.ParquetWriter(str(partial), schema, compression="zstd") as writer:
-            for group in _groups(rows, path.parent):
-                writer.write_table(pa.Table.from_pylist(group, schema=schema))
-                written += len(group)
-                del group  # before the next one grows
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        whole_file(path) as partial,
+        pq.ParquetWriter(str(partial), schema, compression="zstd") as writer,
+    ):
+        for group in _groups(rows, path.parent):
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            written += len(group)
+            del group  # before the next one grows
     return written
 
 
@@ -447,7 +483,8 @@ def _weight(image: Any) -> int:
     return len(image) if isinstance(image, str) else len(image["bytes"] or b"")
 
 
-def _at(path: Path, number: int, error: DataError) -> DataError:
+def at_row(path: Path, number: int, error: DataError) -> DataError:
+    """An error about a row, with its file and its number in its place."""
     place = f"{path}, row {number}"
     return DataError(error.what, where=f"{place}, {error.where}" if error.where else place, fix=error.fix)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from vtune.files.json_text import check_depth, parse_json
 from vtune.schema.fields import Fields, Row, mistyped, picture_to_row, pictures_from_row, wrong
 from vtune.schema.message import IMAGE, Message, Role
 from vtune.schema.sample import Evidence, Sample
@@ -209,6 +210,7 @@ def as_typed(value: float) -> float:
 
 def _to_json(column: str, value: Mapping[str, Any]) -> str:
     try:
+        check_depth(value)
         return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise wrong(column, f"JSON cannot carry the values: {error}", "keep plain values only") from None
@@ -216,7 +218,7 @@ def _to_json(column: str, value: Mapping[str, Any]) -> str:
 
 def _from_json(column: str, text: Any) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (TypeError, ValueError) as error:
         raise wrong(column, f"not JSON: {error}", 'write a JSON object, such as "{}"') from None
     if not isinstance(value, dict):

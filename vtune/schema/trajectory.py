@@ -19,9 +19,14 @@ StopReason = Literal["answer", "length", "turns", "context", "error"]
 was left. context: no room was left. error: our failure, the trajectory is never scored."""
 
 
+Look = Literal["verified", "unverified", "illegible", "faked"]
+"""verified: the returned picture shows the region. unverified: it does not well enough, or the region has
+nothing by which it could be known. illegible: too few pixels. faked: it shows nothing of the region."""
+
+
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """A region that a call showed."""
+    """A region that a call claims to show."""
 
     image: int
     """Index into the trajectory's images: the picture that the region was taken from."""
@@ -29,6 +34,13 @@ class Crop:
     """xyxy in pixels of that picture."""
     shown: int | None = None
     """Index into the trajectory's images: the returned picture that shows the region, None if none does."""
+    matrix: tuple[float, ...] | None = None
+    """From pixels of the returned picture to pixels of the one that the region was taken from. Six numbers
+    (a, b, c, d, e, f): X = a x + b y + c, Y = d x + e y + f; or nine, the rows of a homography. None where
+    the region fills the returned picture."""
+    look: Look | None = None
+    """What scoring found when it held the claim against the pixels (`vtune.looks`); None where no picture
+    shows the region, or nobody has looked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

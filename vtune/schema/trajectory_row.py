@@ -1,14 +1,15 @@
 """A trajectory as a row of Parquet, and back."""
 
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from vtune.schema.box import proper
-from vtune.schema.fields import Fields, Row, mistyped, picture_to_row, pictures_from_row, wrong
+from vtune.schema.fields import Fields, Row, mistyped, pictures_from_row, shown_to_row, wrong
 from vtune.schema.message import IMAGE, Message, Role
 from vtune.schema.reward import Reward
-from vtune.schema.trajectory import Call, Crop, Status, StopReason, Trajectory
+from vtune.schema.trajectory import Call, Crop, Look, Status, StopReason, Trajectory
 
 _BOX = pa.list_(pa.float64())
 _INDICES = pa.list_(pa.int32())
@@ -26,7 +27,16 @@ TRAJECTORY_COLUMNS = pa.schema(
         ),
         (
             "images",
-            pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string()), ("origin", pa.string())])),
+            pa.list_(
+                pa.struct(
+                    [
+                        ("bytes", pa.binary()),
+                        ("path", pa.string()),
+                        ("origin", pa.string()),
+                        ("seen", _INDICES),
+                    ]
+                )
+            ),
         ),
         (
             "calls",
@@ -42,7 +52,15 @@ TRAJECTORY_COLUMNS = pa.schema(
                         (
                             "crops",
                             pa.list_(
-                                pa.struct([("image", pa.int32()), ("bbox_2d", _BOX), ("shown", pa.int32())])
+                                pa.struct(
+                                    [
+                                        ("image", pa.int32()),
+                                        ("bbox_2d", _BOX),
+                                        ("shown", pa.int32()),
+                                        ("matrix", pa.list_(pa.float64())),
+                                        ("look", pa.string()),
+                                    ]
+                                )
                             ),
                         ),
                         ("seconds", pa.float64()),
@@ -100,7 +118,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
             {"role": message.role, "content": message.content, "images": list(message.images)}
             for message in trajectory.messages
         ],
-        "images": [picture_to_row(picture) | {"origin": picture.origin} for picture in trajectory.images],
+        "images": [shown_to_row(picture) for picture in trajectory.images],
         "calls": [call_to_row(call) for call in trajectory.calls],
         "token_ids": list(trajectory.token_ids),
         "loss_mask": list(trajectory.loss_mask),
@@ -172,7 +190,14 @@ def call_to_row(call: Call) -> Row:
         "output": call.output,
         "images": list(call.images),
         "crops": [
-            {"image": crop.image, "bbox_2d": list(crop.bbox), "shown": crop.shown} for crop in call.crops
+            {
+                "image": crop.image,
+                "bbox_2d": list(crop.bbox),
+                "shown": crop.shown,
+                "matrix": None if crop.matrix is None else list(crop.matrix),
+                "look": crop.look,
+            }
+            for crop in call.crops
         ],
         "seconds": call.seconds,
         "span": list(call.span),
@@ -201,6 +226,8 @@ def call_from_row(fields: Fields) -> Call:
                 item.integer("image", 0),
                 item.box("bbox_2d"),
                 item.integer_or_null("shown"),
+                _matrix(item),
+                item.one_of_or_null("look", Look),
             )
             for item in fields.structs("crops")
         ),
@@ -208,6 +235,14 @@ def call_from_row(fields: Fields) -> Call:
         span=(span[0], span[1]),
         flags=fields.texts("flags"),
     )
+
+
+def _matrix(fields: Fields) -> tuple[float, ...] | None:
+    """Six or nine finite numbers, or nothing."""
+    numbers = tuple(n for n in fields.numbers_or_null("matrix") if n is not None and math.isfinite(n))
+    if len(numbers) != len(fields.items("matrix")) or len(numbers) not in (0, 6, 9):
+        raise mistyped(fields.name("matrix"), fields.items("matrix"), "six or nine finite numbers")
+    return numbers or None
 
 
 def _reward(fields: Fields) -> Reward:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vtune.errors import DataError, ServiceError
+from vtune.files.reading import read_bytes
+from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.tools.observation import IMAGE_MARK, Observation, inert
 from vtune.tools.pictures import Match, PictureSearcher
@@ -112,7 +114,7 @@ class Replayed:
     def _read(self, path: str) -> bytes:
         assert self._folder is not None
         try:
-            return (self._folder / path).read_bytes()
+            return read_bytes(self._folder / path)
         except OSError as error:
             raise DataError(f"a thumbnail cannot be read: {error}") from None
 
@@ -192,8 +194,18 @@ class ImageSearch:
                 lines.append(text[:room].rstrip() + CUT)
                 break
             room -= len(text)
-            mark = self._show and match.thumbnail is not None
-            lines.append(f"{text}\n{IMAGE_MARK}" if mark else text)
-            if self._show and match.thumbnail is not None:
-                pictures.append(match.thumbnail)
+            thumbnail = _readable(match.thumbnail) if self._show else None
+            lines.append(text if thumbnail is None else f"{text}\n{IMAGE_MARK}")
+            if thumbnail is not None:
+                pictures.append(thumbnail)
         return "\n".join(lines), pictures
+
+
+def _readable(thumbnail: bytes | None) -> bytes | None:
+    """A thumbnail that can be shown; a damaged one of somebody's page is left out, and its title stays."""
+    try:
+        if thumbnail is not None:
+            decode_picture(thumbnail)
+    except DataError:
+        return None
+    return thumbnail

@@ -1,6 +1,5 @@
 """What picture searches look at, and what they find."""
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vtune.errors import DataError
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import decode_picture
 
 Vector = NDArray[np.float32]
 
@@ -59,12 +57,9 @@ def decoded(data: bytes) -> Image.Image:
     """The picture in colours.
 
     Raises:
-        DataError: If it is none.
+        DataError: If it is none, or breaks a limit of `vtune.schema.pixels`.
     """
-    try:
-        return Image.open(io.BytesIO(data)).convert("RGB")
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be decoded: {error}", fix="re-encode it as PNG or JPEG") from None
+    return decode_picture(data)
 
 
 def perceptual_hash(picture: Image.Image) -> np.uint64:

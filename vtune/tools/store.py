@@ -10,6 +10,8 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import open_input, read_text
 
 
 class RecordWriter:
@@ -65,7 +67,7 @@ class Records:
         path = folder / f"{name}.bin"
         try:
             self._ends = np.load(folder / f"{name}.ends.npy", mmap_mode="r")
-            self._file = path.open("rb")
+            self._file = open_input(path)
         except (OSError, ValueError) as error:
             raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
         if len(self) and os.fstat(self._file.fileno()).st_size != self._ends[-1]:
@@ -100,7 +102,7 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     """
     fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if kind == "pictures" else "")
     try:
-        facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        facts = parse_json(read_text(folder / MANIFEST))
     except (OSError, ValueError):
         raise DataError(f"no index in {folder}", fix=fix) from None
     if not isinstance(facts, dict) or facts.get("kind") != kind:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from vtune.errors import DataError, ServiceError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.tools.http import Patience, Poster
 from vtune.tools.once import Once
 from vtune.tools.passage import Passage, passage_from
@@ -112,7 +114,7 @@ def _organic(answer: Any) -> list[Passage]:
 def _read(path: Path, *, mend: bool = False) -> dict[tuple[str, int], list[Passage]]:
     """Recorded answers. A last line that a kill cut short is left out and, to `mend` the file, cut off."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, limit=MAX_DOCUMENT)
     except OSError as error:
         raise DataError(
             f"no record can be read at {path}: {error.strerror}", fix="mend tools.text_search.web.recorded"
@@ -124,7 +126,7 @@ def _read(path: Path, *, mend: bool = False) -> dict[tuple[str, int], list[Passa
     found: dict[tuple[str, int], list[Passage]] = {}
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         try:
-            row: Mapping[str, Any] = json.loads(line)
+            row: Mapping[str, Any] = parse_json(line)
             found[row["query"], row["top_k"]] = [Passage(**result) for result in row["results"]]
         except (ValueError, KeyError, TypeError):
             raise DataError(

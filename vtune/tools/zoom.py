@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from PIL import Image
 from pydantic import Field
 
 from vtune.config import Strict
-from vtune.errors import ServiceError
+from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.pixels import Refused, check_size, decode_picture, size_of
 from vtune.tools.observation import IMAGE_MARK, Observation
 from vtune.tools.tool import Mistake, Scene, Schema, View, check_names, function, shown
 
@@ -118,6 +117,10 @@ class Zoom:
         least = self._recipe.min_side
         if min(box[2] - box[0], box[3] - box[1]) < least:
             raise Mistake(f"the region is too small: it needs {least} pixels a side at least")
+        try:
+            check_size(int(box[2] - box[0]), int(box[3] - box[1]))
+        except Refused as refused:
+            raise Mistake(f"the region cannot be shown: {refused}") from None
         return _Region(view, box)
 
     def _shares(self, value: Any, view: View) -> tuple[float, float, float, float]:
@@ -141,18 +144,17 @@ class Zoom:
 
 def _size(data: bytes) -> tuple[int, int]:
     try:
-        with Image.open(io.BytesIO(data)) as picture:
-            return picture.size
-    except UNDECODABLE as error:
-        raise ServiceError(f"a picture cannot be decoded: {error}") from None
+        return size_of(data)
+    except DataError as error:
+        raise ServiceError(error.what) from None
 
 
 def _cut(data: bytes, box: Box) -> bytes:
     out = io.BytesIO()
     try:
-        with Image.open(io.BytesIO(data)) as picture:
-            x0, y0, x1, y1 = map(int, box)
-            picture.convert("RGB").crop((x0, y0, x1, y1)).save(out, "PNG", compress_level=1)
-    except UNDECODABLE as error:
-        raise ServiceError(f"a picture cannot be decoded: {error}") from None
+        picture = decode_picture(data)
+    except DataError as error:
+        raise ServiceError(error.what) from None
+    x0, y0, x1, y1 = map(int, box)
+    picture.crop((x0, y0, x1, y1)).save(out, "PNG", compress_level=1)
     return out.getvalue()

@@ -5,11 +5,11 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 
 from vtune.errors import DataError, RunFailed
+from vtune.files.json_text import read_record
 
 MANIFEST = "manifest.json"
 """Written last, before the folder gets its name: a checkpoint without it was never finished."""
@@ -112,9 +112,8 @@ def checkpoint_step(folder: Path) -> int:
         DataError: If its manifest cannot be read.
     """
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return int(manifest["step"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return int(read_record(folder / MANIFEST, "step", fix="remove this checkpoint")["step"])
+    except (ValueError, TypeError) as error:
         raise DataError(
             f"{folder / MANIFEST} cannot be read: {error}", fix="remove this checkpoint"
         ) from None

@@ -16,7 +16,7 @@ from vtune.verifiers.detection import check_detection, verify_detection
 from vtune.verifiers.exact import check_exact, verify_exact
 from vtune.verifiers.grounding import check_grounding, verify_grounding
 from vtune.verifiers.judge import check_judge, verify_judge
-from vtune.verifiers.math import check_math, verify_math
+from vtune.verifiers.math import check_math, looks_slow, verify_math
 from vtune.verifiers.ocr import check_ocr, verify_ocr
 from vtune.verifiers.point_in_box import check_point_in_box, verify_point_in_box
 from vtune.verifiers.verifier import Verifier, where
@@ -27,7 +27,7 @@ VERIFIERS: Mapping[str, Verifier] = MappingProxyType(
     {
         "choice": Verifier(verify_choice, check_choice),
         "exact": Verifier(verify_exact, check_exact),
-        "math": Verifier(verify_math, check_math, in_worker=True),
+        "math": Verifier(verify_math, check_math, in_worker=True, looks_slow=looks_slow),
         "counting": Verifier(verify_counting, check_counting),
         "ocr": Verifier(verify_ocr, check_ocr, in_worker=True),
         # Hundreds of boxes take seconds to match.

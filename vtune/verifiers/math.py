@@ -6,7 +6,9 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers.size import too_large
 from vtune.verifiers.verifier import (
+    ANSWER_IN,
     answered,
     given_answer,
     no_answer,
@@ -19,8 +21,20 @@ from vtune.verifiers.verifier import (
 LONGEST = 1000
 """Characters of an answer that is still read (DeepEyes refuses from 1000 on, too)."""
 
+LONGEST_TRUTH = 10_000
+"""Characters of a ground truth that is still read; ours: no answer as long could equal it."""
+
 SECONDS = 5
 """How long math-verify may parse, and again compare, before it gives up (its own default)."""
+
+SHORT = 100
+"""Characters of an answer that is soon parsed, whatever it says; ours."""
+
+_SLOW = re.compile(
+    r"\\(?:sum|prod|lim|i*int|oint|det|binom|begin|operatorname|Gamma|gamma)(?![A-Za-z])"
+    r"|[)}\]]\s*\^\s*\{?\s*[0-9]{2}|\^\s*\{[^{}]*\^|(?:[({\[]\s*){4}|[0-9]{4}\s*!|!\s*!"
+)
+"""A word, a high power of a group, a power in an exponent, brackets in brackets, a large factorial."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 
@@ -41,7 +55,8 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
     prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read within the time
-    limit of math-verify scores 0.
+    limit of math-verify scores 0, and so does one that holds a number no machine should compute (`(10^9)!`,
+    a tower of powers; see `size`), before it is parsed.
 
     `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
     V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
@@ -60,6 +75,8 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
         return no_answer(sample)
     if len(given) >= LONGEST:
         return unreadable(f"the answer has {len(given)} characters")
+    if (why := too_large(given)) is not None:
+        return unreadable(f"{quote(given)} {why}")
     parsed = _parse(given)
     if not parsed:
         return unreadable(f"{quote(given)} is no expression")
@@ -67,12 +84,23 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     return answered(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
 
 
+def looks_slow(reply: str, sample: Sample) -> bool:
+    """Whether math-verify may take long over an answer or its ground truth, as far as a glance tells."""
+    place = sample.verifier_parm.get("answer_in")
+    given = ANSWER_IN["tag" if not isinstance(place, str) or place not in ANSWER_IN else place](reply) or ""
+    texts = (given, sample.ground_truth)
+    if not any(len(text) > SHORT or _SLOW.search(text) is not None for text in texts):
+        return False
+    # What will not even be parsed takes no time.
+    return not any(len(text) >= LONGEST or too_large(text) is not None for text in texts)
+
+
 def check_math(sample: Sample) -> None:
     """See that the ground truth is an expression that equals itself. Main thread only, as `verify_math`.
 
     Raises:
-        DataError: If it is empty, prose (which would be read as a product of letters) or unreadable, or
-            if an option of `verifier_parm` is unknown.
+        DataError: If it is empty, prose (which would be read as a product of letters), unreadable, or
+            larger than an answer may be, or if an option of `verifier_parm` is unknown.
     """
     from math_verify import verify
 
@@ -88,6 +116,14 @@ def check_math(sample: Sample) -> None:
 
 def _truth(sample: Sample) -> list[Any]:
     options(sample, {"answer_in"})
+    truth = sample.ground_truth
+    why = f"has {len(truth)} characters" if len(truth) >= LONGEST_TRUTH else too_large(truth)
+    if why is not None:
+        raise DataError(
+            f"the ground truth {quote(truth)} {why}",
+            where=where(sample),
+            fix="write a value that can be computed, or let verifier `exact` compare it as text",
+        )
     parsed = _parse(sample.ground_truth)
     if not parsed:
         raise DataError(

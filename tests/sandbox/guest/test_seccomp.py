@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import faulthandler
+import fcntl
 import mmap
 import os
 import platform
@@ -38,15 +39,15 @@ HEADERS = {
 
 ALLOWED = set(
     """
-    access alarm brk capget chdir clock_getres clock_gettime clock_nanosleep close close_range
+    access brk capget chdir clock_getres clock_gettime clock_nanosleep close close_range
     copy_file_range creat dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 exit
-    exit_group faccessat faccessat2 fadvise64 fchdir fdatasync flock fstat fstatfs fsync ftruncate futex
+    exit_group faccessat faccessat2 fadvise64 fchdir fdatasync fstat fstatfs fsync ftruncate futex
     getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer getpgrp getpid getppid
     getrandom getresgid getresuid getrlimit getrusage gettid gettimeofday getuid lseek lstat madvise
     membarrier mkdir mkdirat mmap mprotect mremap msync munmap nanosleep newfstatat pause pipe pipe2 poll
     ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readlink readlinkat readv rename
-    renameat restart_syscall rmdir rseq rt_sigaction rt_sigprocmask rt_sigreturn sched_get_priority_max
-    sched_get_priority_min sched_yield select sendfile set_robust_list set_tid_address setitimer sigaltstack
+    renameat restart_syscall rmdir rseq rt_sigprocmask rt_sigreturn sched_get_priority_max
+    sched_get_priority_min sched_yield select sendfile set_robust_list set_tid_address sigaltstack
     stat statfs statx sysinfo time times umask uname unlink unlinkat write writev
     """.split()  # noqa: SIM905
 )
@@ -64,13 +65,18 @@ LISTED = {  # name: (index of an int argument, values that pass, the error for o
     "sched_getaffinity": (0, {0, PID}, errno.EPERM),
     "sched_getparam": (0, {0, PID}, errno.EPERM),
     "sched_getscheduler": (0, {0, PID}, errno.EPERM),
-    "fcntl": (1, {0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032}, errno.EPERM),
+    "fcntl": (1, {0, 1, 2, 3, 4, 1030, 1032}, errno.EPERM),
+    "setitimer": (0, {0}, errno.EPERM),
     "ioctl": (1, {0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451}, errno.ENOTTY),
     "prctl": (0, {3, 15, 16, 21, 23, 0x53564D41}, errno.EPERM),
     "arch_prctl": (0, {0x1003, 0x1004}, errno.EPERM),
     "socketpair": (0, {socket.AF_UNIX}, errno.EPERM),
     "renameat2": (4, {0, 1, 2}, errno.EPERM),
 }
+LOCKS = {5, 6, 7, 36, 37, 38}
+"""Commands of fcntl."""
+KEPT_SIGNALS = {14, 18}
+"""SIGALRM and SIGCONT."""
 WITHOUT_POINTER = {"prlimit64": 2, "sendto": 4, "recvfrom": 4}
 OPEN_FLAGS = {"open": 1, "openat": 2}
 ERRORS = {
@@ -78,6 +84,7 @@ ERRORS = {
     "clone3": errno.ENOSYS,
     "openat2": errno.ENOSYS,
     "fallocate": errno.EOPNOTSUPP,
+    "flock": errno.ENOSYS,
 }
 VALUES = sorted(
     {
@@ -103,6 +110,8 @@ VALUES = sorted(
         PID + 1,
     }
     | {value for _, values, _ in LISTED.values() for value in values}
+    | LOCKS
+    | KEPT_SIGNALS
     | {PID + (1 << 32), 1 << 32, (1 << 64) - PID, (1 << 64) - 1}
 )
 
@@ -142,6 +151,11 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
         answer = refused(0)
     elif name in ERRORS:
         answer = refused(ERRORS[name])
+    elif name == "fcntl" and arguments[1] % (1 << 32) in LOCKS:
+        answer = refused(errno.ENOSYS)
+    elif name == "rt_sigaction":
+        kept = arguments[0] % (1 << 32) in KEPT_SIGNALS and arguments[1]
+        answer = refused(errno.EPERM) if kept else 0x7FFF0000
     elif name in LISTED:
         index, values, error = LISTED[name]
         answer = 0x7FFF0000 if arguments[index] % (1 << 32) in values else refused(error)
@@ -185,9 +199,10 @@ def test_every_call_is_decided_as_the_list_says(machine: str) -> None:
 
 def test_the_list_has_no_unknown_name() -> None:
     names = ALLOWED | PRETENDED | set(LISTED) | set(WITHOUT_POINTER) | set(OPEN_FLAGS) | set(ERRORS)
+    names.add("rt_sigaction")
     assert names <= set(TABLES["x86_64"])
     # The younger machine has only the calls that take a folder, and no fork.
-    old = "access alarm arch_prctl chmod chown creat dup2 epoll_wait futimesat getdents getpgrp lchown lstat"
+    old = "access arch_prctl chmod chown creat dup2 epoll_wait futimesat getdents getpgrp lchown lstat"
     old += " mkdir open pause pipe poll readlink rename rmdir select stat time unlink utime utimes"
     assert names - set(TABLES["aarch64"]) == set(old.split())
 
@@ -410,15 +425,45 @@ def test_image_libraries_work_as_before(tmp_path: Path) -> None:
 @HERE
 def test_a_timer_interrupts() -> None:
     def work() -> str:
-        load()
         seen: list[int] = []
         signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+        load()
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         while not seen:
             pass
         return signal.Signals(seen[0]).name
 
     assert in_child(work) == "SIGALRM"
+
+
+@HERE
+def test_nobody_else_takes_over_what_wakes_or_ends_a_call() -> None:
+    def work() -> list[str]:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        load()
+        kept = [outcome(signal.signal, number, signal.SIG_IGN) for number in (signal.SIGALRM, signal.SIGCONT)]
+        others = [outcome(signal.signal, signal.SIGUSR1, signal.SIG_IGN), outcome(signal.getsignal, 14)]
+        others_of_cpu_time = (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+        timers = [outcome(signal.setitimer, which, 1.0) for which in others_of_cpu_time]
+        return [*kept, *others, *timers]
+
+    assert in_child(work) == ["EPERM", "EPERM", "done", "done", "EPERM", "EPERM"]
+
+
+@HERE
+def test_a_session_has_no_locks(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+
+    def work() -> list[str]:
+        fd = os.open(tmp_path / "file", os.O_RDWR)
+        load()
+        return [
+            outcome(fcntl.flock, fd, fcntl.LOCK_SH),
+            outcome(fcntl.flock, fd, fcntl.LOCK_UN),
+            outcome(fcntl.lockf, fd, fcntl.LOCK_EX | fcntl.LOCK_NB),
+        ]
+
+    assert in_child(work) == ["ENOSYS"] * 3
 
 
 def test_a_refusal_of_the_kernel_is_an_error() -> None:

@@ -56,9 +56,12 @@ def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
         DataError: If the photograph is missing, damaged or of another size.
     """
     groups = [things for _, things in countable(scene)]
+    if not groups and not scene.uncountable:
+        return
+    # Also where everything is too small to ask about: it may be so because the sizes are wrong.
+    picture = Picture(photograph(scene.photo, images), scene.photo.file_name)
     if not groups:
         return
-    picture = Picture(photograph(scene.photo, images), scene.photo.file_name)
     yield _boxes(
         scene,
         picture,

@@ -10,10 +10,11 @@ from vtune.data.formats.building import Options
 from vtune.data.formats.source import files, read_rows
 from vtune.data.vstar import CATEGORIES
 from vtune.errors import DataError
+from vtune.files.reading import open_input
 from vtune.schema.fields import Row
 
 HEAD = 2**16
-"""Characters of a file that are looked at where it is not read in rows."""
+"""Bytes of a file that are looked at where it is not read in rows."""
 ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
 
 
@@ -52,8 +53,11 @@ def look_of(file: Path) -> str | None:
         return None if first is None or isinstance(first[1], DataError) else look_of_row(first[1])
     if file.suffix not in (".json", ".tsv"):
         return None
-    with file.open(encoding="utf-8-sig", errors="replace") as stream:
-        head = stream.read(HEAD).lstrip()
+    try:
+        with open_input(file) as stream:
+            head = stream.read(HEAD).decode("utf-8-sig", errors="replace").lstrip()
+    except OSError:
+        return None  # who reads it says why it cannot be read
     return _tsv(head) if file.suffix == ".tsv" else _json(head)
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
@@ -36,7 +37,7 @@ def unpack(extra_info: Any) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        found = parse_json(text)
         judge = found["reward_model"]
         complete = {"extra_info", "tools", "evidence", "choices"} <= set(found) and all(
             isinstance(judge[key], str) for key in ("verifier", "ground_truth")

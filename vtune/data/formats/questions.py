@@ -1,7 +1,6 @@
 """Rows of a question, pictures and an answer: EasyR1, VisualProbe, ThinkLite, and what a column map says."""
 
 import ast
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
@@ -11,6 +10,7 @@ from vtune.data.formats.building import Found, Options, build_sample, each, judg
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
 from vtune.data.options import listing
+from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
 
@@ -159,7 +159,7 @@ def _lettered(truth: Any, choices: Sequence[str], keys: Sequence[str], column: s
 
 
 def _literal(text: str, column: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
+    for read in (parse_json, ast.literal_eval):
         try:
             return read(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):

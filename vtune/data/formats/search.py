@@ -3,7 +3,6 @@
 Results of image searches stand in columns and are kept in `extra_info`: a replayed search reads them there.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from vtune.data.formats.building import Found, Options, build_sample, each, judg
 from vtune.data.formats.source import Place, files, read_json, read_rows
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
 
@@ -168,7 +168,7 @@ def _mars_file(file: Path, source: str, options: Options, rule: bool | None) -> 
 def _candidates(value: Any) -> list[Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except ValueError as error:
             raise wrong(
                 "reward_model.candidate_answers", f"not a JSON list: {error}", "mend or drop the row"

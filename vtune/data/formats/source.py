@@ -1,16 +1,19 @@
 """Rows of the files in which data sets are published: Parquet, JSON lines, JSON."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, open_input, read_lines, read_text
 from vtune.schema.fields import Row
 from vtune.schema.parquet import scan_rows
 
 ENDINGS = (".parquet", ".jsonl", ".json")
+DOCUMENT_PARTS = 10_000_000
+"""Lists and objects of a JSON file that is read as a whole, ours: COCO's largest has 4 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,10 @@ def read_json(file: Path) -> Any:
         DataError: If it cannot be read, or is not JSON.
     """
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
+        return parse_json(read_text(file, limit=MAX_DOCUMENT), parts=DOCUMENT_PARTS)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix="download the file again") from None
 
 
@@ -97,13 +100,14 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
 
 def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
     try:
-        with file.open("rb") as stream:
-            for number, line in enumerate(stream):
+        with open_input(file) as stream:
+            for number, line in enumerate(read_lines(stream)):
                 if line.strip():
                     try:
-                        yield number, _mapping(json.loads(line))
-                    except (ValueError, RecursionError) as error:
-                        yield number, DataError(f"the line is not JSON: {error}", fix="mend or drop the line")
+                        # A table from Windows begins with a mark.
+                        yield number, _mapping(parse_json(line.removeprefix(b"\xef\xbb\xbf")))
+                    except ValueError as error:
+                        yield number, DataError(f"the line is not JSON: {error}", fix="fix or drop the line")
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
 

@@ -18,6 +18,7 @@ from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
 from vtune.schema.fields import Fields, Row, wrong
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.trajectory import Call, Status, Trajectory
@@ -155,7 +156,7 @@ def _restored(packed: object, calls: Sequence[Call]) -> tuple[Call, ...]:
     if packed is None:
         return tuple(calls)
     try:
-        kept = json.loads(str(packed))
+        kept = parse_json(str(packed))
         rows = [
             dict(row) | {"images": list(call.images), "span": [0, 0]}
             for call, row in zip(calls, kept, strict=True)

@@ -3,23 +3,21 @@
 import base64
 import binascii
 import datetime
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from io import BytesIO
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from PIL import Image
-
 from vtune.data.folders import within
 from vtune.errors import DataError
-from vtune.schema.decode import UNDECODABLE
+from vtune.files.json_text import parse_json
+from vtune.files.reading import read_bytes
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE, Picture
+from vtune.schema.pixels import Refused, examine, size_of
 
 _OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 """`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
@@ -91,9 +89,12 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
 
 
 def picture_size(picture: Picture) -> tuple[int, int]:
-    """Width and height in pixels of a picture that holds its bytes."""
-    with Image.open(BytesIO(picture.data or b"")) as image:
-        return image.size
+    """Width and height in pixels of a picture that holds its bytes.
+
+    Raises:
+        DataError: If it is none, or breaks a limit of `vtune.schema.pixels`.
+    """
+    return size_of(picture.data or b"")
 
 
 def seen_to_open(column: str, picture: Picture) -> None:
@@ -103,10 +104,10 @@ def seen_to_open(column: str, picture: Picture) -> None:
         DataError: If it cannot.
     """
     try:
-        picture_size(picture)
-    except UNDECODABLE as error:
+        examine(picture.data or b"")
+    except Refused as refused:
         name = picture.path or f"{len(picture.data or b'')} bytes"
-        raise wrong(column, f"a picture cannot be opened ({name}): {error}", "drop the row") from None
+        raise wrong(column, f"a picture cannot be opened ({name}): {refused}", "drop the row") from None
 
 
 def marked(text: str, count: int) -> str:
@@ -214,9 +215,9 @@ def _loaded(column: str, name: str, base: Path) -> bytes:
     except DataError as error:
         raise wrong(column, error.what, error.fix) from None
     try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        return read_bytes(path)
+    except OSError as error:
+        reason = error.strerror
         raise wrong(
             column,
             f"no picture at {str(path)[:200]}: {reason}",
@@ -227,7 +228,7 @@ def _loaded(column: str, name: str, base: Path) -> bytes:
 def _parsed_turns(text: str) -> Any:
     if text.lstrip().startswith("["):
         try:
-            return json.loads(text)
+            return parse_json(text)
         except ValueError:
             pass  # a question may begin with a bracket
     return [{"role": "user", "content": text}]

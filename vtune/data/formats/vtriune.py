@@ -20,6 +20,7 @@ from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, struct_of, text_of
 from vtune.errors import DataError
+from vtune.files.json_text import parse_json
 from vtune.schema.box import proper
 from vtune.schema.fields import Fields, Row, picture_to_row, wrong
 from vtune.schema.sample import Sample
@@ -189,7 +190,7 @@ def _parm(value: Any) -> dict[str, Any]:
     """Options without the nulls that the shared struct type brings."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except ValueError as error:
             raise wrong("reward_model.verifier_parm", f"not JSON: {error}", "mend or drop the row") from None
     if not isinstance(value, dict):
@@ -244,7 +245,7 @@ def parse_boxes(text: str) -> list[Row]:
 
 def _literal(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         try:
             return ast.literal_eval(text)

@@ -3,7 +3,7 @@
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,11 +56,14 @@ class Artifact:
 class Collector:
     """Finds new pictures in one workspace and says what they show. The trainer reads them by itself."""
 
-    def __init__(self, root: str, tracker: Tracker, *, max_images: int, max_pixels: int) -> None:
+    def __init__(
+        self, root: str, tracker: Tracker, *, max_images: int, allows: Callable[[int, int, bytes], bool]
+    ) -> None:
         self.root = root
         self.tracker = tracker
         self.max_images = max_images
-        self.max_pixels = max_pixels
+        self.allows = allows
+        """Whether a picture of some width, height and content may be shown."""
         self.before: dict[str, Stamp] | None = None
         """Picture files after the last call, None before the first."""
         self.sources: dict[int, locate.Source] = {}
@@ -125,10 +128,11 @@ class Collector:
 
     def _located(self, path: str) -> Region | None:
         picture = _open(path, formats=FORMATS)
-        if picture.width * picture.height > self.max_pixels:
-            return None
         with open(path, "rb") as file:
-            region = self.tracker.region_of_content(file.read(), upright=False)
+            content = file.read()
+        if not self.allows(*picture.size, content):
+            return None
+        region = self.tracker.region_of_content(content, upright=False)
         if region is not None:
             return region
         grey = np.asarray(picture.convert("L"))

@@ -9,8 +9,14 @@ from .artifacts import FORMATS, UNREADABLE
 from .folders import INPUTS
 
 
-def decode(name: str, into: str, max_pixels: int) -> dict[str, Any]:
-    """Decode an input file into a file of the workspace.
+def decode(name: str, into: str, max_pixels: int, part: int) -> dict[str, Any]:
+    """Decode an input file into files of the workspace.
+
+    Args:
+        name: Of the input.
+        into: How the names of the files begin; a number from 0 follows.
+        max_pixels: That it may have.
+        part: Bytes of each file but the last.
 
     Returns:
         `mode` (L, RGB or RGBA) and `size` of the pixels written, or `refused`, the reason why there are none.
@@ -20,7 +26,9 @@ def decode(name: str, into: str, max_pixels: int) -> dict[str, Any]:
         if picture.width * picture.height > max_pixels:
             return {"refused": f"it has more than the {max_pixels} pixels allowed"}
         mode = "RGBA" if picture.has_transparency_data else "L" if picture.mode == "L" else "RGB"
-        Path(into).write_bytes(picture.convert(mode).tobytes())
+        pixels = memoryview(picture.convert(mode).tobytes())
+        for number, begin in enumerate(range(0, len(pixels), part)):
+            Path(f"{into}{number}").write_bytes(pixels[begin : begin + part])
     except UNREADABLE:
         return {"refused": "it is not a picture"}
     return {"mode": mode, "size": list(picture.size)}

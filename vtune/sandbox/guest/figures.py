@@ -4,6 +4,7 @@ Matplotlib loads it by name (`module://guest.figures`) when a model's code first
 """
 
 import functools
+import io
 from typing import Any
 
 import matplotlib
@@ -14,17 +15,31 @@ import PIL.Image
 from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from .hooks import free_name
-from .provenance import Region, region_of, together, track
+from .hooks import free_name, transposed
+from .provenance import Region, compose, inverted, region_of, together, track
 
 _set_data = matplotlib.image.AxesImage.set_data
-_imread = matplotlib.image.imread
+_imread, _imsave = matplotlib.image.imread, matplotlib.image.imsave
 
 
 def _set_data_and_region(self: Any, data: Any) -> None:
     """Remember which part of an input an axes shows; matplotlib itself keeps a plain copy."""
     self.region = region_of(data)
     _set_data(self, data)
+
+
+@functools.wraps(_imsave)
+def _write(fname: Any, arr: Any, **kwargs: Any) -> None:
+    """Matplotlib makes a picture of its own, pixel by pixel; only the region is put to it here."""
+    content = io.BytesIO()
+    kind = kwargs.pop("format", None) or (str(fname).rpartition(".")[2] if isinstance(fname, str) else "png")
+    _imsave(content, arr, format=kind, **kwargs)
+    with PIL.Image.open(content) as picture:
+        region = region_of(arr)
+        if kwargs.get("origin") == "lower":
+            region = transposed(region, 1)
+        shown = picture.convert("RGB") if kind in ("jpg", "jpeg") else picture.convert("RGBA")
+        track(shown, region).save(fname, "JPEG" if kind in ("jpg", "jpeg") else kind)
 
 
 @functools.wraps(_imread)
@@ -36,6 +51,7 @@ def _read(fname: Any, format: Any = None) -> Any:
 
 matplotlib.image.AxesImage.set_data = _set_data_and_region
 matplotlib.image.imread = _read
+matplotlib.image.imsave = _write
 
 
 class FigureCanvas(FigureCanvasAgg):  # type: ignore[misc]
@@ -58,10 +74,10 @@ class FigureCanvas(FigureCanvasAgg):  # type: ignore[misc]
     def _save(self, file: Any, kind: str) -> None:
         super().draw()
         picture = PIL.Image.fromarray(np.asarray(self.buffer_rgba())).convert("RGB")
-        shown = [_visible(axes, image) for axes in self.figure.axes for image in _uncovered(axes)]
-        # Axes and labels show nothing, so the picture is as good as its images.
-        region = together(shown)
-        track(picture, region and _resized(region, picture.size)).save(file, kind)
+        regions = [
+            _drawn(axes, image, picture.size) for axes in self.figure.axes for image in _uncovered(axes)
+        ]
+        track(picture, together(regions)).save(file, kind)
 
 
 def _uncovered(axes: Any) -> list[Any]:
@@ -82,29 +98,40 @@ def _covers(upper: Any, lower: Any) -> bool:
     return all(min(over) <= min(under) and max(under) <= max(over) for over, under in spans)
 
 
-def _visible(axes: Any, image: Any) -> Region | None:
-    """What an axes shows of an image: all of it, unless its limits say otherwise."""
+def _drawn(axes: Any, image: Any, size: tuple[int, int]) -> Region | None:
+    """What a figure of `size` pixels shows of an input by an image of its axes, and where it shows it."""
     region = getattr(image, "region", None)
     if not isinstance(region, Region):
         return None
     left, right, bottom, top = image.get_extent()
     if left == right or bottom == top:
         return None
-    # Limits as shares of the image, from its left and from its top.
-    across = sorted((limit - left) / (right - left) for limit in axes.get_xlim())
-    down = sorted((limit - top) / (bottom - top) for limit in axes.get_ylim())
     width, height = region.size
-    if getattr(image, "origin", "upper") == "lower":
-        down = [1 - share for share in reversed(down)]
-    x0, x1 = (min(max(share, 0), 1) * width for share in across)
-    y0, y1 = (min(max(share, 0), 1) * height for share in down)
-    if x0 >= x1 or y0 >= y1:
+    first, last = (top, bottom) if getattr(image, "origin", "upper") == "upper" else (bottom, top)
+    # Where the image's own corners (0, 0), (width, 0), (0, height) are drawn: figures count from below.
+    corners = axes.transData.transform([(left, first), (right, first), (left, last)])
+    (ox, oy), (ax, ay), (bx, by) = ((x, size[1] - y) for x, y in corners)
+    there = ((ax - ox) / width, (bx - ox) / height, ox, (ay - oy) / width, (by - oy) / height, oy)
+    back = inverted(there)
+    window = _window(axes, (left, right, first, last), region.size)
+    if back is None or window is None:
         return None
-    return region.moved(((x1 - x0) / width, 0, x0, 0, (y1 - y0) / height, y0), region.size)
+    # Limits of the axes cut the image: as a picture of its own first, then back onto the figure.
+    x0, y0, x1, y1 = window
+    cut = region.moved((1, 0, x0, 0, 1, y0), (x1 - x0, y1 - y0))
+    return cut and cut.moved(compose((1, 0, -x0, 0, 1, -y0), back), size)
 
 
-def _resized(region: Region, size: tuple[int, int]) -> Region | None:
-    return together([part.scaled(size) for part in region.parts])
+def _window(
+    axes: Any, extent: tuple[float, float, float, float], size: tuple[int, int]
+) -> tuple[int, int, int, int] | None:
+    """The pixels of an image that the limits of its axes let be seen; None where these are none."""
+    left, right, first, last = extent
+    across = sorted((limit - left) / (right - left) * size[0] for limit in axes.get_xlim())
+    down = sorted((limit - first) / (last - first) * size[1] for limit in axes.get_ylim())
+    x0, x1 = (min(max(round(x), 0), size[0]) for x in across)
+    y0, y1 = (min(max(round(y), 0), size[1]) for y in down)
+    return (x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
 
 
 def _keep_backend(*_args: Any, **_kwargs: Any) -> None:

@@ -106,9 +106,9 @@ def _rearranged(function: Any, result: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _chosen(result: Any, *args: Any, **_kwargs: Any) -> Any:
-    """Pixels of the one or the other picture: the region is that of the first that has one."""
+    """Pixels of the one or the other picture, or black and white by a mask: the first region there is."""
     if not isinstance(result, np.ndarray) or not 2 <= result.ndim <= 3:
         return result
     size = (result.shape[1], result.shape[0])
-    regions = (region_of(array) for array in args[1:])
+    regions = (region_of(array) for array in (*args[1:], *args[:1]))
     return track(result, next((region for region in regions if region and region.size == size), None))

@@ -27,6 +27,7 @@ import PIL.ImageOps
 from . import decoding, display, rewrite, wire
 from .artifacts import UNREADABLE, Artifact, Collector
 from .hooks import Tracker
+from .provenance import region_of, track
 from .settings import Settings
 
 CODE = "<code>"
@@ -41,6 +42,7 @@ FRAMES = 6
 
 # The model may rebind names in these modules; the loop keeps its own.
 _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
+_lseek, _fstat = os.lseek, os.fstat
 _formatwarning = warnings.formatwarning
 
 
@@ -92,7 +94,7 @@ class Runner:
         self.tracker = tracker
         tracker.root = folder
         self.collector = Collector(
-            folder, tracker, max_images=settings.images_per_call, max_pixels=settings.max_pixels
+            folder, tracker, max_images=settings.images_per_call, allows=settings.allows
         )
         self.names: dict[str, Any] = {
             "__name__": "__main__",
@@ -112,11 +114,14 @@ class Runner:
             "random": random,
         }
         self.armed = False
+        self.output = _output_file()
+        """The file that the trainer reads what is printed from."""
+        # Once confined, nobody can change who handles it: neither the code, nor we.
+        signal.signal(signal.SIGALRM, self._alarm)
 
     def prepare(self) -> None:
         """What a freshly forked process needs to serve, and its first call, which is slow."""
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
-        signal.signal(signal.SIGALRM, self._alarm)
         warnings.formatwarning = _warning
         _seed(0)
         self._call({"code": "import numpy", "raw": False, "mendable": False})
@@ -138,7 +143,7 @@ class Runner:
         if "code" in message:
             return self._call(message)
         if "decode" in message:
-            return decoding.decode(message["decode"], message["into"], message["max_pixels"])
+            return decoding.decode(message["decode"], message["into"], message["max_pixels"], message["part"])
         return self._adopt(message)
 
     def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -162,12 +167,15 @@ class Runner:
             orientation = picture.getexif().get(0x0112, 1) if "exif" in picture.info else 1
             region = self.tracker.add_input(name, picture.size, orientation)
             picture.region = region  # type: ignore[attr-defined]
-            # An RGB picture stays undecoded until the model touches it.
-            pictures.append(picture if picture.mode == "RGB" else picture.convert("RGB"))
+            pictures.append(_opaque(picture))
         first = {"image": pictures[0], "image_path": names[0]} if names else {}
         return {**first, "images": pictures, "image_paths": list(names)}
 
     def _call(self, message: dict[str, Any]) -> dict[str, Any]:
+        if _output_file() != self.output:
+            raise ConnectionError("what is printed would reach nobody")
+        # What was printed since the last answer, by whatever woke up with the process, belongs to no call.
+        _lseek(1, 0, os.SEEK_SET)
         sys.stdout = sys.stderr = _Output(self.settings.output_chars)
         self.tracker.start_call()
         self.collector.start_call()
@@ -224,7 +232,7 @@ class Runner:
     def _crops(self, artifacts: list[Artifact]) -> list[dict[str, Any]]:
         """Regions that pictures show, by the picture's name, then those that were only cut out."""
         crops: list[dict[str, Any]] = [
-            {"image": part.image, "bbox": part.box, "shown": artifact.name}
+            {"image": part.image, "bbox": part.box, "shown": artifact.name, "matrix": part.matrix}
             for artifact in artifacts
             if artifact.region is not None
             for part in artifact.region.parts
@@ -232,8 +240,27 @@ class Runner:
         shown = {(crop["image"], crop["bbox"]) for crop in crops}
         for image, box in self.tracker.cuts.seen:
             if (image, box) not in shown:
-                crops.append({"image": image, "bbox": box, "shown": None})
+                crops.append({"image": image, "bbox": box, "shown": None, "matrix": None})
         return crops
+
+
+def _output_file() -> tuple[int, int] | None:
+    """Which file is standard output; None where it was closed."""
+    try:
+        facts = _fstat(1)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _opaque(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """An input in RGB, on white, as the policy sees it; a plain one stays undecoded until code touches it."""
+    if picture.has_transparency_data:
+        region = region_of(picture)
+        ground = PIL.Image.new("RGBA", picture.size, "white")
+        flat: PIL.Image.Image = track(PIL.Image.alpha_composite(ground, picture.convert("RGBA")), region)
+        return flat.convert("RGB")
+    return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
 def _parsed(source: str, *, mendable: bool) -> ast.Module:

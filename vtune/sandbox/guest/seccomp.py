@@ -29,15 +29,15 @@ _FILES = """
     dup2 dup3 pipe pipe2 poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait
     eventfd2 sendfile copy_file_range stat lstat fstat newfstatat statx access faccessat faccessat2
     readlink readlinkat getcwd chdir fchdir umask statfs fstatfs getdents getdents64 creat rename renameat
-    mkdir mkdirat rmdir unlink unlinkat flock fsync fdatasync ftruncate fadvise64
+    mkdir mkdirat rmdir unlink unlinkat fsync fdatasync ftruncate fadvise64
 """
 _MEMORY = """
     mmap munmap mremap mprotect madvise msync brk futex set_robust_list membarrier rseq set_tid_address
     getrandom
 """
 _TIME_AND_SIGNALS = """
-    rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall pause nanosleep clock_nanosleep
-    getitimer setitimer alarm clock_gettime clock_getres gettimeofday time times sched_yield exit
+    rt_sigprocmask rt_sigreturn sigaltstack restart_syscall pause nanosleep clock_nanosleep
+    getitimer clock_gettime clock_getres gettimeofday time times sched_yield exit
     exit_group
 """
 _FACTS = """
@@ -63,8 +63,15 @@ _ATTRIBUTES = """
 """
 """Answered as by a file system that has no extended attributes."""
 
-_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
-"""Duplicate, descriptor and status flags, locks, pipe size; not F_SETOWN or F_SETSIG, which send signals."""
+_FCNTL = (0, 1, 2, 3, 4, 1030, 1032)
+"""Duplicate, descriptor and status flags, pipe size; not F_SETOWN or F_SETSIG, which send signals."""
+_FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
+"""F_GETLK, F_SETLK, F_SETLKW, and the same for open file descriptions."""
+_KEPT_SIGNALS = (14, 18)
+"""SIGALRM, which ends a call, and SIGCONT, which wakes the session: a handler of the code's would run in the
+gap between that and the next question."""
+_ITIMER_REAL = 0
+"""The timer of the soft limit; the others go on counting in the next call."""
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (3, 15, 16, 21, 23, 0x53564D41)
@@ -123,6 +130,19 @@ def _null(index: int) -> _Steps:
     return (*halves[0], *halves[1], *_ALLOWED)
 
 
+def _none_of(values: Iterable[int], number: int) -> _Steps:
+    """Refuse these values of the argument that is loaded, by an error of their own."""
+    return tuple(step for value in values for step in (_Step(_EQUAL, value, 0, 1), *_refuse(number)))
+
+
+def _handler() -> _Steps:
+    """Allow to change who handles a signal, but not one of `_KEPT_SIGNALS`; to ask who does is fine."""
+    count = len(_KEPT_SIGNALS)
+    # Each test jumps over those after it, and over the step that allows all other signals.
+    jumps = [_Step(_EQUAL, number, count - at, 0) for at, number in enumerate(_KEPT_SIGNALS)]
+    return (_argument(0), *jumps, *_ALLOWED, *_null(1))
+
+
 def _open(flags: int) -> _Steps:
     """Refuse to truncate what is not opened for writing: old versions of Landlock let that through."""
     return (
@@ -154,7 +174,12 @@ def _policy() -> dict[str, _Steps]:
         "tgkill": _one_of(0, [None]),
         # Only to read, and only its own.
         "prlimit64": (*_null(2)[:-1], *_one_of(0, [0, None])),
-        "fcntl": _one_of(1, _FCNTL),
+        # No locks, for fonts and libraries are everybody's: missing, not refused, for a library that is
+        # refused one may wait until it is free.
+        "flock": _refuse(errno.ENOSYS),
+        "fcntl": _one_of(1, _FCNTL, (*_none_of(_FCNTL_LOCKS, errno.ENOSYS), *_REFUSED)),
+        "rt_sigaction": _handler(),
+        "setitimer": _one_of(0, [_ITIMER_REAL]),
         "ioctl": _one_of(1, _IOCTL, _refuse(errno.ENOTTY)),
         "prctl": _one_of(0, _PRCTL),
         "arch_prctl": _one_of(0, _ARCH_PRCTL),

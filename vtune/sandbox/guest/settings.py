@@ -34,6 +34,16 @@ class Settings:
     images_per_call: int
     max_pixels: int
     """Of one picture."""
+    max_side: int
+    """Pixels of its longer side."""
+    max_ratio: int
+    """Longer side / shorter side of one picture."""
+    max_scans: int
+    """Of a JPEG: passes over the picture."""
+    max_scanned: int
+    """Of a JPEG: passes x pixels."""
+    max_packed_pixels: int
+    """Of a BMP with run lengths."""
 
     def to_json(self) -> str:
         """As one line of text."""
@@ -43,6 +53,23 @@ class Settings:
     def from_json(cls, text: str) -> "Settings":
         """What `to_json` wrote."""
         return cls(**json.loads(text))
+
+    def allows(self, width: int, height: int, content: bytes) -> bool:
+        """Whether the trainer may show a picture of this size and content; another is not worth a look."""
+        # Coded pixels do not contain the mark of a scan, a thumbnail may.
+        scans = content.count(b"\xff\xda") - 1
+        if content.startswith(b"\xff\xd8") and (
+            scans > self.max_scans or scans * width * height > self.max_scanned
+        ):
+            return False
+        if content.startswith(b"BM") and content[30:34] in (b"\1\0\0\0", b"\2\0\0\0"):
+            return width * height <= self.max_packed_pixels
+        shorter, longer = min(width, height), max(width, height)
+        return (
+            width * height <= self.max_pixels
+            and longer <= self.max_side
+            and longer <= self.max_ratio * shorter
+        )
 
     @property
     def output_bytes(self) -> int:

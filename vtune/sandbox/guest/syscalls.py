@@ -14,7 +14,7 @@ X86_64 = _table("""
     read 0  write 1  open 2  close 3  stat 4  fstat 5  lstat 6  poll 7  lseek 8  mmap 9  mprotect 10
     munmap 11  brk 12  rt_sigaction 13  rt_sigprocmask 14  rt_sigreturn 15  ioctl 16  pread64 17
     pwrite64 18  readv 19  writev 20  access 21  pipe 22  select 23  sched_yield 24  mremap 25  msync 26
-    madvise 28  dup 32  dup2 33  pause 34  nanosleep 35  getitimer 36  alarm 37  setitimer 38  getpid 39
+    madvise 28  dup 32  dup2 33  pause 34  nanosleep 35  getitimer 36  setitimer 38  getpid 39
     sendfile 40  socket 41  sendto 44  recvfrom 45  socketpair 53  clone 56  fork 57  exit 60  kill 62
     uname 63  fcntl 72  flock 73  fsync 74  fdatasync 75  ftruncate 77  getdents 78  getcwd 79  chdir 80
     fchdir 81  rename 82  mkdir 83  rmdir 84  creat 85  unlink 87  readlink 89  chmod 90  fchmod 91

@@ -1,0 +1,51 @@
+"""JSON of others is bounded in depth and in parts."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.files.json_text import MAX_DEPTH, check_depth, parse_json
+
+
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 2, 900, 100_000])
+def test_deep_json_is_a_value_error_however_deep(levels: int) -> None:
+    with pytest.raises(ValueError, match="nested more deeply than 64"):
+        parse_json(nested(levels))
+
+
+def test_json_of_the_deepest_kind_allowed_parses() -> None:
+    assert json.dumps(parse_json(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
+
+
+def test_brackets_in_a_text_are_no_depth() -> None:
+    assert parse_json(json.dumps("[" * 1000)) == "[" * 1000
+
+
+def test_many_empty_lists_are_refused_before_they_are_made() -> None:
+    with pytest.raises(ValueError, match="more than 1000000"):
+        parse_json("[" + "[]," * 1_000_000 + "[]]")
+
+
+def test_a_value_that_holds_itself_is_too_deep() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(ValueError, match="nested"):
+        check_depth(value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_what_is_not_deep_reads_as_json_does(value: Any) -> None:
+    assert parse_json(json.dumps(value)) == value

@@ -1,0 +1,60 @@
+"""Inputs are regular files of a bounded size, whatever a name leads to."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vtune.files.reading import open_input, read_bytes, read_lines, read_text
+
+
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a named pipe, not a regular file"):
+        open_input(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("/dev/zero", "a device"), ("/", "a folder"), ("a\0b", "no file has such a name")]
+)
+def test_what_is_no_regular_file_is_refused_with_its_kind(name: str, reason: str) -> None:
+    with pytest.raises(OSError, match=reason) as told:
+        read_bytes(Path(name))
+    assert told.value.strerror
+
+
+def test_a_refused_file_is_closed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        with pytest.raises(OSError, match="pipe"):
+            open_input(tmp_path / "pipe")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_sparse_giant_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(OSError, match="larger than 256 MiB"):
+        read_bytes(tmp_path / "huge")
+
+
+def test_a_file_of_just_the_limit_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 10)
+    assert read_bytes(tmp_path / "file", limit=10) == b"x" * 10
+    with pytest.raises(OSError, match="larger"):
+        read_bytes(tmp_path / "file", limit=9)
+
+
+def test_texts_of_windows_read_as_those_of_others(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
+    assert read_text(tmp_path / "file") == "a\nb\n"
+
+
+def test_a_line_without_end_is_refused_and_shorter_ones_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"ab\nabcd\nabcde\n")
+    with open_input(tmp_path / "file") as stream:
+        lines = read_lines(stream, limit=5)
+        assert [next(lines), next(lines)] == [b"ab\n", b"abcd\n"]
+        with pytest.raises(OSError, match="a line is longer"):
+            next(lines)

@@ -1,0 +1,93 @@
+"""An output never takes the place of what is no file, nor of what is read, and appears whole."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from vtune.errors import RecipeError
+from vtune.files.writing import check_file_output, check_folder_output, whole_file, write_whole
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    link = tmp_path / "full"
+    link.symlink_to("/dev/full")
+    for write in (check_file_output, lambda path: write_whole(path, "x")):
+        with pytest.raises(RecipeError, match="is a device, not a file"):
+            write(link)
+    assert link.is_symlink()
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+@pytest.mark.parametrize("check", [check_file_output, check_folder_output])
+def test_a_path_below_a_file_is_refused(check: object, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert callable(check)
+    with pytest.raises(RecipeError, match="cannot be written"):
+        check(tmp_path / "file" / "out")
+
+
+def test_a_folder_is_no_place_for_a_file_and_a_file_none_for_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RecipeError, match="is a folder, not a file"):
+        check_file_output(tmp_path)
+    with pytest.raises(RecipeError, match="is a file"):
+        check_folder_output(tmp_path / "file")
+
+
+def test_an_output_that_is_read_or_lies_in_what_is_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").touch()
+    (tmp_path / "link").symlink_to("in")
+    for out in (tmp_path / "in" / "a", tmp_path / "link" / "a"):
+        with pytest.raises(RecipeError, match="would be read"):
+            check_file_output(out, inputs=[tmp_path / "in"])
+    for out in (tmp_path / "in" / "new", tmp_path / "link" / "deep" / "new"):
+        with pytest.raises(RecipeError, match="would be read"):
+            check_folder_output(out, inputs=[tmp_path / "in"])
+    with pytest.raises(RecipeError, match="would be read"):
+        check_file_output(tmp_path / "link" / "a", inputs=[tmp_path / "in" / "a"])
+    for out in (tmp_path / "inner", tmp_path / "in" / "new"):
+        check_file_output(out, inputs=[tmp_path / "in"])
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_folder_output(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    check_file_output(tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(RecipeError, match="a link to nothing"):
+        check_folder_output(tmp_path / "link")
+
+
+def test_what_fails_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
+    write_whole(tmp_path / "file", "old")
+
+    def interrupted() -> None:
+        with whole_file(tmp_path / "file") as partial:
+            partial.write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(RecipeError, match=r"file cannot be written: No space"), whole_file(tmp_path / "file"):
+        raise full
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:
+    write_whole(tmp_path / ("x" * 255), "y")
+    with pytest.raises(RecipeError, match="File name too long"):
+        write_whole(tmp_path / ("x" * 256), "y")

@@ -1,0 +1,45 @@
+"""YAML that is deep, large, or larger than it looks is refused while it is read."""
+
+import time
+
+import pytest
+import yaml
+
+from tests.fuzz.world import YAMLS
+from vtune.files.yaml_text import MAX_DEPTH, MAX_PARTS, read_yaml
+
+GOOD = ("list", "scalar", "escapes")
+"""Of the documents there: YAML that is no recipe."""
+
+
+@pytest.mark.parametrize("name", [name for name in YAMLS if name not in GOOD])
+def test_a_hostile_document_is_a_yaml_error_within_two_seconds(name: str) -> None:
+    began = time.process_time()
+    with pytest.raises(yaml.YAMLError):
+        read_yaml(YAMLS[name])
+    assert time.process_time() - began < 2
+
+
+def test_aliases_are_counted_as_what_they_stand_for() -> None:
+    ten = "a: &a [" + ", ".join("x" * 10) + "]\n"
+    assert read_yaml(ten + "b: [*a, *a]\n")[1]["b"] == [["x"] * 10] * 2
+    many = ", ".join(["*a"] * (MAX_PARTS // 10))
+    with pytest.raises(yaml.YAMLError, match="aliases spelled out"):
+        read_yaml(f"{ten}b: [{many}]\n")
+
+
+def test_an_alias_within_itself_is_refused() -> None:
+    with pytest.raises(yaml.YAMLError, match="stands within itself"):
+        read_yaml("a: &a [*a]\n")
+
+
+def test_the_deepest_document_allowed_is_read() -> None:
+    assert read_yaml("[" * MAX_DEPTH + "]" * MAX_DEPTH)[1] is not None
+    with pytest.raises(yaml.YAMLError, match="nested more deeply"):
+        read_yaml("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+
+
+def test_ordinary_values_read_as_ever() -> None:
+    text = "a: 1\nb: 1.0e-6\nc: [x, null, true]\nd: {<<: {e: 2}}\nf: .inf\ng: 2001-01-02\n"
+    assert read_yaml(text)[1] == yaml.safe_load(text)
+    assert read_yaml("") == (None, None)

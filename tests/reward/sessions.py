@@ -1,0 +1,50 @@
+"""Run code in a real sandbox and tell it as a trajectory."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from vtune.rollout.agent import recorded
+from vtune.sandbox import Sandbox
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.python import run_python
+
+
+def trajectories(jobs: Sequence[tuple[Sample, Sequence[str]]]) -> list[Trajectory]:
+    """One trajectory for each sample and the code of its calls."""
+
+    async def all_of_them() -> list[Trajectory]:
+        async with Sandbox() as sandbox:
+            return [await _trajectory(sandbox, sample, codes) for sample, codes in jobs]
+
+    return asyncio.run(all_of_them())
+
+
+async def _trajectory(sandbox: Sandbox, sample: Sample, codes: Sequence[str]) -> Trajectory:
+    pictures = list(sample.images)
+    calls = []
+    async with await sandbox.open([picture.data or b"" for picture in pictures], seed=0) as session:
+        for k, code in enumerate(codes):
+            seen = await run_python(session, code)
+            first = len(pictures)
+            pictures += [Picture(data, origin=f"call:{k}") for data in seen.images]
+            calls.append(
+                Call(
+                    tool="python",
+                    arguments=json.dumps({"code": code}),
+                    status=seen.status,
+                    error=seen.error,
+                    output=seen.output,
+                    images=tuple(range(first, len(pictures))),
+                    crops=recorded(seen.crops, first),
+                )
+            )
+    return Trajectory(
+        sample_id=sample.id,
+        source=sample.source,
+        messages=(Message("user", "?"), Message("assistant", "<think>I see.</think><answer>B</answer>")),
+        images=tuple(pictures),
+        calls=tuple(calls),
+    )

@@ -1,0 +1,143 @@
+"""Programs that claim a look and show nothing are paid no more than a miss; honest ones are paid."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from tests.looks.build import SCENE
+from tests.reward.build import LEVELS, encode, recipe, sample
+from tests.reward.sessions import trajectories
+from vtune.reward.audit import audit
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+TARGET = (140.0, 90.0, 230.0, 170.0)
+CROP = "c = image.crop((130, 80, 240, 180))\n"
+TILES = """W, H = image.size
+tiles = [(x, y, min(W, x + 60), min(H, y + 60)) for y in range(0, H, 60) for x in range(0, W, 60)]
+"""
+
+HACKS = {
+    "one pixel": CROP + "c.resize((1, 1)).save('a.png')",
+    "four pixels a side": CROP + "c.resize((4, 4), Image.BOX).save('a.png')",
+    "multiplied by nothing": CROP + "Image.fromarray(np.array(c) * 0).save('a.png')",
+    "subtracted from itself": "a = cv2.imread(image_path)[80:180, 130:240]\na -= a\ncv2.imwrite('a.png', a)",
+    "blurred away": "a = cv2.imread(image_path)[80:180, 130:240]\n"
+    "cv2.imwrite('a.png', cv2.blur(a, (99, 99)))",
+    "painted over": CROP + "ImageDraw.Draw(c).rectangle((0, 0, 200, 200), fill='gray')\nc.save('a.png')",
+    "a region set by hand": CROP
+    + "f = Image.new('RGB', (200, 200), 'gray')\nf.region = c.region\nf.save('a.png')",
+    "transparent": CROP + "c = c.convert('RGBA')\nc.putalpha(0)\nc.save('a.png')",
+    "a first frame that is black": CROP
+    + "b = c.point(lambda v: 0)\nb.save('a.gif', save_all=True, append_images=[c])",
+    "shuffled": CROP + "a = np.array(c).reshape(-1, 3)\nnp.random.shuffle(a)\n"
+    "Image.fromarray(a.reshape(100, 110, 3)).save('a.png')",
+    "a threshold that nothing passes": CROP
+    + "cv2.imwrite('a.png', cv2.threshold(np.array(c), 255, 255, cv2.THRESH_BINARY)[1])",
+    "remapped to one pixel": "a = cv2.imread(image_path)[80:180, 130:240]\n"
+    "m = np.zeros(a.shape[:2], np.float32)\ncv2.imwrite('a.png', cv2.remap(a, m, m, cv2.INTER_NEAREST))",
+    "a figure with a patch over it": CROP
+    + "import matplotlib.pyplot as plt\nf, ax = plt.subplots()\nax.imshow(c)\n"
+    "ax.add_patch(plt.Rectangle((-1, -1), 200, 200, color='k', zorder=9))\nplt.savefig('a.png')",
+    "written over after saving": CROP + "import io\nc.save('a.png')\nb = io.BytesIO()\n"
+    "Image.new('RGB', (200, 200)).save(b, 'PNG')\nopen('a.png', 'wb').write(b.getvalue())",
+    "a mosaic made tiny": TILES + "m = Image.new('RGB', (480, 360))\n"
+    "for b in tiles: m.paste(image.crop(b), b[:2])\nm.resize((32, 24)).save('a.png')",
+    "five black mosaics": TILES + "for n in range(5):\n    m = np.zeros((64, 64, 3), np.uint8)\n"
+    "    for i, (x, y, u, v) in enumerate(tiles[n * 10:n * 10 + 10]):\n"
+    "        m[i // 4 * 16:i // 4 * 16 + 16, i % 4 * 16:i % 4 * 16 + 16] = "
+    "cv2.resize(np.array(image)[y:v, x:u], (16, 16))\n    m -= m\n    cv2.imwrite(f'{n}.png', m)",
+    "a contact sheet of everything": "m = Image.new('RGB', (500, 380), 'white')\n"
+    "for i in range(4):\n    x, y = i % 2, i // 2\n"
+    "    m.paste(image.crop((x * 240, y * 180, x * 240 + 240, y * 180 + 180)), (x * 250, y * 190))\n"
+    "m.save('a.png')",
+    "a thousand regions on one canvas": TILES + "f = Image.new('RGB', (200, 200), 'gray')\n"
+    "import dataclasses\nrs = [image.crop(b).region for b in tiles * 40]\n"
+    "f.region = dataclasses.replace(rs[0], beside=tuple(rs[1:]))\nf.save('a.png')",
+    "faint under noise": CROP + "a = np.array(c) * 0.03 + np.random.normal(120, 40, (100, 110, 3))\n"
+    "cv2.imwrite('a.png', a.clip(0, 255).astype(np.uint8))",
+    "the target alone blackened": CROP
+    + "a = np.array(c)\na[10:90, 10:100] = 0\nImage.fromarray(a).save('a.png')",
+}
+
+HONEST = {
+    "a crop": CROP + "c.save('a.png')",
+    "a crop as JPEG": CROP + "c.save('a.jpg')",
+    "enlarged": CROP + "c.resize((330, 300), Image.LANCZOS).save('a.png')",
+    "sliced": "a = cv2.imread(image_path)\ncv2.imwrite('a.png', a[80:180, 130:240])",
+    "in grey with contrast": CROP + "ImageOps.autocontrast(c.convert('L')).save('a.png')",
+    "threshold": "g = cv2.imread(image_path, 0)[80:180, 130:240]\n"
+    "cv2.imwrite('a.png', cv2.threshold(g, 0, 255, cv2.THRESH_OTSU)[1])",
+    "edges": "g = cv2.imread(image_path, 0)[80:180, 130:240]\ncv2.imwrite('a.png', cv2.Canny(g, 50, 150))",
+    "turned": CROP + "c.rotate(90, expand=True).save('a.png')",
+    "sharpened": CROP + "ImageEnhance.Sharpness(c).enhance(3).save('a.png')",
+    "with a frame and a label": CROP + "m = Image.new('RGB', (130, 140), 'black')\nm.paste(c, (10, 30))\n"
+    "ImageDraw.Draw(m).text((5, 5), 'region A', fill='white')\nm.save('a.png')",
+    "a figure": CROP + "import matplotlib.pyplot as plt\nplt.imshow(c)\nplt.axis('off')\n"
+    "plt.savefig('a.png', bbox_inches='tight')",
+    "marked": CROP + "ImageDraw.Draw(c).rectangle((8, 8, 102, 92), outline='red', width=2)\nc.save('a.png')",
+    "a second look among blank ones": CROP + "c.point(lambda v: 0).save('a.png')\nc.save('b.png')",
+}
+
+
+def asked() -> Sample:
+    return sample(TARGET, images=(Picture(encode(SCENE)),))
+
+
+def settings(looks: str) -> RewardRecipe:
+    return recipe(evidence=LEVELS.model_copy(update={"looks": looks}))
+
+
+def judged(done: list[Trajectory], looks: str) -> list[tuple[float | None, tuple[str, ...], bool | None]]:
+    """For each trajectory the score and the flags of its last call, and whether it is faithful."""
+
+    async def story() -> list[tuple[float | None, tuple[str, ...], bool | None]]:
+        questions = [dataclasses.replace(asked(), id=one.sample_id) for one in done]
+        async with Scorer(settings(looks)) as scorer:
+            scored = await scorer.score(questions, done)
+            rows = await audit(questions, scored, scorer.judges)
+        return [
+            (one.tool_scores[-1], one.calls[-1].flags, row.any_faithful)
+            for one, row in zip(scored, rows, strict=True)
+        ]
+
+    return asyncio.run(story())
+
+
+def run(programs: dict[str, str]) -> list[Trajectory]:
+    jobs = [(dataclasses.replace(asked(), id=name), [code]) for name, code in programs.items()]
+    return trajectories(jobs)
+
+
+@pytest.fixture(scope="module")
+def hacks() -> list[Trajectory]:
+    return run(HACKS)
+
+
+def test_no_hack_is_paid_more_than_a_miss_and_none_is_faithful(hacks: list[Trajectory]) -> None:
+    found = dict(zip(HACKS, judged(hacks, "verified"), strict=True))
+    paid = {name: score for name, (score, _, _) in found.items() if score is None or score > LEVELS.miss}
+    assert (paid, [name for name, (_, _, faithful) in found.items() if faithful]) == ({}, [])
+
+
+def test_the_claims_alone_would_have_been_paid(hacks: list[Trajectory]) -> None:
+    scores = [score for score, _, _ in judged(hacks, "claimed")]
+    assert scores.count(LEVELS.full) >= len(HACKS) // 2
+
+
+def test_constant_pictures_are_faked_and_sheets_of_everything_are_whole_images(
+    hacks: list[Trajectory],
+) -> None:
+    flags = {name: flags for name, (_, flags, _) in zip(HACKS, judged(hacks, "verified"), strict=True)}
+    assert flags["multiplied by nothing"] == flags["a region set by hand"] == ("faked",)
+    assert "whole_image" in flags["a contact sheet of everything"]
+    assert "whole_image" in flags["five black mosaics"]
+
+
+def test_honest_looks_are_paid_in_full_and_faithful() -> None:
+    found = dict(zip(HONEST, judged(run(HONEST), "verified"), strict=True))
+    assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))

@@ -1,0 +1,104 @@
+"""The one parser of JSON that others wrote: bounded in depth and in parts, and never out of stack."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.files.reading import MAX_DOCUMENT, read_text
+
+MAX_DEPTH = 64
+"""Of lists and objects in each other, ours: what walks through a value later calls itself at every level."""
+MAX_PARTS = 1_000_000
+"""Lists and objects of one value, ours: each takes 60 to 250 bytes, fifty times its text."""
+
+
+def parse_json(
+    text: str | bytes, *, parts: int = MAX_PARTS, parse_constant: Callable[[str], Any] | None = None
+) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        text: The text; bytes in UTF-8, 16 or 32.
+        parts: The most lists and objects that it may hold.
+        parse_constant: As of `json.loads`: gets NaN and the infinities.
+
+    Raises:
+        ValueError: If it is not JSON, is nested more deeply than 64 levels, or has too many parts.
+        TypeError: If it is no text.
+    """
+    opened = _opened(text) if isinstance(text, str | bytes) else 0
+    if opened > parts:
+        raise ValueError(f"it holds {opened} lists and objects, more than {parts}")
+    try:
+        value = json.loads(text, parse_constant=parse_constant)
+    except RecursionError:
+        raise _too_deep() from None
+    if opened > MAX_DEPTH:
+        check_depth(value)
+    return value
+
+
+def read_json(path: Path, *, parts: int = MAX_PARTS, fix: str) -> Any:
+    """The value of a JSON file.
+
+    Args:
+        path: The file.
+        parts: As of `parse_json`.
+        fix: What to do where it cannot be read.
+
+    Raises:
+        DataError: If it cannot be read, or is not JSON.
+    """
+    try:
+        return parse_json(read_text(path, limit=MAX_DOCUMENT), parts=parts)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}", fix=fix) from None
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}", where=str(path), fix=fix) from None
+
+
+def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises:
+        DataError: If it cannot be read, is not JSON, or is no object with these keys.
+    """
+    record = read_json(path, fix=fix)
+    if not isinstance(record, dict):
+        raise DataError(f"it holds {type(record).__name__}, not an object", where=str(path), fix=fix)
+    for key in keys:
+        if key not in record:
+            raise DataError(f"it has no `{key}`", where=str(path), fix=fix)
+    return record
+
+
+def check_depth(value: Any) -> None:
+    """See that lists and mappings are not nested too deeply for those who walk through them.
+
+    Raises:
+        ValueError: If they are, or if one holds itself.
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inside: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inside.extend(held for held in item.values() if isinstance(held, dict | list | tuple))
+            elif isinstance(item, list | tuple):
+                inside.extend(held for held in item if isinstance(held, dict | list | tuple))
+        if not inside:
+            return
+        level = inside
+    raise _too_deep()
+
+
+def _opened(text: str | bytes) -> int:
+    if isinstance(text, bytes):
+        return text.count(b"[") + text.count(b"{")
+    return text.count("[") + text.count("{")
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested more deeply than {MAX_DEPTH} levels")

@@ -1,0 +1,146 @@
+"""The one place that prepares an output: what cannot or must not be written is refused before the work.
+
+A file appears under its name when it is complete. A device, a pipe or a socket is never replaced by a file,
+a folder never by either, and nothing is written over, or into, what is read.
+"""
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from vtune.errors import RecipeError
+from vtune.files.reading import kind_of
+from vtune.files.terminal import one_line
+
+_ELSEWHERE = "choose another --out"
+
+
+def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
+    """See that a file can be written, and make the folder that it goes to.
+
+    Args:
+        path: The file.
+        inputs: Files and folders that are read meanwhile.
+        option: Where the caller gave it, for the remedy.
+
+    Raises:
+        RecipeError: If it is a folder or a device, is what is read or a file in it, or cannot be written.
+    """
+    kind = _kind(path, option)
+    if kind is not None:
+        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
+    # A new file in a folder that is read is none of those that are found there.
+    _apart(path, inputs if path.exists() else [given for given in inputs if not given.is_dir()], option)
+    probe = _beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch(exist_ok=False)
+    except OSError as error:
+        raise unwritable(path, error, option) from None
+    finally:
+        if probe.parent.is_dir():
+            probe.unlink(missing_ok=True)
+
+
+def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
+    """See that a folder is there and can be written into, or could be made; none is made.
+
+    Raises:
+        RecipeError: If it is a file or a device, is or lies in what is read, or cannot be written into.
+    """
+    kind = _kind(path, option)
+    if kind not in (None, "a folder") or (kind is None and path.exists()):
+        raise RecipeError(f"{_shown(path)} is {kind or 'a file'}", fix=f"choose another {option}")
+    _apart(path, inputs, option)
+    if path.is_symlink() and not path.exists():
+        raise RecipeError(f"{_shown(path)} is a link to nothing", fix=f"choose another {option}")
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    probe = there / f".{secrets.token_hex(8)}.part"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise unwritable(path, error, option) from None
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name to write to; what is there at the end becomes the file, and after an error nothing does.
+
+    Raises:
+        RecipeError: If the file cannot be written.
+    """
+    kind = _kind(path, "--out")
+    if kind is not None:
+        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=_ELSEWHERE)
+    partial = _beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.touch(exist_ok=False)
+    except OSError as error:
+        raise unwritable(path, error, "--out") from None
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise  # of what was read meanwhile
+        raise unwritable(path, error, "--out") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is there completely or not at all.
+
+    Raises:
+        RecipeError: If it cannot be written.
+    """
+    with whole_file(path) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
+    """The error for an output that the machine refuses."""
+    return RecipeError(
+        f"{_shown(path)} cannot be written: {error.strerror or error}",
+        fix=f"choose another {option}, or see to its folder and your rights there",
+    )
+
+
+def _kind(path: Path, option: str) -> str | None:
+    """What is there that is no regular file; None for a regular file, and where nothing is."""
+    try:
+        return kind_of(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        raise RecipeError(f"no file can be called {_shown(path)}", fix=f"choose another {option}") from None
+    except OSError as error:
+        if error.errno == errno.EACCES:
+            return None  # who writes there will hear of it
+        raise unwritable(path, error, option) from None
+
+
+def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
+    """See that an output is no input, and lies in none."""
+    place = os.path.realpath(path)
+    for given in inputs:
+        source = os.path.realpath(given)
+        if place == source or (given.is_dir() and Path(place).is_relative_to(source)):
+            raise RecipeError(
+                f"{_shown(path)} would be read: it is, or lies in, {_shown(given)}",
+                fix=f"choose another {option}",
+            )
+
+
+def _beside(path: Path) -> Path:
+    """A hidden name in the same folder, of this write alone, and no longer than names may be."""
+    return path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.part")
+
+
+def _shown(path: Path) -> str:
+    return one_line(str(path))[:300]

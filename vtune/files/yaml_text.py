@@ -1,0 +1,97 @@
+"""The one reader of YAML: a document with its nodes, refused when it is deep, large, or larger than it looks.
+
+Ten lines of aliases stand for a thousand million values, and a kilobyte of brackets takes the parser a
+minute: both are noticed while the text is read, after at most so many parts.
+"""
+
+from typing import Any
+
+import yaml
+
+MAX_DEPTH = 32
+"""Of lists and mappings in each other, ours: no section of a recipe lies deeper than eight."""
+MAX_PARTS = 20_000
+"""Keys and values of a document, aliases spelled out (ours)."""
+MAX_CHARACTERS = 2**20
+"""Of a document, ours."""
+MAX_DIGITS = 100
+"""Characters of a number, ours: the time to read `1:1:1:…`, a number in base 60, grows with their square."""
+
+
+class Unfit(yaml.MarkedYAMLError):
+    """A document that is YAML and holds what no recipe does."""
+
+
+def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
+    """The nodes of a document, which know their lines, and its value; (None, None) where it is empty.
+
+    Raises:
+        yaml.YAMLError: If it is not YAML, holds a value that cannot be, or is too large.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise Unfit(problem=f"it has more than {MAX_CHARACTERS} characters")
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        return root, None if root is None else loader.construct_document(root)
+    except (ValueError, OverflowError, TypeError, AttributeError) as error:
+        # Of a date that is none, a number of ten thousand digits, a key that is a list.
+        raise Unfit(problem=f"a value cannot be read: {error}") from None
+    finally:
+        loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """Counts while it composes, so that no more is ever built than may be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._parts = 0
+        self._sizes: dict[int, int] = {}
+        """Of each finished node that has an anchor, by its `id`: parts, aliases spelled out."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        mark: Any = event.start_mark
+        begun = self._parts
+        self._count(1, mark)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unfit(problem=f"it is nested more deeply than {MAX_DEPTH} levels", problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(event, yaml.AliasEvent):
+            if id(node) not in self._sizes:
+                raise Unfit(problem=f"`*{event.anchor}` stands within itself", problem_mark=mark)
+            self._count(self._sizes[id(node)], mark)
+        elif getattr(event, "anchor", None) is not None:
+            self._sizes[id(node)] = self._parts - begun
+        return node
+
+    def _number(self, node: yaml.ScalarNode) -> int | float:
+        if len(node.value) > MAX_DIGITS:
+            raise Unfit(
+                problem=f"a number has more than {MAX_DIGITS} characters", problem_mark=node.start_mark
+            )
+        if node.tag.endswith(":int"):
+            return self.construct_yaml_int(node)
+        return self.construct_yaml_float(node)
+
+    def _text(self, node: yaml.ScalarNode) -> str:
+        if "\0" in node.value:
+            raise Unfit(problem="a text holds a NUL", problem_mark=node.start_mark)
+        return str(self.construct_scalar(node))
+
+    def _count(self, parts: int, mark: Any) -> None:
+        self._parts += parts
+        if self._parts > MAX_PARTS:
+            raise Unfit(
+                problem=f"it has more than {MAX_PARTS} keys and values, aliases spelled out",
+                problem_mark=mark,
+            )
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader._text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader._number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader._number)

@@ -1,0 +1,9 @@
+"""What the pictures that a tool returned really show of the inputs.
+
+A call claims regions; here the pixels are asked. Nothing in this folder knows questions, targets or rewards.
+"""
+
+from vtune.looks.verify import Checked, check
+from vtune.looks.view import View, sampled
+
+__all__ = ["Checked", "View", "check", "sampled"]

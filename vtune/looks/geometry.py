@@ -1,0 +1,78 @@
+"""Maps between pictures: 3 x 3 matrices over the edges of pixels, so that (0, 0) is the upper left corner."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtune.schema.box import Box
+
+Map = NDArray[np.float64]
+"""Shape (3, 3): (x, y, 1) of one picture to (X, Y, W) of another, at X / W, Y / W."""
+
+
+LARGEST = 1e6
+"""Of the numbers of a map; ours: a picture has 32768 pixels a side at most."""
+FARTHEST = 1e9
+"""Pixels from a picture's corner beyond which nothing is followed."""
+STEEPEST = 1e12
+"""Condition number of a map beyond which there is no way back."""
+
+
+def map_of(numbers: Sequence[float]) -> Map | None:
+    """Six numbers (X = a x + b y + c, Y = d x + e y + f) or nine (a homography) as a map.
+
+    Returns:
+        None where there is no way back, or no picture could have such a map: anything may be claimed.
+    """
+    square = np.array(numbers if len(numbers) == 9 else (*numbers, 0, 0, 1), np.float64).reshape(3, 3)
+    if not np.isfinite(square).all() or np.abs(square).max() > LARGEST:
+        return None
+    return square if np.linalg.cond(square) < STEEPEST else None
+
+
+def inverse(way: Map) -> Map:
+    """The way back of a map that has one."""
+    return np.asarray(np.linalg.inv(way), np.float64)
+
+
+def moved(x: float, y: float) -> Map:
+    """The map that adds (x, y)."""
+    return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], np.float64)
+
+
+def scaled(x: float, y: float) -> Map:
+    """The map that stretches by x and y."""
+    return np.diag([x, y, 1.0])
+
+
+def onto(box: Box, size: tuple[int, int]) -> Map:
+    """The map from a picture of `size` pixels, width and height, onto a box."""
+    x0, y0, x1, y1 = box
+    return moved(x0, y0) @ scaled((x1 - x0) / size[0], (y1 - y0) / size[1])
+
+
+def corners(box: Box, way: Map) -> NDArray[np.float64] | None:
+    """Where the corners of a box go, shape (2, 4), clockwise from the upper left one.
+
+    Returns:
+        None where the horizon of a perspective runs through the box, or near it.
+    """
+    x0, y0, x1, y1 = box
+    there = way @ np.array([[x0, x1, x1, x0], [y0, y0, y1, y1], [1, 1, 1, 1]], np.float64)
+    if there[2].min() * there[2].max() <= 0:
+        return None
+    flat: NDArray[np.float64] = there[:2] / there[2]
+    return flat if np.isfinite(flat).all() and np.abs(flat).max() < FARTHEST else None
+
+
+def around(points: NDArray[np.float64]) -> Box:
+    """The box around some points, shape (2, n)."""
+    (x0, y0), (x1, y1) = points.min(axis=1), points.max(axis=1)
+    return float(x0), float(y0), float(x1), float(y1)
+
+
+def covered(points: NDArray[np.float64]) -> float:
+    """The area within a polygon, shape (2, n)."""
+    x, y = points
+    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2

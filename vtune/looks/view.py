@@ -1,0 +1,110 @@
+"""A returned picture as the policy gets it, and parts of pictures on a common grid."""
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vtune.looks.agreement import Pixels
+from vtune.looks.geometry import Map, around, corners, moved, scaled
+
+SHRUNK = 1.3
+"""Pixels of a picture per pixel of the grid above which it is shrunk first, so that nothing is skipped."""
+LONGEST = 8192
+"""Pixels of a side that OpenCV is given to warp, which takes no more than 32766."""
+EDGE = 4
+"""Pixels around a part that a resize looks at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A picture that was returned, and the size at which the policy sees it."""
+
+    pixels: Pixels
+    """As it was returned, RGB."""
+    seen: tuple[int, int]
+    """Width and height that the policy's processor gives it."""
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Seen pixels for one returned pixel, across and down."""
+        height, width = self.pixels.shape[:2]
+        return self.seen[0] / width, self.seen[1] / height
+
+    def part(self, way: Map, size: tuple[int, int]) -> Pixels:
+        """A part of what the policy sees, on a grid.
+
+        A processor that enlarges adds nothing, so only shrinking is done over again, as Qwen2-VL's does it.
+
+        Args:
+            way: From the grid to pixels of the returned picture.
+            size: Of the grid, width and height.
+        """
+        across, down = self.scale
+        if across >= 1 and down >= 1:
+            return sampled(self.pixels, way, size)
+        small = scaled(min(across, 1.0), min(down, 1.0))
+        box = _needed(small @ way, size, self.seen_shrunk)
+        if box is None:
+            return np.full((size[1], size[0], 3), 127, np.uint8)
+        left, top, right, bottom = box
+        fx, fy = self.pixels.shape[1] / self.seen_shrunk[0], self.pixels.shape[0] / self.seen_shrunk[1]
+        picture = Image.fromarray(self.pixels).resize(
+            (right - left, bottom - top),
+            Image.Resampling.BICUBIC,
+            box=(left * fx, top * fy, right * fx, bottom * fy),
+        )
+        return sampled(np.asarray(picture), moved(-left, -top) @ scaled(1 / fx, 1 / fy) @ way, size)
+
+    @property
+    def seen_shrunk(self) -> tuple[int, int]:
+        """Width and height after shrinking, without enlarging."""
+        height, width = self.pixels.shape[:2]
+        return min(self.seen[0], width), min(self.seen[1], height)
+
+
+def sampled(pixels: Pixels, way: Map, size: tuple[int, int]) -> Pixels:
+    """A part of a picture on a grid, averaged where the grid is coarser; its edge goes on outside of it.
+
+    Args:
+        pixels: The picture, shape (h, w, 3).
+        way: From the grid to pixels of the picture.
+        size: Of the grid, width and height.
+    """
+    box = _needed(way, size, (pixels.shape[1], pixels.shape[0]))
+    if box is None:
+        return np.full((size[1], size[0], 3), 127, np.uint8)
+    left, top, right, bottom = box
+    part = pixels[top:bottom, left:right]
+    way = moved(-left, -top) @ way
+    wide, high = _enough(right - left, way[0], size), _enough(bottom - top, way[1], size)
+    if (wide, high) != (right - left, bottom - top):
+        way = scaled(wide / (right - left), high / (bottom - top)) @ way
+        part = np.asarray(cv2.resize(part, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
+    # OpenCV counts from the centres of pixels.
+    centred = moved(-0.5, -0.5) @ way @ moved(0.5, 0.5)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    found = cv2.warpPerspective(part, centred, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(found, np.uint8)
+
+
+def _enough(length: int, row: NDArray[np.float64], size: tuple[int, int]) -> int:
+    """Pixels that a part of a picture needs along one of its sides, for a grid: nothing is skipped then."""
+    spanned = max(1.0, abs(row[0]) * size[0] + abs(row[1]) * size[1])  # picture pixels that the grid spans
+    coarse = spanned / math.hypot(*size)
+    wanted = length if coarse <= SHRUNK else max(1, round(length / coarse))
+    return min(wanted, LONGEST)
+
+
+def _needed(way: Map, size: tuple[int, int], of: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    """The pixels of a picture that a part of it is made from; None where it lies outside of it."""
+    there = corners((0, 0, *size), way)
+    if there is None:
+        return None
+    x0, y0, x1, y1 = around(there)
+    left, top = max(0, math.floor(x0) - EDGE), max(0, math.floor(y0) - EDGE)
+    right, bottom = min(of[0], math.ceil(x1) + EDGE), min(of[1], math.ceil(y1) + EDGE)
+    return (left, top, right, bottom) if left < right and top < bottom else None

@@ -1,0 +1,172 @@
+"""Bodies of requests: read within limits of memory, and parsed where that holds up nobody else.
+
+Python's JSON parser keeps the interpreter to itself until it is done, in a thread as well. So what could take
+long is counted first, at the speed of memory, and refused.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+from vtune.errors import DataError, ServiceError
+
+ELEMENTS = 300_000
+"""Values in one JSON text at most, ours: a thousand trajectories with four calls each have half of that, and
+so many lists are parsed in a tenth of a second."""
+
+DEPTH = 48
+"""Lists and objects in each other at most, ours: a box of a crop of a call of an item lies 10 deep."""
+
+SMALL_BYTES, SMALL_ELEMENTS = 2**20, 2_500
+"""What is parsed where it arrives, in milliseconds; ours: the trip to a thread costs as much."""
+
+MARKS = 20 * ELEMENTS
+"""Commas and opening brackets in one body at most, those in texts among them; ours: what has more is refused
+before the rest of it is received."""
+
+HELD = 2**30
+"""Bytes of all the bodies that are being received or scored at most, ours; less would turn away 64 clients
+with 8 MiB of pictures each."""
+
+FEWER = "send fewer trajectories at once"
+
+T = TypeVar("T")
+
+
+class Busy(ServiceError):
+    """There is no room now; later there may be."""
+
+
+class TooMuch(DataError):
+    """A body that is refused before it is whole."""
+
+
+class Bodies:
+    """Reads the bodies of requests to one service."""
+
+    def __init__(self, *, held: int = HELD) -> None:
+        """Prepare.
+
+        Args:
+            held: Bytes of all bodies at a time, at most.
+        """
+        self._held = 0
+        self._most = held
+        self._large = asyncio.Semaphore(1)
+
+    async def read(self, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T | None:
+        """Have a body answered once it is there; None where whoever asked has gone.
+
+        Raises:
+            Busy: If too much is held already; the rest of the body stays unread.
+            TooMuch: If it can be no request; the rest stays unread, too.
+        """
+        parts: list[bytes] = []
+        size = marks = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                self._held += len(parts[-1])
+                if self._held > self._most:
+                    raise Busy(f"more than {self._most} bytes of requests are here", fix="ask again later")
+                marks += _count(parts[-1])
+                if marks > MARKS:
+                    raise TooMuch(f"the JSON has more than {ELEMENTS} values", fix=FEWER)
+                if not message.get("more_body"):
+                    return await answer(parts[0] if len(parts) == 1 else b"".join(parts))
+        finally:
+            self._held -= size
+
+    async def parse(self, body: bytes, read: Callable[[Any], T]) -> T:
+        """What is read from a body of JSON; large ones are parsed and read in a thread, one at a time.
+
+        Args:
+            body: As it came.
+            read: Makes something of the parsed value; a function of it alone.
+
+        Raises:
+            DataError: If it is not JSON, or too much of it, and whatever `read` raises.
+        """
+        if len(body) <= SMALL_BYTES and _count(body) <= SMALL_ELEMENTS:
+            return read(parse_json(body))
+        async with self._large:
+            return await asyncio.to_thread(lambda: read(parse_json(body)))
+
+
+def parse_json(body: bytes) -> Any:
+    """The value of a JSON text in UTF-8.
+
+    Raises:
+        DataError: If it is not JSON, holds NaN or Infinity, a key twice in one object, more than `ELEMENTS`
+            values, or more than `DEPTH` lists and objects in each other.
+    """
+    check_structure(body)
+    try:
+        return json.loads(body.decode(), parse_constant=_no_number, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:  # of json, and of text that is no UTF-8
+        raise DataError(f"the request is not JSON: {error}", fix="send a JSON object") from None
+
+
+def check_structure(body: bytes) -> None:
+    """See that parsing a JSON text takes no time to speak of, and reading its value no stack.
+
+    Raises:
+        DataError: If it has more than `ELEMENTS` values, or more than `DEPTH` of them in each other.
+    """
+    openers = body.count(b"[") + body.count(b"{")
+    if openers <= DEPTH and _count(body) <= ELEMENTS:
+        return
+    # Only what stands outside of strings counts.
+    quotes = body.count(b'"')
+    if quotes > 4 * ELEMENTS and quotes - body.count(b'\\"') > 4 * ELEMENTS:
+        raise _too_many()
+    bare = b"".join(body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    if _count(bare) > ELEMENTS:
+        raise _too_many()
+    if bare.count(b"[") + bare.count(b"{") > DEPTH and _depth(bare) > DEPTH:
+        raise DataError(
+            f"the JSON has more than {DEPTH} lists and objects in each other", fix="send plain values"
+        )
+
+
+def _count(body: bytes) -> int:
+    """Values in a JSON text, at most."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def _depth(bare: bytes) -> int:
+    depth = deepest = 0
+    for mark in bare.translate(None, delete=_NO_BRACKETS):
+        if mark in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
+
+
+_NO_BRACKETS = bytes(code for code in range(256) if chr(code) not in "[]{}")
+
+
+def _too_many() -> DataError:
+    return DataError(f"the JSON has more than {ELEMENTS} values", fix=FEWER)
+
+
+def _no_number(name: str) -> Any:
+    raise DataError(f"the JSON holds {name}, which is no number of JSON", fix="send null, or a number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DataError(f"an object has the key {twice!r:.60} twice", fix="send it once")
+    return found

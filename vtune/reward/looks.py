@@ -1,0 +1,183 @@
+"""Which regions of the inputs a call lets the policy see: claimed, verified, legible and pointed.
+
+A call claims regions (`Crop`). A claim is believed where the pixels that were returned agree with the region
+(`vtune.looks`), where the policy gets enough of them to read it, and where the call points at something: one
+that shows everything has not looked.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vtune.judge.pictures import picture_size, read_bytes
+from vtune.looks.geometry import corners, covered, inverse, map_of, onto
+from vtune.looks.pictures import decoded
+from vtune.looks.verify import LEGIBLE, Checked, check
+from vtune.looks.view import View
+from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.box import Box, area, clamp, intersect
+from vtune.schema.message import Picture
+from vtune.schema.sample import Evidence, Sample
+from vtune.schema.trajectory import Call, Crop, Trajectory
+
+PYTHON = "python"
+"""The tool that runs a policy's own code. What other tools return, our own code has cut out."""
+MOST_CLAIMS = 32
+"""Regions that one call may claim to show: beyond, none is looked at, for a mosaic of so many is no look."""
+CELLS = 128
+"""Cells a side of the raster on which regions are laid together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """A target within a region that a call claims to show."""
+
+    crop: Crop
+    box: Box
+    """The part of the target that the region holds, xyxy in pixels of the input."""
+    share: float
+    """Of the target's box that the region holds, in [0, 1]."""
+    size: float
+    """Of the returned picture that this part takes up, in [0, 1]."""
+
+
+def with_looks(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
+    """The trajectory with `Crop.look` filled in: every claim is held against the pixels.
+
+    Raises:
+        DataError: If one of its pictures cannot be read.
+    """
+    if levels.looks == "claimed":
+        return trajectory
+    return replace(trajectory, calls=tuple(_looked(trajectory, call) for call in trajectory.calls))
+
+
+def _looked(trajectory: Trajectory, call: Call) -> Call:
+    if sum(crop.shown is not None for crop in call.crops) > MOST_CLAIMS:
+        crops = tuple(crop if crop.shown is None else replace(crop, look="unverified") for crop in call.crops)
+        return replace(call, crops=crops)
+    crops = tuple(
+        crop if crop.shown is None else replace(crop, look=seen(trajectory, call, crop, crop.bbox).look)
+        for crop in call.crops
+    )
+    return replace(call, crops=crops)
+
+
+def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
+    """Whether the picture that a crop points to shows a box within the crop's region.
+
+    Args:
+        trajectory: With its pictures.
+        call: Whose crop it is.
+        crop: The claim; a returned picture must be named.
+        box: In pixels of the picture that was cropped.
+
+    Raises:
+        DataError: If a picture cannot be read.
+    """
+    if crop.shown is None:
+        raise ValueError("nothing shows this crop")
+    if _made_by_code(trajectory, crop.image):
+        return Checked("unverified", "cut out of a picture that code has made", 0.0)
+    returned = trajectory.images[crop.shown]
+    pixels = decoded(read_bytes(returned))
+    size = (pixels.shape[1], pixels.shape[0])
+    claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
+    if claim is None:
+        return Checked("unverified", "its map has no way back", 0.0)
+    source = decoded(read_bytes(trajectory.images[crop.image]))
+    box = clamp(box, source.shape[1], source.shape[0])
+    if area(box) == 0:
+        return Checked("unverified", "it lies outside of its picture", 0.0)
+    checked = check(source, View(pixels, returned.seen or size), claim, box)
+    if checked.look == "unverified" and call.tool != PYTHON:
+        return replace(checked, look="verified", why="our own tool has cut it out")
+    return checked
+
+
+def _made_by_code(trajectory: Trajectory, image: int) -> bool:
+    """Whether a picture is what the policy's own code returned, and so may show anything."""
+    return any(image in call.images for call in trajectory.calls if call.tool == PYTHON)
+
+
+def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: EvidenceLevels) -> bool:
+    """Whether a target of `side` pixels, as the policy sees it, is worth more than the question's picture.
+
+    It has more pixels there than it had in that picture, or `legible_side`, and never less than `LEGIBLE`.
+    """
+    source = trajectory.images[glimpse.crop.image]
+    width, height = picture_size(source)
+    wide, high = source.seen or (width, height)
+    before = (area(glimpse.box) * wide * high / (width * height)) ** 0.5
+    return side >= LEGIBLE and (side > before or side >= levels.legible_side)
+
+
+def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
+    """Every target in every region that a returned picture of call `k` is said to show, the best first."""
+    found = []
+    claims = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
+    if levels.looks == "claimed" or len(claims) <= MOST_CLAIMS:
+        for crop in claims:
+            for item in sample.evidence:
+                found += _glimpse(trajectory, crop, item, levels)
+    return sorted(found, key=lambda glimpse: (glimpse.share, glimpse.size), reverse=True)
+
+
+def _glimpse(trajectory: Trajectory, crop: Crop, item: Evidence, levels: EvidenceLevels) -> list[Glimpse]:
+    box = intersect(item.bbox, crop.bbox)
+    if item.image != crop.image or area(box) == 0 or crop.shown is None:
+        return []
+    share = area(box) / area(item.bbox)
+    if levels.looks == "claimed":
+        return [Glimpse(crop, box, share, area(box) / area(crop.bbox))]
+    width, height = picture_size(trajectory.images[crop.shown])
+    claim = onto(crop.bbox, (width, height)) if crop.matrix is None else map_of(crop.matrix)
+    there = None if claim is None else corners(box, inverse(claim))
+    size = 0.0 if there is None else min(1.0, covered(there) / (width * height))
+    return [Glimpse(crop, box, share, size)]
+
+
+def shows_everything(
+    trajectory: Trajectory, k: int, targets: Sequence[Evidence], levels: EvidenceLevels
+) -> bool:
+    """Whether the regions of call `k` together are too much of an input to be a look at anything.
+
+    More than `most_of_input`, unless a target fills them as it must fill a crop (`full_size`).
+    """
+    if levels.looks == "claimed":
+        return False
+    return any(
+        share > levels.most_of_input
+        and not any(
+            item.image == image and area(item.bbox) >= levels.full_size * share * _pixels(picture)
+            for item in targets
+        )
+        for image, picture, share in laid_out(trajectory, k)
+    )
+
+
+def laid_out(trajectory: Trajectory, k: int) -> Iterable[tuple[int, Picture, float]]:
+    """For each picture that call `k` shows regions of: its index, itself, and the share that they cover."""
+    boxes: dict[int, list[Box]] = {}
+    for crop in trajectory.calls[k].crops:
+        if crop.shown is not None:
+            width, height = picture_size(trajectory.images[crop.image])
+            boxes.setdefault(crop.image, []).append(clamp(crop.bbox, width, height))
+    for image, regions in boxes.items():
+        picture = trajectory.images[image]
+        yield image, picture, _union(regions, picture_size(picture))
+
+
+def _pixels(picture: Picture) -> int:
+    width, height = picture_size(picture)
+    return width * height
+
+
+def _union(boxes: Sequence[Box], size: tuple[int, int]) -> float:
+    """The share of a picture that boxes cover together, on a raster."""
+    raster = np.zeros((CELLS, CELLS), bool)
+    for x0, y0, x1, y1 in boxes:
+        columns = slice(max(0, round(x0 / size[0] * CELLS)), max(0, round(x1 / size[0] * CELLS)))
+        raster[max(0, round(y0 / size[1] * CELLS)) : max(0, round(y1 / size[1] * CELLS)), columns] = True
+    return float(raster.mean())

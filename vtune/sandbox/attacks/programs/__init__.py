@@ -1,0 +1,23 @@
+"""Random programs that look, or pretend to: what an evidence reward is tested with.
+
+`Program` is a genome, `written` turns it into source text for one puzzle and says where the target lies in
+each picture that it saves; `random_program`, `mutated` and `crossed` make new ones.
+"""
+
+from vtune.sandbox.attacks.programs.breeding import crossed, mutated, random_program
+from vtune.sandbox.attacks.programs.genome import Program, Shot, Step, from_record, record_of
+from vtune.sandbox.attacks.programs.writing import Picture, Written, written
+
+__all__ = [
+    "Picture",
+    "Program",
+    "Shot",
+    "Step",
+    "Written",
+    "crossed",
+    "from_record",
+    "mutated",
+    "random_program",
+    "record_of",
+    "written",
+]

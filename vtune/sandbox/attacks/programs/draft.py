@@ -1,0 +1,103 @@
+"""A program while it is written: its lines, and where the input lies in the picture that they make."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from vtune.schema.box import Box
+
+Map = npt.NDArray[np.float64]
+"""3 x 3: pixels of the input (x, y, 1) -> pixels of a picture."""
+
+HEADER = (
+    "from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter, ImageOps\n"
+    "import base64, cv2, io\n"
+    "import numpy as np"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part of the input in a picture."""
+
+    map: Map
+    box: Box
+    """The part, xyxy in pixels of the input."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """The variable `c` and what is known of it.
+
+    Operations append lines that compute a new `c`, and keep `width`, `height`, `kind` and `places` true.
+    """
+
+    lines: list[str]
+    width: int
+    height: int
+    places: tuple[Place, ...]
+    kind: str = "pil"
+    """`pil` or `array` (RGB, uint8)."""
+    grey: bool = False
+    """One channel only."""
+    saved: tuple[str, ...] = ()
+    honest: bool = True
+    """Nothing has been done to it that takes away what it shows."""
+    first: bool = field(default=True)
+    """What comes back first is this picture, not another one of the same file."""
+
+    def add(self, *lines: str) -> None:
+        """Append lines as they stand."""
+        self.lines.extend(lines)
+
+    def pil(self, *, colour: bool = False) -> None:
+        """Make `c` a PIL picture, of three channels if `colour`."""
+        if self.kind == "array":
+            self.add("c = Image.fromarray(c)")
+            self.kind = "pil"
+        if colour and self.grey:
+            self.add("c = c.convert('RGB')")
+            self.grey = False
+
+    def array(self, *, colour: bool = False, grey: bool = False) -> None:
+        """Make `c` an array, of three channels if `colour`, of one if `grey`."""
+        if self.kind == "pil":
+            self.add("c = np.array(c)")
+            self.kind = "array"
+        if colour and self.grey:
+            self.add("c = cv2.cvtColor(c, cv2.COLOR_GRAY2RGB)")
+            self.grey = False
+        if grey and not self.grey:
+            self.add("c = cv2.cvtColor(c, cv2.COLOR_RGB2GRAY)")
+            self.grey = True
+
+    def move(self, matrix: Map, width: int, height: int) -> None:
+        """`c` is now a picture of this size, whose pixels come from those of the old one by `matrix`."""
+        self.places = tuple(Place(matrix @ place.map, place.box) for place in self.places)
+        self.width, self.height = width, height
+
+
+def scaled(x: float, y: float) -> Map:
+    """A change of size."""
+    return np.diag([x, y, 1.0])
+
+
+def shifted(x: float, y: float) -> Map:
+    """A shift."""
+    return np.array([[1.0, 0, x], [0, 1.0, y], [0, 0, 1.0]])
+
+
+def within(number: float, low: float, high: float) -> float:
+    """A parameter between two bounds."""
+    return low + (high - low) * number
+
+
+def whole(number: float, low: int, high: int) -> int:
+    """A parameter as one of the whole numbers from `low` to `high`."""
+    return min(high, low + int(number * (high - low + 1)))
+
+
+def either(number: float, *options: str) -> str:
+    """A parameter as one of some texts."""
+    return options[whole(number, 0, len(options) - 1)]

@@ -1,0 +1,108 @@
+"""What the head of an encoded picture says, read in plain Python: safe for bytes that nobody vouches for.
+
+No decoder runs, no memory is taken by what a head promises. It is read before anything else is done with a
+picture from outside; `vtune.schema.pixels` has the limits.
+"""
+
+import struct
+from dataclasses import dataclass
+
+PNG_MARK = b"\x89PNG\r\n\x1a\n"
+_SCAN = b"\xff\xda"
+
+
+class NoHead(Exception):
+    """The bytes do not begin as a picture of a known format does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A promise; what is decoded later may keep it or not."""
+
+    kind: str
+    """PNG, JPEG, WEBP, BMP or GIF."""
+    width: int
+    height: int
+    scans: int = 1
+    """Passes that decoding makes over all pixels, never too few: a progressive JPEG has many."""
+    packed: bool = False
+    """It is a BMP with run lengths, which Pillow unpacks in Python."""
+
+
+def read_head(content: bytes) -> Head:
+    """Format and size of an encoded picture.
+
+    Raises:
+        NoHead: If it is none of a known format.
+    """
+    try:
+        if content.startswith(PNG_MARK):
+            if content[12:16] != b"IHDR":
+                raise NoHead
+            return Head("PNG", *struct.unpack_from(">II", content, 16))
+        if content.startswith(b"\xff\xd8\xff"):
+            return _jpeg(content)
+        if content.startswith((b"GIF87a", b"GIF89a")):
+            return Head("GIF", *struct.unpack_from("<HH", content, 6))
+        if content.startswith(b"BM"):
+            return _bmp(content)
+        if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+            return _webp(content)
+    except struct.error:
+        raise NoHead from None
+    raise NoHead
+
+
+def _bmp(content: bytes) -> Head:
+    (length,) = struct.unpack_from("<I", content, 14)
+    if length == 12:
+        return Head("BMP", *struct.unpack_from("<HH", content, 18))
+    width, height, _, _, packing = struct.unpack_from("<iiHHI", content, 18)
+    # Top to bottom where the height is negative.
+    return Head("BMP", abs(width), abs(height), packed=packing in (1, 2))
+
+
+def _webp(content: bytes) -> Head:
+    kind = content[12:16]
+    if kind == b"VP8X":
+        sides = content[24:27], content[27:30]
+        width, height = (int.from_bytes(side, "little") + 1 for side in sides)
+        return Head("WEBP", width, height)
+    if kind == b"VP8L":
+        (bits,) = struct.unpack_from("<I", content, 21)
+        return Head("WEBP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", content, 26)
+        return Head("WEBP", width & 0x3FFF, height & 0x3FFF)
+    raise NoHead
+
+
+def _jpeg(content: bytes) -> Head:
+    """Walk from segment to segment, as libjpeg does, up to the first coded pixels."""
+    size: tuple[int, int] | None = None
+    at = 2
+    while True:
+        # Other bytes are skipped, FF may be repeated, FF 00 is no marker.
+        at = content.find(b"\xff", at)
+        while at >= 0 and content[at : at + 1] == b"\xff":
+            at += 1
+        if at < 0 or at >= len(content):
+            raise NoHead
+        marker = content[at]
+        if marker == 0xDA:
+            break
+        at += 1
+        if marker in (0x00, 0x01) or 0xD0 <= marker <= 0xD8:
+            continue
+        (length,) = struct.unpack_from(">H", content, at)
+        if length < 2:
+            raise NoHead
+        # SOF0 to SOF15; DHT, JPG and DAC lie among them.
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack_from(">HH", content, at + 3)
+            size = width, height
+        at += length
+    if size is None:
+        raise NoHead
+    # Coded pixels do not contain these two bytes, and a thumbnail's lie in a segment that was skipped.
+    return Head("JPEG", *size, scans=content.count(_SCAN, at - 1))

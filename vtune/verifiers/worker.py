@@ -1,0 +1,320 @@
+"""One process that verifies what it is asked, at the other end of a socket."""
+
+import asyncio
+import logging
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from types import FrameType
+
+from vtune.errors import ServiceError, VtuneError
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import verifier_of
+
+AGAIN = 0.05
+"""Seconds of processor time after which a reply that used up its slice is interrupted once more, where the
+first time was lost in a library; ours."""
+
+NICENESS = 10
+"""Of a process for slow replies; ours: where cores are few, it waits for the others."""
+
+MEMORY_BYTES = 4 * 2**30
+"""Data that a worker may hold, ours: an answer such as 9^(9^9) costs a worker, never the machine."""
+
+_LENGTH = struct.Struct("!I")
+"""Before each outcome that a worker sends: its bytes."""
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """A reply that a worker has to verify."""
+
+    packed: bytes
+    verifier: str
+    verdict: asyncio.Future[Verdict]
+    copied: bool = False
+    """Whether a second worker was asked too; the first verdict counts."""
+    slow: bool = False
+    """Whether it used up the time that a fast worker has for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fast:
+    """How long a fast worker stays with one question, and who takes those that need more."""
+
+    slice_s: float
+    """Seconds of processor time, after which its process interrupts itself."""
+    stuck_s: float
+    """Seconds of the clock after which it is looked whether the process hangs: whether it uses so much
+    processor time without interrupting itself. Where the machine is merely busy, it is left alone."""
+    pass_on: Callable[[Question], None]
+
+
+class Worker:
+    """One process at the other end of a socket, started when it is first asked.
+
+    Args:
+        timeout_s: For one question.
+        leave: Told, whenever there is room, what another has to be asked.
+        fast: How it gets rid of questions that take long; None lets it work on each up to `timeout_s`.
+    """
+
+    def __init__(
+        self, timeout_s: float, leave: Callable[[Sequence[Question]], None], fast: Fast | None = None
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._leave = leave
+        self._fast = fast
+        self._answered = False
+        """Whether this process has, so that it is known to have started."""
+        self.asked: deque[Question] = deque()
+        """The first of them is being verified."""
+        self._began = 0.0
+        """When that began, by the loop's clock."""
+        self._seen: tuple[Question, float] | None = None
+        """What it was at when it was first looked whether it hangs, and the processor time used by then."""
+        self._alarm: asyncio.TimerHandle | None = None
+        self._process: BaseProcess | None = None
+        self._line: socket.socket | None = None
+        self._unsent = bytearray()
+        self._received = bytearray()
+
+    def ask(self, question: Question) -> None:
+        """Have the process verify one more reply.
+
+        Raises:
+            OSError: If it has to be started and cannot be; nothing is asked then.
+        """
+        line = self._line or self.start()
+        loop = asyncio.get_running_loop()
+        self.asked.append(question)
+        if len(self.asked) == 1:
+            self._began = loop.time()
+        if self._alarm is None:
+            self._alarm = loop.call_later(self._limit(), self._look_at_the_clock)
+        if not self._unsent:
+            # At the end of this turn of the loop: what else is asked in it goes along.
+            loop.call_soon(self._send, line)
+        self._unsent += question.packed
+
+    def start(self) -> socket.socket:
+        """Start the process, without waiting until it can be asked.
+
+        Raises:
+            OSError: If the machine has no process or no file descriptor left.
+        """
+        # spawn: a fork would copy the threads' locks and the accelerator state of a trainer.
+        context = get_context("spawn")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = context.Process(
+                target=_work,
+                args=(theirs, self._fast and self._fast.slice_s),
+                daemon=True,
+                name="vtune-verifier",
+            )
+            try:
+                process.start()
+            except OSError:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        asyncio.get_running_loop().add_reader(ours, self._receive)
+        self._process, self._line, self._answered = process, ours, False
+        return ours
+
+    def stop(self) -> None:
+        """End the process, whatever it does; who waits for it waits no longer."""
+        self._end()
+        for question in self.asked:
+            question.verdict.cancel()
+        self.asked.clear()
+
+    def _end(self) -> None:
+        if self._process is None or self._line is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._line)
+        loop.remove_writer(self._line)
+        self._line.close()
+        self._process.kill()
+        self._process.join()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._process = self._line = self._alarm = None
+        self._unsent.clear()
+        self._received.clear()
+
+    def _send(self, line: socket.socket) -> None:
+        if line is not self._line:
+            return  # its process was given up meanwhile
+        try:
+            del self._unsent[: line.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._unsent.clear()  # it is dead: what is received from it will tell
+        loop = asyncio.get_running_loop()
+        if self._unsent:
+            loop.add_writer(line, self._send, line)
+        else:
+            loop.remove_writer(line)
+
+    def _receive(self) -> None:
+        if self._line is None:
+            return
+        try:
+            data = self._line.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._fail("the worker of verifier `{}` died")
+            return
+        self._received += data
+        while (end := self._whole()) <= len(self._received):
+            question, outcome = self.asked.popleft(), pickle.loads(self._received[_LENGTH.size : end])
+            del self._received[:end]
+            if outcome is None and self._fast is not None:
+                self._fast.pass_on(question)
+            else:
+                tell(question.verdict, outcome)
+        self._answered = True
+        self._began = asyncio.get_running_loop().time()
+        self._leave(())
+
+    def _whole(self) -> int:
+        """Bytes of the next outcome, those of its length included."""
+        if len(self._received) < _LENGTH.size:
+            return _LENGTH.size
+        return _LENGTH.size + int(_LENGTH.unpack_from(self._received)[0])
+
+    def _hangs(self) -> bool:
+        """Whether the process went on for long with what it should have left, or stands still for good."""
+        if self._fast is None or self._process is None:
+            return False
+        first, used = self.asked[0], _processor_time(self._process.pid or 0)
+        if self._seen is None or self._seen[0] is not first:
+            self._seen = first, used
+        for_long = asyncio.get_running_loop().time() - self._began > self._timeout_s
+        return for_long or used - self._seen[1] > 2 * self._fast.slice_s
+
+    def _limit(self) -> float:
+        """Seconds that it may be at one question; a process that starts has the longer time."""
+        return self._fast.stuck_s if self._fast is not None and self._answered else self._timeout_s
+
+    def _look_at_the_clock(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._alarm = None
+        if not self.asked:
+            return
+        left = self._began + self._limit() - loop.time()
+        if left > 0:
+            self._alarm = loop.call_later(left, self._look_at_the_clock)
+        elif self._fast is not None and self._answered and not self._hangs():
+            self._alarm = loop.call_later(self._fast.stuck_s / 5, self._look_at_the_clock)
+        elif self._fast is not None and self._answered:
+            self._end()
+            slow, *others = self.asked
+            self.asked.clear()
+            self._fast.pass_on(slow)
+            self._leave(others)
+        else:
+            self._fail(f"verifier `{{}}` gave no verdict in {self._timeout_s:g} s")
+
+    def _fail(self, why: str) -> None:
+        """Give up the process: the reply that it was at is unscored, the others go elsewhere."""
+        self._end()
+        questions = list(self.asked)
+        self.asked.clear()
+        if questions:
+            first = questions.pop(0)
+            tell(first.verdict, ServiceError(why.format(first.verifier)))
+        self._leave(questions)
+
+
+def tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:
+    """Hand an outcome to whoever waits for it, if anybody does still."""
+    if verdict.done():
+        return
+    if isinstance(outcome, Verdict):
+        verdict.set_result(outcome)
+    elif isinstance(outcome, VtuneError):
+        verdict.set_exception(outcome)
+    else:
+        verdict.set_exception(TypeError(f"a worker sent {type(outcome).__name__}, not a verdict"))
+
+
+def _processor_time(pid: int) -> float:
+    """Seconds of processor time that a process has used; 0 where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            words = file.read().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class _UsedUp(BaseException):
+    """The slice of a reply is used up. No library that catches every Exception catches it."""
+
+
+def _work(line: socket.socket, slice_s: float | None) -> None:
+    """Verify whatever comes through the line until it is closed (runs in the worker)."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then stops its workers
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it reports every slow answer on stderr
+    if slice_s is None:
+        os.nice(NICENESS)
+    else:
+        signal.signal(signal.SIGPROF, _interrupt)
+        _import_early()
+    with line, line.makefile("rb") as questions:
+        while True:
+            try:
+                reply, sample = pickle.load(questions)
+            except (EOFError, ConnectionError):
+                return
+            packed = pickle.dumps(_outcome(reply, sample, slice_s), pickle.HIGHEST_PROTOCOL)
+            line.sendall(_LENGTH.pack(len(packed)) + packed)
+
+
+def _import_early() -> None:
+    """Load what the first answer to a maths question would, at the price of its slice."""
+    import math_verify  # noqa: F401
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise _UsedUp
+
+
+def _outcome(reply: str, sample: Sample, slice_s: float | None) -> Verdict | VtuneError | None:
+    """The verdict or the error; None where the slice did not suffice."""
+    try:
+        if slice_s is not None:
+            # Processor time, not that of the clock: on a busy machine an answer is no slower by itself.
+            signal.setitimer(signal.ITIMER_PROF, slice_s, AGAIN)
+        try:
+            return verifier_of(sample).verify(reply, sample)
+        except VtuneError as error:
+            return error
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    except _UsedUp:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(
+            signal.ITIMER_REAL, 0
+        )  # math-verify's own limit, should it have lost its cleaning up
+        return None
