@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import os
+import signal
 import struct
 import threading
 import zlib
@@ -69,6 +71,21 @@ def test_a_confined_decoder_that_dies_costs_nobody_a_picture() -> None:
             assert sandbox._confined.all[-1].process is not first
             # One of the session, one of the decoder; that of the first decoder is gone.
             assert len(list(sandbox.folder.glob("s*"))) == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_pictures_are_decoded_after_the_fork_server_died(replaced: bool) -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK, decode="confined", warm=0) as sandbox:
+            content = encoded(picture())
+            await sandbox._confined.decode(content)
+            os.kill(sandbox.zygote_pid, signal.SIGKILL)
+            if replaced:
+                # Another fork server, while the decoder still belongs to the dead one, whose folder is gone.
+                await (await sandbox.open([content], seed=0)).close()
+            assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
 
     asyncio.run(story())
 

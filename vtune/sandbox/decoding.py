@@ -112,14 +112,19 @@ class ConfinedDecoder:
         if self._used >= PICTURES:
             await self._retire()
         if self._process is not None and not self._process.closed:
-            # Not necessarily by this picture: it may have been on its last legs.
-            with contextlib.suppress(_Broken):
+            # Not necessarily by this picture: it may have been on its last legs, or its fork server is dead
+            # and has been replaced, with its folder gone.
+            with contextlib.suppress(_Broken, OSError):
                 return await self._ask(content)
-        await self._start()
         try:
+            process = await self._start()
             return await self._ask(content)
         except _Broken as broken:
+            if not await process.server.lives():
+                raise ServiceError("the sandbox's fork server died while it decoded a picture") from broken
             raise NotShown("it broke the decoder") from broken
+        except OSError as error:
+            raise ServiceError(f"the sandbox cannot hand a picture to its decoder: {error}") from error
 
     async def _ask(self, content: bytes) -> PIL.Image.Image:
         assert self._process is not None
@@ -133,9 +138,6 @@ class ConfinedDecoder:
                 answer = await self._process.ask(message, for_seconds(SECONDS))
                 return self._picture(answer, self._files)
             except (OSError, EOFError, ProtocolError) as error:
-                self._process.kill()
-                if not await self._process.server.lives():
-                    raise ServiceError("the sandbox's fork server died while it decoded a picture") from error
                 raise _Broken from error
         except NotShown:
             raise
@@ -161,11 +163,12 @@ class ConfinedDecoder:
             folders.remove(str(self._files.folder.parent))
             self._files = None
 
-    async def _start(self) -> None:
+    async def _start(self) -> Process:
         await self._retire()
-        self._process, place = await self._spawn(None)
-        self._used = 0
+        process, place = await self._spawn(None)
+        self._process, self._used = process, 0
         self._files = Workspace.of(place.folder, max_files=8, max_bytes=self._limits.file_mb << 20)
+        return process
 
     def _picture(self, answer: dict[str, object], files: Workspace) -> PIL.Image.Image:
         if isinstance(answer.get("refused"), str):
