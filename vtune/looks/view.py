@@ -27,6 +27,8 @@ class View:
     """As it was returned, RGB."""
     seen: tuple[int, int]
     """Width and height that the policy's processor gives it."""
+    small: Pixels | None = None
+    """The picture so shrunk, where that is at hand: claims of one picture share it."""
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -43,27 +45,19 @@ class View:
             way: From the grid to pixels of the returned picture.
             size: Of the grid, width and height.
         """
-        across, down = self.scale
-        if across >= 1 and down >= 1:
+        if min(self.scale) >= 1:
             return sampled(self.pixels, way, size)
-        small = scaled(min(across, 1.0), min(down, 1.0))
-        box = _needed(small @ way, size, self.seen_shrunk)
-        if box is None:
-            return np.full((size[1], size[0], 3), 127, np.uint8)
-        left, top, right, bottom = box
-        fx, fy = self.pixels.shape[1] / self.seen_shrunk[0], self.pixels.shape[0] / self.seen_shrunk[1]
-        picture = Image.fromarray(self.pixels).resize(
-            (right - left, bottom - top),
-            Image.Resampling.BICUBIC,
-            box=(left * fx, top * fy, right * fx, bottom * fy),
-        )
-        return sampled(np.asarray(picture), moved(-left, -top) @ scaled(1 / fx, 1 / fy) @ way, size)
+        small = self.small if self.small is not None else shrunk(self.pixels, self.seen)
+        high, wide = small.shape[:2]
+        way = scaled(wide / self.pixels.shape[1], high / self.pixels.shape[0]) @ way
+        return sampled(small, way, size)
 
-    @property
-    def seen_shrunk(self) -> tuple[int, int]:
-        """Width and height after shrinking, without enlarging."""
-        height, width = self.pixels.shape[:2]
-        return min(self.seen[0], width), min(self.seen[1], height)
+
+def shrunk(pixels: Pixels, seen: tuple[int, int]) -> Pixels:
+    """A picture at the size at which the policy sees it, no side longer than it was: as Qwen2-VL shrinks."""
+    height, width = pixels.shape[:2]
+    size = min(seen[0], width), min(seen[1], height)
+    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
 
 
 def sampled(pixels: Pixels, way: Map, size: tuple[int, int]) -> Pixels:

@@ -12,9 +12,8 @@ import numpy as np
 
 from vtune.judge.pictures import picture_size, read_bytes
 from vtune.looks.geometry import corners, covered, inverse, map_of, onto
-from vtune.looks.pictures import decoded
+from vtune.looks.pictures import decoded, viewed
 from vtune.looks.verify import LEGIBLE, Checked, check
-from vtune.looks.view import View
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, clamp, intersect
 from vtune.schema.message import Picture
@@ -81,8 +80,8 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     if _made_by_code(trajectory, crop.image):
         return Checked("unverified", "cut out of a picture that code has made", 0.0)
     returned = trajectory.images[crop.shown]
-    pixels = decoded(read_bytes(returned))
-    size = (pixels.shape[1], pixels.shape[0])
+    view = viewed(read_bytes(returned), returned.seen)
+    size = (view.pixels.shape[1], view.pixels.shape[0])
     claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
     if claim is None:
         return Checked("unverified", "its map has no way back", 0.0)
@@ -90,7 +89,7 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     box = clamp(box, source.shape[1], source.shape[0])
     if area(box) == 0:
         return Checked("unverified", "it lies outside of its picture", 0.0)
-    checked = check(source, View(pixels, returned.seen or size), claim, box)
+    checked = check(source, view, claim, box)
     if checked.look == "unverified" and call.tool != PYTHON:
         return replace(checked, look="verified", why="our own tool has cut it out")
     return checked
