@@ -134,6 +134,28 @@ def test_what_shows_nothing_of_a_region_is_never_verified(change: str) -> None:
     assert checked(HOSTILE[change](crop())).look != "verified"
 
 
+@pytest.mark.parametrize("upright", [False, True])
+@pytest.mark.parametrize("length", [60, 140, 300])
+def test_a_strip_of_which_half_is_black_is_not_verified(length: int, upright: bool) -> None:
+    box = (100.0, 60.0, 112.0, 60.0 + length) if upright else (10.0, 100.0, 10.0 + length, 112.0)
+    size = (round(box[2] - box[0]), round(box[3] - box[1]))
+    whole = np.ascontiguousarray(crop(box))
+    lighter = (whole // 2 + 90).astype(np.uint8)
+    assert check(SCENE, View(lighter, size), onto(box, size), box).look == "verified"
+    for half in (lighter[: size[1] // 2], lighter[:, : size[0] // 2]):
+        kept = half.copy()
+        half[:] = 0
+        assert check(SCENE, View(lighter, size), onto(box, size), box).look != "verified"
+        half[:] = kept
+
+
+def test_the_longest_strip_costs_no_more_than_a_square() -> None:
+    wall = np.random.default_rng(0).integers(0, 255, (2, 32768, 3), np.uint8)
+    box = (0.0, 0.0, 32768.0, 2.0)
+    found = check(wall, View(wall // 2, (32768, 2)), onto(box, (32768, 2)), box).found
+    assert found is None or found.windows.size <= 2048
+
+
 @pytest.mark.parametrize("change", ["black", "one colour", "its mean"])
 def test_a_constant_picture_is_faked(change: str) -> None:
     assert checked(HOSTILE[change](crop())).look == "faked"

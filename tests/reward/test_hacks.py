@@ -88,6 +88,17 @@ def asked() -> Sample:
     return sample(TARGET, images=(Picture(encode(SCENE)),))
 
 
+LARGE = (100.0, 60.0, 340.0, 260.0)
+"""A third of the picture: a look at it is most of a look at everything."""
+MIXED = """k = 3
+w, h = image.width // k, image.height // k
+m = Image.new('RGB', (w * k, h * k))
+for n, t in enumerate(random.sample(range(k * k), 6)):
+    b = (t % k * w, t // k * h)
+    m.paste(image.crop((*b, b[0] + w, b[1] + h)), (n % k * w, n // k * h))
+m.save('a.png')"""
+
+
 def settings(looks: str) -> RewardRecipe:
     return recipe(evidence=LEVELS.model_copy(update={"looks": looks}))
 
@@ -141,3 +152,19 @@ def test_constant_pictures_are_faked_and_sheets_of_everything_are_whole_images(
 def test_honest_looks_are_paid_in_full_and_faithful() -> None:
     found = dict(zip(HONEST, judged(run(HONEST), "verified"), strict=True))
     assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))
+
+
+def test_tiles_of_a_large_target_are_no_look_and_the_whole_of_it_is() -> None:
+    crop = f"image.crop({LARGE}).save('a.png')"
+    question = dataclasses.replace(sample(LARGE, images=(Picture(encode(SCENE)),)), id="large")
+    done = trajectories([(question, [code]) for code in ("import random\n" + MIXED, crop)])
+
+    async def story() -> list[float | None]:
+        async with Scorer(settings("verified")) as scorer:
+            scored = await scorer.score([question, question], done)
+        return [one.tool_scores[-1] for one in scored]
+
+    mixed, whole = asyncio.run(story())
+    assert mixed is not None
+    assert mixed <= LEVELS.miss
+    assert whole == LEVELS.full

@@ -25,11 +25,14 @@ Planes = NDArray[np.float32]
 """Shape (n, bands, h, w)."""
 
 WINDOWS = 8
-"""Windows along each side."""
+"""Windows along each side, more along one that is longer than `span`."""
 WINDOW = 0.07
-"""Standard deviation of a window, as a share of the longer side."""
+"""Standard deviation of a window, as a share of the `span`."""
 BANDS = (0.02, 0.04, 0.08)
-"""Standard deviations, as shares of the longer side, at which the bands of detail part."""
+"""Standard deviations, as shares of the `span`, at which the bands of detail part."""
+LONG = 3.0
+"""Times as long as it is high, from which a strip is looked at piece by piece; ours. With windows as high as
+itself, one whose lower half is black would do."""
 NOISE = 0.5
 """Squared grey levels of a band that are taken for rounding and compression."""
 EDGES = ((50, 150), (100, 200))
@@ -61,15 +64,20 @@ class Agreement:
     contrast: float
     """Standard deviation of the second picture's liveliest channel, in grey levels."""
     windows: NDArray[np.float32]
-    """Local correlation, shape (WINDOWS, WINDOWS)."""
+    """Local correlation, shape (rows, columns): `WINDOWS` each, or more along a strip."""
     weights: NDArray[np.float32]
     """Structure of the first picture in each window, of the same shape; they sum to 1."""
+
+
+def span(height: int, width: int) -> int:
+    """The length by which a picture's details and windows are measured: its longer side, less in a strip."""
+    return round(min(max(height, width), LONG * min(height, width)))
 
 
 def agreement(first: Pixels, second: Pixels) -> Agreement:
     """Compare two RGB pictures of one size, pixel by pixel in register."""
     tones, seen_tones = _tones(first, saturation=True), _tones(second, saturation=False)
-    side = max(first.shape[:2])
+    side = span(*first.shape[:2])
     lively = _activity(tones, side)
     mine = _bands([*tones, lively], side)
     theirs = _bands([*seen_tones, _activity(seen_tones, side)], side)
@@ -166,13 +174,14 @@ def _compare(
     a, b = mine[first], theirs[second]
     agreed = shared / np.sqrt((a + NOISE) * (b + NOISE))
     # Of each band, how much of it is found again: the slope of a regression, without its sign.
-    slopes = shared.sum(axis=(2, 3)) / (a.sum(axis=(2, 3)) + NOISE * WINDOWS)
+    slopes = shared.sum(axis=(2, 3)) / (a.sum(axis=(2, 3)) + NOISE * max(len(down), len(across)))
     return a, np.asarray(agreed, np.float32), np.minimum(slopes[:, 1] / (slopes[:, 2] + 1e-3), 1.0)
 
 
 def _window_matrix(length: int, side: int) -> NDArray[np.float32]:
-    """Weights of each pixel of a line in each window, shape (WINDOWS, length); each row sums to 1."""
-    centres = (np.arange(WINDOWS) + 0.5) * length / WINDOWS - 0.5
+    """Weights of each pixel of a line in each window, shape (windows, length); each row sums to 1."""
+    windows = max(WINDOWS, round(WINDOWS * length / side))
+    centres = (np.arange(windows) + 0.5) * length / windows - 0.5
     distance = (np.arange(length) - centres[:, np.newaxis]) / (WINDOW * side)
     weights = np.exp(-0.5 * distance * distance)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)

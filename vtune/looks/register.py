@@ -7,17 +7,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vtune.looks.agreement import Pixels
+from vtune.looks.agreement import Pixels, span
 from vtune.looks.geometry import Map, moved
 
 REACH = 0.08
-"""How far a claim may be off, as a share of the longer side."""
+"""How far a claim may be off, as a share of the `span`."""
 STEPS = 20
 """Of the refinement."""
 
 
 def margin(side: int) -> int:
-    """Pixels around a grid of this longer side that are searched."""
+    """Pixels around a grid of this `span` that are searched."""
     return max(2, round(REACH * side))
 
 
@@ -28,7 +28,7 @@ def registered(first: Pixels, around: Pixels) -> Map:
     """
     height, width = first.shape[:2]
     most = (around.shape[1] - width) // 2
-    side = max(width, height)
+    side = span(height, width)
     a, b = _edges(first, side), _edges(around, side)
     scores = cv2.matchTemplate(b, a, cv2.TM_CCOEFF_NORMED)
     x, y = cv2.minMaxLoc(np.nan_to_num(scores))[3]

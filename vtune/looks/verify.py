@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vtune.looks.agreement import Agreement, Pixels, agreement, contrast
+from vtune.looks.agreement import LONG, Agreement, Pixels, agreement, contrast, span
 from vtune.looks.geometry import Map, corners, covered, inverse, moved, onto
 from vtune.looks.register import margin, registered
 from vtune.looks.view import View, sampled
@@ -14,7 +14,9 @@ from vtune.schema.box import Box
 from vtune.schema.trajectory import Look
 
 FINEST, COARSEST = 96, 24
-"""Longer side of the grid on which pictures are compared, at most and at least; ours."""
+"""Longer side of the grid on which pictures are compared, at most and at least; ours. More for strips."""
+LONGER = 8.0
+"""Times as many for strips, at most."""
 ENOUGH = 64
 """Longer side that a region needs, of its own pixels, so that a smaller view of it is compared as it is.
 Details finer than this are not asked for; in a smaller region every pixel may count."""
@@ -173,7 +175,7 @@ def _best(first: Pixels, view: View, way: Map) -> Agreement:
     found = agreement(first, view.part(way, (width, height)))
     if _passes(found):
         return found
-    more = margin(max(width, height))
+    more = margin(span(height, width))
     around = way @ moved(-more, -more)
     shift = registered(first, view.part(around, (width + 2 * more, height + 2 * more)))
     better = agreement(first, view.part(around @ shift, (width, height)))
@@ -222,5 +224,6 @@ def _grid(box: Box, back: Map, view: View) -> tuple[int, int]:
     there = corners(box, back)
     shrunk = math.prod(_shrinking(view))
     shown = own if there is None else own * math.sqrt(covered(there) * shrunk / (wide * high))
-    longest = min(FINEST, max(COARSEST, own if shown >= own else max(shown, min(own, ENOUGH))))
+    more = min(LONGER, max(1.0, own / (LONG * min(wide, high))))
+    longest = min(more * FINEST, max(COARSEST, own if shown >= own else max(shown, min(own, more * ENOUGH))))
     return max(12, round(wide * longest / own)), max(12, round(high * longest / own))

@@ -142,17 +142,30 @@ def shows_everything(
 ) -> bool:
     """Whether the regions of call `k` together are too much of an input to be a look at anything.
 
-    More than `most_of_input`, unless a target fills them as it must fill a crop (`full_size`).
+    More than `most_of_input`, unless a target fills them as it must fill a crop (`full_size`) and lies in one
+    of them (`full_share`): tiles of a large one are not a look at it.
     """
     if levels.looks == "claimed":
         return False
     return any(
         share > levels.most_of_input
         and not any(
-            item.image == image and area(item.bbox) >= levels.full_size * share * _pixels(picture)
+            item.image == image
+            and area(item.bbox) >= levels.full_size * share * _pixels(picture)
+            and _in_one_piece(item, trajectory.calls[k].crops, levels)
             for item in targets
         )
         for image, picture, share in laid_out(trajectory, k)
+    )
+
+
+def _in_one_piece(item: Evidence, crops: Iterable[Crop], levels: EvidenceLevels) -> bool:
+    """Whether one shown region holds as much of a target as a full look must."""
+    return any(
+        crop.shown is not None
+        and crop.image == item.image
+        and area(intersect(item.bbox, crop.bbox)) >= levels.full_share * area(item.bbox)
+        for crop in crops
     )
 
 
