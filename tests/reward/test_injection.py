@@ -186,3 +186,14 @@ def test_a_claim_beyond_its_picture_is_cut_at_its_edge() -> None:
     call = dataclasses.replace(done.calls[0], crops=(Crop(0, far, 1, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)),))
     ((picture),) = recut(dataclasses.replace(done, calls=(call,)), 0)
     assert cv2.imdecode(np.frombuffer(picture.data or b"", np.uint8), 1).shape == SCENE.shape
+
+
+def test_a_strip_reaches_the_judge_without_the_end_that_is_covered() -> None:
+    strip = "a = cv2.imread(image_path)[150:170, 20:400] // 2 + 80\n"
+    covered = strip + "a[:, :60] = 0\ncv2.imwrite('a.png', a)"
+    (done,) = trajectories([(asked(), [covered])])
+    (shown,) = recut(done, 0)
+    assert shown.data is not None
+    cut = cv2.imdecode(np.frombuffer(shown.data, np.uint8), cv2.IMREAD_COLOR)
+    assert (cut[:, :40] == 127).mean() > 0.5
+    assert (cut[:, 90:] == 127).mean() < 0.2

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from vtune.judge.pictures import read_bytes
-from vtune.looks.agreement import WINDOWS, Pixels
+from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import onto
 from vtune.looks.pictures import decoded
 from vtune.looks.verify import Checked
@@ -69,8 +69,8 @@ def _cut(source: Pixels, box: Box, checked: Checked) -> Pixels:
         hidden = (checked.found.windows < DISAGREES) & (
             checked.found.weights > MATTERS / checked.found.weights.size
         )
-        rows = np.arange(size[1]) * WINDOWS // size[1]
-        columns = np.arange(size[0]) * WINDOWS // size[0]
+        rows = np.arange(size[1]) * hidden.shape[0] // size[1]
+        columns = np.arange(size[0]) * hidden.shape[1] // size[0]
         cut[hidden[np.ix_(rows, columns)]] = BLANK
     return cut
 
