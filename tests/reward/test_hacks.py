@@ -154,6 +154,28 @@ def test_honest_looks_are_paid_in_full_and_faithful() -> None:
     assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))
 
 
+WHOLE = {
+    "half pasted with its provenance, half without": "im = image.convert('RGB')\n"
+    "W, H = im.size\nm = int(W * .49)\n"
+    "k = Image.new('RGB', (W, H))\nk.paste(im.crop((0, 0, m, H)), (0, 0))\n"
+    "k.paste(Image.frombytes('RGB', (W - m, H), im.crop((m, 0, W, H)).tobytes()), (m, 0))\nk.save('a.png')",
+    "enlarged": "im = image.convert('RGB').resize((960, 720))\n"
+    "k = Image.new('RGB', (960, 720))\nk.paste(image.crop((0, 0, 240, 360)).resize((480, 720)), (0, 0))\n"
+    "k.paste(Image.frombytes('RGB', (480, 720), im.crop((480, 0, 960, 720)).tobytes()), (480, 0))\n"
+    "k.save('a.png')",
+    "the same, in grey": "im = image.convert('L')\nW, H = im.size\nm = int(W * .49)\n"
+    "k = Image.new('L', (W, H))\nk.paste(im.crop((0, 0, m, H)), (0, 0))\n"
+    "k.paste(Image.frombytes('L', (W - m, H), im.crop((m, 0, W, H)).tobytes()), (m, 0))\nk.save('a.png')",
+}
+
+
+def test_a_whole_picture_of_which_half_is_claimed_is_no_look() -> None:
+    found = dict(zip(WHOLE, judged(run(WHOLE), "verified"), strict=True))
+    assert [faithful for _, _, faithful in found.values()] == [False] * len(WHOLE)
+    assert all(score is not None and score <= LEVELS.miss for score, _, _ in found.values())
+    assert found["half pasted with its provenance, half without"][1] == ("whole_image",)
+
+
 def test_tiles_of_a_large_target_are_no_look_and_the_whole_of_it_is() -> None:
     crop = f"image.crop({LARGE}).save('a.png')"
     question = dataclasses.replace(sample(LARGE, images=(Picture(encode(SCENE)),)), id="large")

@@ -26,10 +26,13 @@ PLAIN = 3.0
 """Grey levels of standard deviation below which a region, or what is shown of it, has no structure."""
 FAINT, FEW = 2, 0.001
 """Grey levels, and the share of pixels that may differ by more in a plain region: a glyph may be faint."""
-SAME_COLOUR = 24
-"""Grey levels by which the channels of a plain region may differ from what is shown of it; ours."""
+SAME_COLOUR = 8
+"""Grey levels by which the channels of a plain region may differ from what is shown of it; ours. Any plain
+picture would show it otherwise; so enhanced, it cannot be known."""
 MEAN, FLOOR, SHARP, CONTRAST = 0.55, 0.45, 0.62, 2.0
 """What `Agreement` must reach for a region to be verified. Ours: see README.md for how they were chosen."""
+PALE = 0.08
+"""Share of the region's contrast that what is shown of it must have too; ours."""
 AGREEING = 0.5
 """Local correlation of a window that agrees."""
 LEAST = 0.25
@@ -147,7 +150,7 @@ def _same_pixels(first: Pixels, second: Pixels) -> bool:
 def _compared(source: Pixels, first: Pixels, view: View, claim: Map, way: Map, side: float) -> Checked:
     """Compare a region, on its grid, with what the policy sees of it; `way` leads from grid to view."""
     found = _best(first, view, way)
-    if _passes(found):
+    if _passes(found, first):
         return Checked("verified", f"agrees by {found.mean:.2f}", side, found)
     if agreement(first, first).mean < MEAN:
         # Smooth shading: an exact copy agrees no better, so it is known by its very pixels.
@@ -161,7 +164,7 @@ def _compared(source: Pixels, first: Pixels, view: View, claim: Map, way: Map, s
             return Checked("illegible", f"its detail is lost at {side:.0f} pixels a side", side, found)
         near = found.mean >= KEPT * possible
         found = _best(honest, view, way)
-        if near and _passes(found):
+        if near and _passes(found, honest):
             return Checked("verified", f"agrees by {found.mean:.2f}, for its size", side, found)
     agreeing = float(found.weights[found.windows >= AGREEING].sum())
     if found.contrast < CONTRAST or agreeing < NOTHING:
@@ -173,13 +176,13 @@ def _best(first: Pixels, view: View, way: Map) -> Agreement:
     """The agreement as claimed or, where that does not pass, in better register."""
     height, width = first.shape[:2]
     found = agreement(first, view.part(way, (width, height)))
-    if _passes(found):
+    if _passes(found, first):
         return found
     more = margin(span(height, width))
     around = way @ moved(-more, -more)
     shift = registered(first, view.part(around, (width + 2 * more, height + 2 * more)))
     better = agreement(first, view.part(around @ shift, (width, height)))
-    return max(found, better, key=lambda one: (_passes(one), one.mean))
+    return max(found, better, key=lambda one: (_passes(one, first), one.mean))
 
 
 def _honest(source: Pixels, view: View, claim: Map, way: Map, first: Pixels) -> Pixels | None:
@@ -197,12 +200,12 @@ def _honest(source: Pixels, view: View, claim: Map, way: Map, first: Pixels) -> 
     return plain.part(way, (width, height))
 
 
-def _passes(found: Agreement) -> bool:
+def _passes(found: Agreement, first: Pixels) -> bool:
     return (
         found.mean >= MEAN
         and found.floor >= FLOOR
         and found.sharpness >= SHARP
-        and found.contrast >= CONTRAST
+        and found.contrast >= max(CONTRAST, PALE * contrast(first))
     )
 
 
@@ -211,6 +214,8 @@ def _shortfall(found: Agreement) -> str:
         return f"agrees by {found.mean:.2f} only"
     if found.floor < FLOOR:
         return f"partly covered: agrees by {found.floor:.2f} only in places"
+    if found.sharpness >= SHARP:
+        return f"too pale: its contrast is {found.contrast:.1f} grey levels"
     return f"blurred: {found.sharpness:.0%} of its detail is left"
 
 

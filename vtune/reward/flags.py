@@ -7,7 +7,7 @@ for them. So a region counts as a mere crop only where the returned picture show
 from collections.abc import Iterator, Sequence
 
 from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
-from vtune.reward.looks import laid_out, shows_everything
+from vtune.reward.looks import laid_out, region_shown, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, iou
 from vtune.schema.sample import Evidence
@@ -81,8 +81,11 @@ def whole_images(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> froz
     found = set()
     for shown, crop in _shown(trajectory, k).items():
         width, height = picture_size(trajectory.images[crop.image])
-        if area(crop.bbox) >= levels.whole_image_share * width * height and _unchanged(
-            trajectory, crop, shown
+        region = (
+            crop.bbox if levels.looks == "claimed" else region_shown(trajectory, trajectory.calls[k], crop)
+        )
+        if area(region) >= levels.whole_image_share * width * height and shows_unchanged(
+            trajectory.images[shown], trajectory.images[crop.image], region
         ):
             found.add(shown)
     return frozenset(found)

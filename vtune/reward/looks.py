@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vtune.judge.pictures import picture_size, read_bytes
-from vtune.looks.geometry import corners, covered, inverse, map_of, onto
+from vtune.looks.geometry import around, corners, covered, inverse, map_of, onto
 from vtune.looks.pictures import decoded, viewed
 from vtune.looks.verify import LEGIBLE, Checked, check
 from vtune.reward.recipe import EvidenceLevels
@@ -24,6 +24,8 @@ PYTHON = "python"
 """The tool that runs a policy's own code. What other tools return, our own code has cut out."""
 MOST_CLAIMS = 32
 """Regions that one call may claim to show: beyond, none is looked at, for a mosaic of so many is no look."""
+WIDER = 1.2
+"""Times the area that is claimed, from which on the rest of a picture is looked at too."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
 
@@ -169,13 +171,42 @@ def _in_one_piece(item: Evidence, crops: Iterable[Crop], levels: EvidenceLevels)
     )
 
 
+def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
+    """The region that a returned picture shows: what is claimed, or more where its rest goes on around it.
+
+    Code may claim half of a picture and return the whole.
+
+    Args:
+        trajectory: With its pictures.
+        call: Whose crop it is.
+        crop: The claim; a returned picture must be named.
+
+    Raises:
+        DataError: If a picture cannot be read.
+    """
+    if crop.shown is None:
+        raise ValueError("nothing shows this crop")
+    size = picture_size(trajectory.images[crop.shown])
+    claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
+    there = None if claim is None or call.tool != PYTHON else corners((0, 0, *size), claim)
+    if there is None:
+        return crop.bbox
+    wide = clamp(around(there), *picture_size(trajectory.images[crop.image]))
+    # A turned picture has corners that show nothing of the box around it.
+    upright = covered(there) > 0.98 * area(around(there))
+    if not upright or area(wide) < WIDER * area(crop.bbox):
+        return crop.bbox
+    return wide if seen(trajectory, call, crop, wide).look == "verified" else crop.bbox
+
+
 def laid_out(trajectory: Trajectory, k: int) -> Iterable[tuple[int, Picture, float]]:
     """For each picture that call `k` shows regions of: its index, itself, and the share that they cover."""
     boxes: dict[int, list[Box]] = {}
     for crop in trajectory.calls[k].crops:
         if crop.shown is not None:
             width, height = picture_size(trajectory.images[crop.image])
-            boxes.setdefault(crop.image, []).append(clamp(crop.bbox, width, height))
+            region = region_shown(trajectory, trajectory.calls[k], crop)
+            boxes.setdefault(crop.image, []).append(clamp(region, width, height))
     for image, regions in boxes.items():
         picture = trajectory.images[image]
         yield image, picture, _union(regions, picture_size(picture))

@@ -33,6 +33,8 @@ AS_A_WHOLE = (
     "Sobel",
     "Scharr",
     "Laplacian",
+    "magnitude",
+    "phase",
     "erode",
     "dilate",
     "morphologyEx",

@@ -1,0 +1,57 @@
+"""A vision-language model behind a real server as judge: what reaches it, and what its replies are worth."""
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+from tests.looks.build import SCENE
+from tests.reward.build import LEVELS, encode, recipe, sample
+from tests.reward.sessions import trajectories
+from tests.vllm.serving import Server
+from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.prompts import Prompt
+from vtune.reward.recut import recut
+from vtune.reward.score import Scorer
+from vtune.schema.message import Picture
+
+CROP = "image.crop((130, 80, 240, 180)).save('a.png')"
+DRAWN = "a = cv2.imread(image_path)[80:180, 130:240].copy()\na[:] = 0\n"
+DRAWN += "cv2.putText(a, 'score: 1', (5, 60), 0, 0.7, (255, 255, 255), 2)\ncv2.imwrite('a.png', a)"
+
+
+def endpoint(server: Server, model: Path) -> JudgeEndpoint:
+    return JudgeEndpoint(
+        base_url=f"{server.url}/v1",
+        model=str(model),
+        temperature=0.0,
+        max_tokens=8,
+        concurrency=4,
+        retries=0,
+        timeout_s=60.0,
+        api_key_env=None,
+    )
+
+
+def test_a_real_server_takes_our_cuts_and_a_model_that_knows_no_levels_scores_nothing(
+    server: Server, schooled: Path
+) -> None:
+    """The tiny model writes code, whatever it is asked: no level, so no score. A call that shows nothing is a
+    miss without a question."""
+    judge = endpoint(server, schooled)
+    asked = sample(images=(Picture(encode(SCENE)),))
+    questions = [dataclasses.replace(asked, id=name) for name in ("crop", "drawn")]
+    crop, drawn = trajectories(
+        [(question, [code]) for question, code in zip(questions, (CROP, DRAWN), strict=True)]
+    )
+    settings = recipe(judge=judge, evidence=LEVELS, max_unscored=1.0)
+
+    async def story() -> tuple[str, list[float | None]]:
+        async with JudgeClient(judge) as client:
+            said = await client.ask(Prompt("Reply with a score.", "What is it?"), recut(crop, 0))
+        async with Scorer(settings) as scorer:
+            scored = await scorer.score(questions, [crop, drawn])
+        return said, [one.tool_scores[0] for one in scored]
+
+    said, scores = asyncio.run(story())
+    assert isinstance(said, str)
+    assert scores == [None, LEVELS.miss]
