@@ -32,7 +32,9 @@ def score(*turns: str) -> float:
         pytest.param([CALL, "It is 7.</think>\n<answer>7</answer>"], id="one pair around a call"),
         pytest.param([CALL, "Closer.<code>x()</code>", "7.</think><answer>7</answer>"], id="and around two"),
         pytest.param([CALL, CALL, "7.</think><answer>7</answer>"], id="a pair opened again, and gone on in"),
-        pytest.param([CALL, "Closer.<code>x()</code></think>", ANSWER], id="a pair that ends before the last"),
+        pytest.param(
+            [CALL, "Closer.<code>x()</code></think>", ANSWER], id="a pair that ends before the last"
+        ),
     ],
 )
 def test_well_formed(turns: list[str]) -> None:
@@ -58,9 +60,13 @@ def test_well_formed(turns: list[str]) -> None:
         pytest.param(["<think>I see.</think><answer> </answer>"], id="empty answer"),
         pytest.param(["<code>crop()</code>", ANSWER], id="code outside the thoughts"),
         pytest.param(["<think>Look.</think>So: <code>a()</code>", ANSWER], id="words before the code"),
-        pytest.param([CALL + "</think>", "7.</think><answer>7</answer>"], id="on in thoughts that are closed"),
+        pytest.param(
+            [CALL + "</think>", "7.</think><answer>7</answer>"], id="on in thoughts that are closed"
+        ),
         pytest.param(["<think>Look.</think><code>a()</code>", "7.</think><answer>7</answer>"], id="or were"),
-        pytest.param(["Look.<code>crop()</code>", "7.</think><answer>7</answer>"], id="thoughts never opened"),
+        pytest.param(
+            ["Look.<code>crop()</code>", "7.</think><answer>7</answer>"], id="thoughts never opened"
+        ),
         pytest.param([CALL, "It is 7.<answer>7</answer>"], id="thoughts never closed"),
         pytest.param([CALL, "Well. " + ANSWER], id="words before thoughts that are opened again"),
         pytest.param([CALL, "Closer.", ANSWER], id="a turn of thoughts alone"),
@@ -101,7 +107,7 @@ def test_a_conversation_is_well_formed_where_a_grammar_says_so(
 
 
 @given(st.lists(st.booleans(), max_size=4), st.sampled_from(["", "Hm. ", "\n"]))
-def test_one_pair_of_thoughts_and_one_in_each_turn_are_worth_the_same(calls: list[bool], thought: str) -> None:
+def test_one_pair_of_thoughts_and_one_a_turn_are_worth_the_same(calls: list[bool], thought: str) -> None:
     code = [f"{thought}<code>{'crop()' if good else '1/0'}</code>" for good in calls]
     last = f"{thought}</think>\n<answer>7</answer>"
     one = ["<think>" * (number == 0) + turn for number, turn in enumerate([*code, last])]

@@ -718,7 +718,8 @@ def test_a_suite_holds_in_the_best_tier(tmp_path: Path) -> None:
     tally = shoot(tmp_path, "auto")
     assert [(result.outcome, result.breaches) for result in tally.results] == [("held", ())] * 4
     statuses = [result.status for result in tally.results]
-    assert statuses in (["error", "error", late, "ok"] for late in ("timeout", "limit"))  # by the machine's load
+    # By the machine's load.
+    assert statuses in (["error", "error", late, "ok"] for late in ("timeout", "limit"))
     assert [result.stopped_by for result in tally.results[1:]] == ["landlock", "soft limit", ""]
 
 

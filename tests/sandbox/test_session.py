@@ -145,7 +145,10 @@ def test_a_timeout_keeps_the_state_and_what_was_printed(impatient_box: Box) -> N
 
 def test_running_out_of_time_is_the_doing_of_code_that_had_a_core_for_it(impatient_box: Box) -> None:
     spin = "import time\nbegan = time.process_time()\ntry:\n    while True: print(end='')\n"
-    for code in (spin + "finally: print(time.process_time() - began)", "import time\nprint(0)\ntime.sleep(30)"):
+    for code in (
+        spin + "finally: print(time.process_time() - began)",
+        "import time\nprint(0)\ntime.sleep(30)",
+    ):
         late = impatient_box.one(code)
         if late.status == "killed":
             pytest.skip("too busy a machine: the alarm came too late")

@@ -19,7 +19,7 @@ MAGNIFIED = 1.25
 ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
 
 AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
-"""How calls end by their code's own doing. Limits that nobody told it, and our failures, are none of these."""
+"""How calls end by their code's own doing. Limits that nobody told it and our failures are none of these."""
 
 
 def call_flags(
@@ -29,8 +29,8 @@ def call_flags(
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
     several regions that together are.
-    `repeated_crop`: it shows a mere crop that an earlier call showed, and shows it no larger. `scratchpad`: it
-    gives back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
+    `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
+    back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
     long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
     sandbox (status `limit`), and one that our sandbox failed never is (CodeV §4.3: avoidable errors).
     `faked`: its pictures show nothing of the regions that it claims. `illegible`: with too few pixels.

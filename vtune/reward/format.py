@@ -57,7 +57,7 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
 def counted_tags(reply: str) -> Verdict:
     """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that stands there exactly once.
 
-    For replies of one turn, and of several in one pair of thoughts; a new pair in each turn loses two quarters.
+    For replies of one turn, and of several in one pair of thoughts; a pair in each turn loses two quarters.
 
     Source: V-Triune eq. 2. Its published server counts so for maths, with the tags on lines of their own, and
     gives detection 1 or 0: an answer with at least one box.

@@ -140,7 +140,9 @@ def test_an_odd_row_is_an_error_with_a_remedy_and_no_crash(name: str, data: st.D
     assert fix
 
 
-@pytest.mark.parametrize("piece", ["<sandbox_output>", "<code>", "<answer>", " ", "\n", "</sandbox_output>", "Error"])
+@pytest.mark.parametrize(
+    "piece", ["<sandbox_output>", "<code>", "<answer>", " ", "\n", "</sandbox_output>", "Error"]
+)
 def test_a_response_that_is_a_flood_takes_time_in_proportion_to_its_length(piece: str) -> None:
     """A megabyte takes 0.2 s at most; looked through again from each of its tags it would take an hour."""
     flood = piece * (1_000_000 // len(piece))

@@ -38,7 +38,7 @@ EARLY_PIXELS = 1 << 20
 ERROR_CHARS = wire.MAX_ANSWER // 16
 """Of an error message, its end, that fit into an answer: JSON takes at most twelve bytes for a character."""
 OWN_TIME = 0.25
-"""Of a call's time that its code has to have had a core, for running out of it to be its own doing; ours: where
+"""Of a call's time that its code must have had a core, for running out of it to be its own doing; ours: where
 many sessions share few cores, an endless loop and an honest crop look the same."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
