@@ -177,6 +177,21 @@ def test_a_large_credit_ends_at_nothing_and_never_encourages() -> None:
     assert found.call_advantages[1] == (0.0,)
 
 
+def test_without_the_clip_a_failing_call_may_be_encouraged() -> None:
+    question = (tried(True, 2.5, SEARCH), tried(False, -0.1, SEARCH))
+    recipe = PAPER.model_copy(update={"clip": False})
+    assert after(*question, recipe=recipe).call_advantages[1] == (pytest.approx(-0.1 + 0.25 * 2.5),)
+
+
+def test_without_support_one_witness_of_many_is_enough_for_all_of_its_credit() -> None:
+    question = (tried(True, 1.0, SEARCH), tried(True, 1.0), tried(True, 1.0), tried(False, -1.0, SEARCH))
+    recipe = PAPER.model_copy(update={"support": False})
+    assert after(*question).call_advantages[3] == (-1.0,)
+    found = after(*question, recipe=recipe)
+    assert found.call_advantages[3] == (-1.0 + 0.25 * 1.0,)
+    assert found.matches[0].support == pytest.approx(1 / 3)
+
+
 def test_the_advantage_of_a_group_is_a_mean_over_calls_and_its_support_over_trajectories() -> None:
     question = (
         tried(True, 2.0, SEARCH, SEARCH, SEARCH), tried(True, 0.4, SEARCH), tried(False, -2.0, SEARCH)
