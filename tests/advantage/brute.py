@@ -93,8 +93,10 @@ def transferred(question: Sequence[Trajectory], recipe: Credit) -> list[list[flo
                 mean = sum(question[i].advantage or 0.0 for i, _ in group) / len(group)
                 rated.append((round(close, 9), support, mean, close))
             _, support, mean, close = max(rated)
-            if close >= gate.similarity - 1e-9 and close * support >= gate.confidence - 1e-9:
-                out[j][k] = min(own + recipe.beta * close * support * mean, 0.0)
+            alpha = close * support if recipe.support else close
+            if close >= gate.similarity - 1e-9 and alpha >= gate.confidence - 1e-9:
+                raised = own + recipe.beta * alpha * mean
+                out[j][k] = min(raised, 0.0) if recipe.clip else raised
     return out
 
 

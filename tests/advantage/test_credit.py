@@ -34,13 +34,15 @@ def flat(groups: list[list[Trajectory]]) -> list[Trajectory]:
     beta=st.sampled_from([0.1, 0.25, 1.0]),
     theta=st.sampled_from([0.3, 0.5, 0.7, 0.8]),
     alpha=st.sampled_from([0.0, 0.2, 0.5]),
+    without=st.sampled_from([None, None, "support", "clip"]),
 )
 def test_ten_thousand_groups_are_as_a_slow_reading_of_the_paper_says(
-    seed: int, beta: float, theta: float, alpha: float
+    seed: int, beta: float, theta: float, alpha: float, without: str | None
 ) -> None:
     """A hundred groups at a time, as in a step; and what holds of all of them."""
     gate = Gate(similarity=theta, confidence=alpha)
-    recipe = Credit(beta=beta, tools={"image_search": gate, "zoom": gate, "text_search": gate})
+    tools = {"image_search": gate, "zoom": gate, "text_search": gate}
+    recipe = Credit(beta=beta, tools=tools, support=without != "support", clip=without != "clip")
     groups = questions(seed, 100)
     everything = flat(groups)
     found = transfer_credit(everything, recipe)
@@ -55,7 +57,8 @@ def test_ten_thousand_groups_are_as_a_slow_reading_of_the_paper_says(
         for advantage in mine:
             changed = advantage is not None and advantage != trajectory.advantage
             assert not (changed and won), "a successful trajectory was changed"
-            assert not changed or advantage <= 0, "a failing step was raised above 0"  # type: ignore[operator]
+            kept = not recipe.clip or not changed or advantage <= 0  # type: ignore[operator]
+            assert kept, "a failing step was raised above 0"
             corrected += changed
     assert corrected == sum(match.correction != 0 for match in found.matches) > 0
 
@@ -172,6 +175,21 @@ def test_the_papers_example_by_hand() -> None:
 def test_a_large_credit_ends_at_nothing_and_never_encourages() -> None:
     found = after(tried(True, 2.5, SEARCH), tried(False, -0.1, SEARCH))
     assert found.call_advantages[1] == (0.0,)
+
+
+def test_without_the_clip_a_failing_call_may_be_encouraged() -> None:
+    question = (tried(True, 2.5, SEARCH), tried(False, -0.1, SEARCH))
+    recipe = PAPER.model_copy(update={"clip": False})
+    assert after(*question, recipe=recipe).call_advantages[1] == (pytest.approx(-0.1 + 0.25 * 2.5),)
+
+
+def test_without_support_one_witness_of_many_is_enough_for_all_of_its_credit() -> None:
+    question = (tried(True, 1.0, SEARCH), tried(True, 1.0), tried(True, 1.0), tried(False, -1.0, SEARCH))
+    recipe = PAPER.model_copy(update={"support": False})
+    assert after(*question).call_advantages[3] == (-1.0,)
+    found = after(*question, recipe=recipe)
+    assert found.call_advantages[3] == (-1.0 + 0.25 * 1.0,)
+    assert found.matches[0].support == pytest.approx(1 / 3)
 
 
 def test_the_advantage_of_a_group_is_a_mean_over_calls_and_its_support_over_trajectories() -> None:

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from tests.reward.build import INPUT, LEVELS, PIXELS, encode, looks, noise
+from tests.reward.build import INPUT, LEVELS, PIXELS, TARGET, encode, looks, noise
 from vtune.errors import DataError
 from vtune.reward.flags import call_flags
 from vtune.sandbox import Limits, Sandbox
@@ -49,6 +49,7 @@ def flags(trajectory: Trajectory) -> list[tuple[str, ...]]:
         pytest.param(["timeout"], [("sandbox_error",)], id="timeout"),
         pytest.param(["killed"], [("sandbox_error",)], id="killed"),
         pytest.param(["infra"], [()], id="our failure is no flag"),
+        pytest.param(["limit"], [()], id="nor is a limit that nobody told"),
         pytest.param(["ok"], [()], id="printing only is no flag"),
     ],
 )
@@ -133,7 +134,37 @@ HABITS = {
             "image.crop((9, 9, 99, 99)).save('a.png')",
             "image.crop((9, 9, 99, 99)).resize((300, 300)).save('b.png')",
         ],
+        [(), ()],
+    ),
+    "one crop, then its file enlarged": (
+        ["image.crop((9, 9, 99, 99)).save('a.png')", "Image.open('a.png').resize((180, 180)).save('b.png')"],
+        [(), ()],
+    ),
+    "one crop, then enlarged by a hair": (
+        [
+            "image.crop((9, 9, 99, 99)).save('a.png')",
+            "image.crop((9, 9, 99, 99)).resize((105, 105)).save('b.png')",
+        ],
         [(), ("repeated_crop",)],
+    ),
+    "one crop enlarged, then as it was": (
+        [
+            "image.crop((9, 9, 99, 99)).resize((300, 300)).save('a.png')",
+            "image.crop((9, 9, 99, 99)).save('b.png')",
+        ],
+        [(), ("repeated_crop",)],
+    ),
+    "one crop enlarged twice alike": (
+        ["image.crop((9, 9, 99, 99)).save('a.png')"]
+        + ["image.crop((9, 9, 99, 99)).resize((300, 300)).save('b.png')"] * 2,
+        [(), (), ("repeated_crop",)],
+    ),
+    "a turned crop, then enlarged": (
+        [
+            "image.crop((9, 9, 99, 99)).rotate(90).save('a.png')",
+            "image.crop((9, 9, 99, 99)).rotate(90).resize((300, 300)).save('b.png')",
+        ],
+        [(), ()],
     ),
     "a turned picture read and saved": (
         ["image.rotate(180).save('a.png')", "Image.open('a.png').save('b.png')"],
@@ -179,6 +210,24 @@ def called() -> dict[str, Trajectory]:
 def test_flags_of_what_the_sandbox_gives_back(called: dict[str, Trajectory], name: str) -> None:
     assert all(call.images for call in called[name].calls)
     assert flags(called[name]) == HABITS[name][1]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param((80, 80), ("repeated_crop",), id="the policy's processor shows it no larger"),
+        pytest.param((96, 96), ("repeated_crop",), id="or hardly larger"),
+        pytest.param((104, 104), (), id="a closer look"),
+    ],
+)
+def test_a_second_look_is_closer_where_the_policy_sees_it_larger(
+    seen: tuple[int, int], expected: tuple[str, ...]
+) -> None:
+    twice = looks(TARGET, TARGET)
+    assert twice.images[1].seen == (80, 80)
+    enlarged = encode(np.asarray(Image.fromarray(decode(twice.images[2])).resize((200, 200))))
+    closer = dataclasses.replace(twice.images[2], data=enlarged, seen=seen)
+    assert flags(dataclasses.replace(twice, images=(*twice.images[:2], closer))) == [(), expected]
 
 
 def test_returning_a_picture_of_an_earlier_call_is_a_scratchpad() -> None:

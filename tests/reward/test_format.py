@@ -1,9 +1,18 @@
+import re
+import time
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.formats.published import THYME_RESPONSE
+from vtune.data.formats.building import Options
+from vtune.data.formats.source import Place
+from vtune.data.formats.thyme import thyme_trace
 from vtune.reward.format import counted_tags, format_reward
 from vtune.schema.message import Message
+from vtune.verifiers import tags
 
 ANSWER = "<think>I see.</think>\n<answer>7</answer>"
 CALL = "<think>Look closer.<code>crop()</code>"
@@ -19,6 +28,13 @@ def score(*turns: str) -> float:
         pytest.param([ANSWER], id="answer only"),
         pytest.param([CALL, ANSWER], id="one call"),
         pytest.param([CALL + "</think>", CALL, ANSWER + "\n"], id="two calls, thoughts closed and open"),
+        pytest.param(["<think>Look.</think>\n<code>crop()</code>", ANSWER], id="code behind the thoughts"),
+        pytest.param([CALL, "It is 7.</think>\n<answer>7</answer>"], id="one pair around a call"),
+        pytest.param([CALL, "Closer.<code>x()</code>", "7.</think><answer>7</answer>"], id="and around two"),
+        pytest.param([CALL, CALL, "7.</think><answer>7</answer>"], id="a pair opened again, and gone on in"),
+        pytest.param(
+            [CALL, "Closer.<code>x()</code></think>", ANSWER], id="a pair that ends before the last"
+        ),
     ],
 )
 def test_well_formed(turns: list[str]) -> None:
@@ -43,7 +59,17 @@ def test_well_formed(turns: list[str]) -> None:
         pytest.param(["<think>I see.</think><answer>7"], id="not closed"),
         pytest.param(["<think>I see.</think><answer> </answer>"], id="empty answer"),
         pytest.param(["<code>crop()</code>", ANSWER], id="code outside the thoughts"),
-        pytest.param(["<think>Look.</think><code>crop()</code>", ANSWER], id="code behind the thoughts"),
+        pytest.param(["<think>Look.</think>So: <code>a()</code>", ANSWER], id="words before the code"),
+        pytest.param(
+            [CALL + "</think>", "7.</think><answer>7</answer>"], id="on in thoughts that are closed"
+        ),
+        pytest.param(["<think>Look.</think><code>a()</code>", "7.</think><answer>7</answer>"], id="or were"),
+        pytest.param(
+            ["Look.<code>crop()</code>", "7.</think><answer>7</answer>"], id="thoughts never opened"
+        ),
+        pytest.param([CALL, "It is 7.<answer>7</answer>"], id="thoughts never closed"),
+        pytest.param([CALL, "Well. " + ANSWER], id="words before thoughts that are opened again"),
+        pytest.param([CALL, "Closer.", ANSWER], id="a turn of thoughts alone"),
         pytest.param(["<think>Look.<code> </code>", ANSWER], id="empty code"),
         pytest.param(["<think>Look.<code>a</code><code>b</code>", ANSWER], id="two codes in a turn"),
         pytest.param([CALL + "<sandbox_output>7</sandbox_output>", ANSWER], id="invented output"),
@@ -51,6 +77,56 @@ def test_well_formed(turns: list[str]) -> None:
 )
 def test_not_well_formed(turns: list[str]) -> None:
     assert score(*turns) == 0.0
+
+
+def test_a_trace_as_thyme_publishes_it_is_well_formed() -> None:
+    row = {"image": [], "question": "Which?", "response": THYME_RESPONSE.replace("<image>", "a.jpg")}
+    trace = thyme_trace(row, Place(Path("2round.parquet"), 0, "2round"), Options())
+    assert [call.status for call in trace.calls] == ["ok", "error"]
+    assert format_reward(trace.messages, trace.calls).score == 1.0
+
+
+TEXT = {"T": "<think>Hm.", "t": "</think>", "c": "<code>\nx()\n</code>", "a": "<answer>7</answer>"}
+"""What a letter stands for in a word about a conversation; `|` ends a turn."""
+RULE = re.compile(r"(T(ct|tc)\||Tc\|(T?c\|){0,3}T?(ct|tc)\|){0,3}(Tta|Tc\|(T?c\|){0,3}T?ta)")
+"""The same rule as a grammar: its outermost group begins and ends with thoughts that are closed."""
+
+
+@given(
+    st.from_regex(RULE, fullmatch=True),
+    st.integers(0, 20),
+    st.integers(0, 2),
+    st.sampled_from(["", "T", "t", "c", "a", "|", "|c"]),
+)
+def test_a_conversation_is_well_formed_where_a_grammar_says_so(
+    word: str, place: int, left_out: int, put_in: str
+) -> None:
+    word = word[:place] + put_in + word[place + left_out :]
+    turns = ["".join(TEXT[letter] for letter in turn) for turn in word.split("|")]
+    assert score(*turns) == bool(re.fullmatch(RULE.pattern.replace("{0,3}", "*"), word))
+
+
+@given(st.lists(st.booleans(), max_size=4), st.sampled_from(["", "Hm. ", "\n"]))
+def test_one_pair_of_thoughts_and_one_a_turn_are_worth_the_same(calls: list[bool], thought: str) -> None:
+    code = [f"{thought}<code>{'crop()' if good else '1/0'}</code>" for good in calls]
+    last = f"{thought}</think>\n<answer>7</answer>"
+    one = ["<think>" * (number == 0) + turn for number, turn in enumerate([*code, last])]
+    own = ["<think>" + turn for turn in [*code, last]]
+    closed = [*(turn + "</think>" for turn in own[:-1]), own[-1]]
+    assert [score(*turns) for turns in (one, own, closed)] == [1.0, 1.0, 1.0]
+    assert {tags.answer("\n".join(turns)) for turns in (one, own, closed)} == {"7"}
+
+
+@pytest.mark.parametrize(
+    "piece", ["<think>", "</think>", "<code>", "<tool_call>", "<answer>", "<", " ", "<think></think>", "</"]
+)
+def test_a_hostile_reply_takes_time_in_proportion_to_its_length(piece: str) -> None:
+    """A megabyte takes 0.2 s at most; tried again from each of its tags it would take minutes."""
+    flood = piece * (1_000_000 // len(piece))
+    for turns in ([flood], [CALL + flood, ANSWER], [CALL, f"<think>{flood}</think><answer>{flood}</answer>"]):
+        began = time.process_time()
+        score(*turns)
+        assert time.process_time() - began < 5.0
 
 
 @given(
@@ -69,6 +145,8 @@ def test_no_reply_raises_and_the_score_is_0_or_1(turns: list[list[str]]) -> None
         pytest.param("</answer></think><answer><think>", 1.0, id="in any order"),
         pytest.param("<think>I see.<answer>7</answer>", 0.75, id="one missing"),
         pytest.param(ANSWER + "</answer>", 0.75, id="one twice"),
+        pytest.param(CALL + "\n7.</think><answer>7</answer>", 1.0, id="several turns in one pair"),
+        pytest.param(CALL + "</think>" + ANSWER, 0.5, id="two turns with a pair each"),
         pytest.param("<answer>7</answer>", 0.5, id="no thoughts"),
         pytest.param("7", 0.0, id="none"),
     ],

@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from tests.runs.commands import setting, vtune
+from vtune.advantage.recipe import PAPER
 from vtune.config import find
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.report.sweep import render_sweeps
 from vtune.runs.report import run_report
+from vtune.runs.rl import doubts
 from vtune.runs.sweep import Plan, check_failed, load_sweep, plan_sweep, run_sweep
 
 SWEEP: dict[str, Any] = {
@@ -295,15 +297,63 @@ def test_a_dry_run_plans_all_and_starts_nothing(tiny: Path, lens: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_the_shipped_sweep_fits_its_recipe() -> None:
-    plan = load_sweep(find("credit-tiny", "recipes.sweep"), find("credit-tiny", "recipes.rl"), [])
-    assert plan.suite is not None
+@pytest.mark.parametrize(
+    ("name", "recipe", "held_out"),
+    [("credit-tiny", "credit-tiny", True), ("credit-algorithms", "credit-search-4b", False)],
+)
+def test_a_shipped_sweep_tells_algorithms_apart_and_each_with_transfer_from_without(
+    name: str, recipe: str, held_out: bool
+) -> None:
+    plan = load_sweep(find(name, "recipes.sweep"), find(recipe, "recipes.rl"), [])
+    assert (plan.suite is not None) == held_out
     assert len(plan.recipes) == 6
+    assert {varied.loss.algorithm for varied in plan.recipes.values()} == {"grpo", "gspo", "sapo"}
+    assert [doubts(varied) for varied in plan.recipes.values()] == [[]] * 6
     for first, second in plan.sweep.differences:
         one, other = (plan.recipes[name].model_dump() for name in (first, second))
         assert one.pop("credit") is not None
         assert other.pop("credit") is None
         assert one == other
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [("credit-ablation-tiny", "credit-tiny"), ("credit-ablation", "credit-search-4b")],
+)
+def test_a_shipped_sweep_has_the_rows_of_table_3_and_varies_the_gates(name: str, recipe: str) -> None:
+    plan = load_sweep(find(name, "recipes.sweep"), find(recipe, "recipes.rl"), [])
+    credits = {variant: varied.credit for variant, varied in plan.recipes.items()}
+    rows = {
+        v: (c.beta, c.support, c.clip) for v, c in credits.items() if c is not None and c.tools == PAPER.tools
+    }
+    assert rows == {
+        **{f"beta-{beta}": (beta, True, True) for beta in (0.1, 0.25, 0.4, 0.6, 0.8, 1.0)},
+        "no-support": (1.0, False, True),
+        "no-clip": (1.0, True, False),
+    }
+    assert credits["grpo"] is None
+    assert [v for v, c in credits.items() if c is not None and c.tools != PAPER.tools and c.beta == 0.25] == [
+        "theta-low", "theta-high", "alpha-low", "alpha-high",
+    ]  # fmt: skip
+
+
+def test_an_algorithm_that_one_on_policy_update_makes_another_of_is_warned_of(
+    tiny: Path, lens: Path, tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("vtune.runs.sweep.fingerprint", lambda path: None)
+    soft = {"algorithm": "sapo", "tau_positive": 1.0, "tau_negative": 1.05}
+    soft |= {"aggregation": "sequence_mean", "kl_weight": 0.0}
+    mine = write(tmp_path / "sweeps", held_out=None, variants={"plain": {}, "sharp": {"loss": soft}})
+    plan = load_sweep(mine, RECIPE, words(tiny, lens))
+    assert [bool(doubts(recipe)) for recipe in plan.recipes.values()] == [False, True]
+    assert not doubts(plan.recipes["sharp"].model_copy(update={"updates_per_step": 2}))
+    sweep(plan, tmp_path / "out", runs)
+    assert capsys.readouterr().err.count("warning: with one on-policy update a step") == 1
+    given = [option for word in words(tiny, lens) for option in ("--set", word)]
+    given += ["--set", f"loss={json.dumps(soft)}", "--dry-run"]
+    told = vtune("rl", "--recipe", RECIPE, *given)
+    assert "# warning: with one on-policy update a step, loss.algorithm sapo" in told.out
 
 
 def test_an_interrupted_sweep_says_what_to_type(

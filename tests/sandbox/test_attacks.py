@@ -717,7 +717,9 @@ def shoot(folder: Path, isolation: Isolation, *without: Layer) -> Tally:
 def test_a_suite_holds_in_the_best_tier(tmp_path: Path) -> None:
     tally = shoot(tmp_path, "auto")
     assert [(result.outcome, result.breaches) for result in tally.results] == [("held", ())] * 4
-    assert [result.status for result in tally.results] == ["error", "error", "timeout", "ok"]
+    statuses = [result.status for result in tally.results]
+    # By the machine's load.
+    assert statuses in (["error", "error", late, "ok"] for late in ("timeout", "limit"))
     assert [result.stopped_by for result in tally.results[1:]] == ["landlock", "soft limit", ""]
 
 
@@ -825,6 +827,8 @@ def test_an_attack_that_raises_in_the_trainer_is_a_breach(
     ("execution", "layer"),
     [
         (Execution(status="timeout"), "soft limit"),
+        (Execution(status="limit", error="TimeoutError: the code ran longer than 2 s"), "soft limit"),
+        (Execution(status="limit", error="MemoryError: the session's memory limit was reached"), ""),
         (Execution(status="killed", error="the code wrote more than 2000 files"), "quota"),
         (Execution(status="killed", error="TimeoutError: the code ran longer than 2 s"), "hard limit"),
         (Execution(status="killed", error="the code interfered with the session's answers"), "protocol"),

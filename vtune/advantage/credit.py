@@ -40,7 +40,8 @@ class Match(NamedTuple):
     support: float
     """Share of the question's successful trajectories that have a call in the group, in (0, 1]."""
     credit: float
-    """F(o, C*) = similarity x support x mean advantage of the group (eq. 3), before any gate."""
+    """F(o, C*) = similarity x support x mean advantage of the group (eq. 3), before any gate; without the
+    support where the recipe leaves it out."""
     before: float
     """The trajectory's advantage."""
     correction: float
@@ -76,7 +77,7 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     Phase 4 (transfer): a call of a failing trajectory goes to the group to which its mean similarity is
     largest (eq. 2; of equals, the one with more support, then with the higher advantage). If that similarity
     is at least θ and α = similarity x support at least α_min, its advantage becomes min(Â + β F, 0) with
-    F = α Adv(C) (eq. 3 and 4).
+    F = α Adv(C) (eq. 3 and 4). The recipe's `support` and `clip` leave out one of these (table 3).
 
     What the paper leaves open: a call that did not end well is no witness, but may receive credit, for its
     arguments alone say what it sought. A trajectory that fails with Â >= 0 was not punished and stays as it
@@ -107,7 +108,7 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
         failing_calls += int((~won[owner]).sum())
         best = _best(TOOL_TYPES[name], arguments, owner, won[owner], question[owner], advantage, gate)
         support = best.witnesses / np.maximum(successes[question[owner[best.call]]], 1)
-        confidence = best.similarity * support
+        confidence = best.similarity * (support if recipe.support else 1.0)
         credit = confidence * best.advantage
         before = advantage[owner[best.call]]
         opened = (
@@ -115,7 +116,8 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
             & (best.similarity + TOLERANCE >= gate.similarity)
             & (confidence + TOLERANCE >= gate.confidence)
         )
-        after = np.where(opened, np.minimum(before + recipe.beta * credit, 0.0), before)
+        raised = before + recipe.beta * credit
+        after = np.where(opened, np.minimum(raised, 0.0) if recipe.clip else raised, before)
         place = np.array(numbers, dtype=np.int64)[best.call]
         columns = (best.nearest, best.similarity, support, credit, before, after - before)
         ends = (owner[best.call].tolist(), place.tolist(), repeat(name))

@@ -54,6 +54,10 @@ class Credit(Strict):
     """Weight of the transferred credit."""
     tools: dict[str, Gate] = Field(min_length=1)
     """Tool type -> gate; types that are left out get no credit."""
+    support: bool = True
+    """False leaves support out of the credit and of the confidence: table 3's `w/o sup.`."""
+    clip: bool = True
+    """False lets an advantage rise above 0: table 3's `w/o clip.`."""
 
     @model_validator(mode="after")
     def _types_exist(self) -> Self:

@@ -103,7 +103,7 @@ def _tools(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     row: dict[str, float] = {}
     for tool, found in sorted(calls.items()):
         row[f"tool_{tool}_calls"] = len(found)
-        row[f"tool_{tool}_errors"] = sum(status not in ("ok", "infra") for status, _ in found)
+        row[f"tool_{tool}_errors"] = sum(status not in ("ok", "limit", "infra") for status, _ in found)
         if scored := _known(score for _, score in found):
             row[f"tool_{tool}_score"] = fmean(scored)
     return row

@@ -9,11 +9,12 @@ from vtune.report.numbers import number
 def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """Lines of what `vtune.runs.plan` returns: sizes, what is missing, the estimate."""
     for key, value in facts.items():
-        if key not in ("plan", "missing"):
+        if key not in ("plan", "missing", "warnings"):
             yield f"{key}: {value}"
     missing = facts.get("missing")
     if missing:
         yield "not here, so a start would fail: " + "; ".join(missing)
+    yield from (f"warning: {warning}" for warning in facts.get("warnings", ()))
     if "plan" in facts:
         yield from _estimate(facts["plan"])
 

@@ -10,8 +10,16 @@ from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
 from vtune.reward.looks import laid_out, region_shown, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, iou
+from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence
-from vtune.schema.trajectory import Crop, Trajectory
+from vtune.schema.trajectory import Crop, Status, Trajectory
+
+MAGNIFIED = 1.25
+"""Times as many pixels a side, as the policy sees them, make a region that was shown before a closer look;
+ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
+
+AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
+"""How calls end by their code's own doing. Limits that nobody told it and our failures are none of these."""
 
 
 def call_flags(
@@ -21,9 +29,10 @@ def call_flags(
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
     several regions that together are.
-    `repeated_crop`: it shows a mere crop that an earlier call showed. `scratchpad`: it gives back another
-    picture that was there before. `sandbox_error`: its code failed, was refused, ran too long or left. A call
-    that returned nothing is not flagged for it, and one that our sandbox failed never is.
+    `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
+    back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
+    long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
+    sandbox (status `limit`), and one that our sandbox failed never is (CodeV §4.3: avoidable errors).
     `faked`: its pictures show nothing of the regions that it claims. `illegible`: with too few pixels.
     `everything`: more of an input than a look may. These three only where the recipe says so.
 
@@ -48,7 +57,7 @@ def call_flags(
     others = [index for index in call.images if index not in whole | repeated]
     if _copies(trajectory, k, others, levels):
         flags.append("scratchpad")
-    if call.status != "ok":
+    if call.status in AVOIDABLE:
         flags.append("sandbox_error")
     return (*flags, *_unseen(trajectory, k, levels, targets))
 
@@ -133,18 +142,25 @@ def _may_agree(a: tuple[int, Box] | None, b: tuple[int, Box] | None, least: floa
 
 
 def _repeated(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:
-    """Pictures of call `k` that show a region unchanged, as a picture of an earlier call did."""
+    """Pictures of call `k` that show a region unchanged, and no larger than one of an earlier call did."""
     earlier = [(crop, shown) for j in range(k) for shown, crop in _shown(trajectory, j).items()]
     return frozenset(
         shown
         for shown, crop in _shown(trajectory, k).items()
         if any(
             _may_agree((crop.image, crop.bbox), (old.image, old.bbox), levels.repeated_iou)
+            and _side(trajectory.images[shown]) < MAGNIFIED * _side(trajectory.images[before])
             and _unchanged(trajectory, crop, shown)
             and _unchanged(trajectory, old, before)
             for old, before in earlier
         )
     )
+
+
+def _side(picture: Picture) -> float:
+    """The root of a picture's area, in pixels as the policy sees it."""
+    width, height = picture.seen or picture_size(picture)
+    return float((width * height) ** 0.5)
 
 
 def _unchanged(trajectory: Trajectory, crop: Crop, shown: int) -> bool:

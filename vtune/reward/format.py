@@ -10,35 +10,44 @@ from vtune.tools.calls import is_valid
 
 _TAG = re.compile(r"<(/?(?:think|code|answer|sandbox_output|tool_call|tool_response))>")
 
-_CALL = ("think", "code", "/code")
-_CLOSED_CALL = (*_CALL, "/think")
-_TOOL_CALL = ("think", "/think", "tool_call", "/tool_call")
-_LAST = ("think", "/think", "answer", "/answer")
+_CALLS = (
+    ("code", "/code"),
+    ("code", "/code", "/think"),
+    ("/think", "code", "/code"),
+    ("/think", "tool_call", "/tool_call"),
+)
+"""The tags of a turn that calls a tool, behind its `<think>`."""
+_LAST = (("/think", "answer", "/answer"),)
+"""The same of the last turn."""
 
 
 def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Verdict:
-    """Score 1 where every turn of the policy has the form that the prompt asks for, else 0 and the reason.
+    """Score 1 where every turn of the policy has the form that a prompt asks for, else 0 and the reason.
 
-    Every turn but the last is `<think>…<code>…</code>`, with or without `</think>` behind it (generation
-    stops at `</code>`), or `<think>…</think><tool_call>…</tool_call>` with one call, in JSON, that its tool
-    could take. The last is `<think>…</think><answer>…</answer>`. Neither has text outside its tags,
-    a tag more or less, an empty code or an empty answer.
+    A turn opens its thoughts with `<think>`. All but the last go on with one `<code>…</code>`, inside the
+    thoughts or behind them, or close them and make one `<tool_call>…</tool_call>`, in JSON that its tool
+    could take. The last closes them and gives its `<answer>…</answer>`. Thoughts that a turn leaves open
+    behind its code are still open in the next, which then needs no `<think>` of its own: so one pair may hold
+    all the code of a conversation (CodeV, template 13.1; Thyme's traces), or every turn may have one (CodeV
+    §15). No turn has text outside its tags, a tag more or less, an empty code or an empty answer.
 
     Args:
         messages: The conversation; only the assistant's turns are read.
         calls: Its tool calls; of code, failures are no matter of form.
 
-    Source: Dong et al., appendix B.2 (tool calls; SenseNova-MARS's code adds that none failed by the model's
-    fault). CodeV, template 13.1 and §14 (a part of its own, with weight 0.3). Its published code counts tags
-    and accepts text without any; the order is ours.
+    Source: CodeV, template 13.1, §15, and §14 (a part of its own, with weight 0.3). Its published code counts
+    tags and accepts text without any; the order is ours. Dong et al., appendix B.2 (tool calls;
+    SenseNova-MARS's code adds that none failed by the model's fault).
     """
     turns = [message.content for message in messages if message.role == "assistant"]
     if not turns:
         return Verdict(0.0, "no turn of the policy")
+    thinking = False
     for number, turn in enumerate(turns, start=1):
-        problem = _problem(turn, last=number == len(turns))
+        problem = _problem(turn, thinking=thinking, last=number == len(turns))
         if problem:
             return Verdict(0.0, f"turn {number}: {problem}")
+        thinking = "</think>" not in turn
     for number, call in enumerate(calls):
         if call.tool != "python" and call.status == "error":
             return Verdict(0.0, f"call {number}: {call.error}")
@@ -48,7 +57,7 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
 def counted_tags(reply: str) -> Verdict:
     """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that stands there exactly once.
 
-    For replies of one turn: one that calls tools thinks in each turn.
+    For replies of one turn, and of several in one pair of thoughts; a pair in each turn loses two quarters.
 
     Source: V-Triune eq. 2. Its published server counts so for maths, with the tags on lines of their own, and
     gives detection 1 or 0: an answer with at least one box.
@@ -58,23 +67,27 @@ def counted_tags(reply: str) -> Verdict:
     return Verdict(1 - 0.25 * len(odd), ", ".join(odd) or "each tag once")
 
 
-def _problem(turn: str, *, last: bool) -> str:
-    """What is wrong with a turn, or an empty string."""
+def _problem(turn: str, *, thinking: bool, last: bool) -> str:
+    """What is wrong with a turn, or an empty string.
+
+    Args:
+        turn: As the policy wrote it.
+        thinking: The turn before has left its thoughts open.
+        last: No turn follows.
+    """
     parts = _TAG.split(turn)  # text, tag, text, tag, … text
     texts, tags = parts[::2], tuple(parts[1::2])
-    if tags == _TOOL_CALL and not last:
-        outside = [texts[0], *texts[2:3], *texts[4:]]
-        if any(text.strip() for text in outside):
-            return "text outside the tags"
-        return "" if is_valid(turn) else "a tool call that is not JSON with a name and arguments"
-    shapes = (_LAST,) if last else (_CALL, _CLOSED_CALL)
-    if tags not in shapes:
-        return f"{_written(tags) or 'no tag'} instead of {_written(shapes[0])}"
-    before, _, *rest = texts
-    filled = rest.pop(1 if last else 0)
-    if before.strip() or any(text.strip() for text in rest):
+    shapes = _LAST if last else _CALLS
+    opens = int(tags[:1] == ("think",))
+    if tags[opens:] not in shapes or not (opens or thinking):
+        return f"{_written(tags) or 'no tag'} instead of {_written(('think', *shapes[0]))}"
+    (kind,) = {"code", "tool_call", "answer"}.intersection(tags)
+    inside = tags.index(kind) + 1
+    if any(text.strip() for place, text in enumerate(texts) if place not in (opens, inside)):
         return "text outside the tags"
-    return "" if filled.strip() else f"an empty {'<answer>' if last else '<code>'}"
+    if kind == "tool_call":
+        return "" if is_valid(turn) else "a tool call that is not JSON with a name and arguments"
+    return "" if texts[inside].strip() else f"an empty <{kind}>"
 
 
 def _written(tags: tuple[str, ...]) -> str:

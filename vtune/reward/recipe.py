@@ -55,8 +55,8 @@ class EvidenceLevels(Strict):
     """A crop that covers this much of its picture, and is returned unchanged, is a whole-image crop (red
     flag). 0.9 suits, ours."""
     repeated_iou: float = Field(gt=0, le=1)
-    """A crop that overlaps one of an earlier call so much repeats it (red flag). 0.95 suits, ours: rounding
-    moves a box of 40 pixels no further."""
+    """A crop that overlaps one of an earlier call so much, shown no larger, repeats it (red flag). 0.95
+    suits, ours: rounding moves a box of 40 pixels no further."""
     looks: Literal["verified", "claimed"] = "verified"
     """`verified`: a region counts where the returned pixels agree with it, as the policy sees them (see
     `vtune.looks`). `claimed`: the word of the session counts, which code can fake: for comparison only."""
@@ -193,8 +193,9 @@ class RewardRecipe(Strict):
     """Judges what calls show where a sample has no evidence boxes, and the answers of verifier `judge`;
     null where neither is needed."""
     format_rule: Literal["ordered", "counted"] = "ordered"
-    """`ordered`: every turn has its tags, in order (ours; see `format_reward`). `counted`: a quarter for
-    each of four tags that stands once (V-Triune eq. 2; see `counted_tags`)."""
+    """`ordered`: every turn has its tags, in order; thoughts stand in one `<think>` around all code, as
+    CodeV's template 13.1 asks, or in one of each turn (see `format_reward`). `counted`: a quarter for each of
+    four tags that stands once (V-Triune eq. 2; see `counted_tags`)."""
     iou: IouSchedule | None = None
     """For verifiers `detection` and `grounding`; null where no sample has one, or all state `iou`
     themselves."""

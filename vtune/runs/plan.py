@@ -17,7 +17,7 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.runs.estimate import fits, on_host, peak_of, phases_of, step_of, vllm_notes
 from vtune.runs.machine import GB, Machine, machine_of
 from vtune.runs.remedies import advice
-from vtune.runs.rl import RLRecipe, check_prompts, check_sizes
+from vtune.runs.rl import RLRecipe, check_prompts, check_sizes, doubts
 from vtune.runs.sft import SFTRecipe, check_traces
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
@@ -50,6 +50,7 @@ def plan_rl(
     facts = _inputs(recipe, lambda: check_prompts(recipe))
     pixels = None if facts["missing"] else _mean_pixels(recipe.data, _asked)
     facts["missing"] += _services(recipe.reward)
+    facts["warnings"] = doubts(recipe)
     return facts | {"plan": plan(recipe, machine, shape=shape, picture_pixels=pixels)}
 
 

@@ -93,9 +93,27 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
         check_vllm()
     check_keys(recipe.reward)
     check_service(recipe.reward)
+    for warning in doubts(recipe):
+        say(f"warning: {warning}")
     load_chat(recipe.model)
     check_targets(recipe.model, recipe.update)
     return check_prompts(recipe)
+
+
+def doubts(recipe: RLRecipe) -> list[str]:
+    """What a recipe does and its author may not have meant; it can be run all the same.
+
+    With one update of what the same weights have drawn, every ratio is 1, and all algorithms have the
+    gradient of `grpo`, whose recipes do not claim to differ.
+    """
+    found = []
+    algorithm = recipe.loss.algorithm
+    if algorithm != "grpo" and recipe.updates_per_step == 1 and recipe.rollout.staleness == 0:
+        found.append(
+            f"with one on-policy update a step, loss.algorithm {algorithm} has the gradient of grpo with the "
+            "same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or rollout.staleness to 1"
+        )
+    return found
 
 
 def check_service(reward: RewardRecipe) -> None:

@@ -134,7 +134,7 @@ def _training(run: Run, last_steps: int) -> Numbers:
     numbers = {name: fmean(there) for name, there in values.items() if there}
     calls = {status: sum(_values(lines, f"calls_{status}")) for status in get_args(Status)}
     if made := sum(calls.values()):
-        failed = sum(count for status, count in calls.items() if status not in ("ok", "infra"))
+        failed = sum(count for status, count in calls.items() if status not in ("ok", "limit", "infra"))
         numbers["call errors"] = failed / made
     return numbers
 

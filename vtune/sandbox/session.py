@@ -354,7 +354,7 @@ class Session:
             status, error = reply["status"], reply["error"]
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as wrong:
             raise ProtocolError(str(wrong)) from wrong
-        if status not in ("ok", "error", "timeout") or not isinstance(error, str):
+        if status not in ("ok", "error", "timeout", "limit") or not isinstance(error, str):
             raise ProtocolError(f"status {status!r}")
         return _Answer(status, error, written, broken, crops)
 

@@ -7,11 +7,12 @@ from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
 from vtune.schema.reward import Reward
 
-Status = Literal["ok", "error", "blocked", "timeout", "killed", "infra"]
+Status = Literal["ok", "error", "blocked", "timeout", "killed", "limit", "infra"]
 """How a tool call ended. `infra` is our failure, the others are the model's doing.
 
 ok: ran to its end. error: raised. blocked: the static scan refused it. timeout: ran too long, state
-kept. killed: the process had to be stopped or left by itself, state lost. infra: the sandbox failed.
+kept. killed: the process had to be stopped or left by itself, state lost. limit: met a limit of the sandbox
+that its writer could not know (memory, printed text, a busy machine), state kept. infra: the sandbox failed.
 """
 
 StopReason = Literal["answer", "length", "turns", "context", "error"]

@@ -1,7 +1,9 @@
 """Whatever stands in a row: it becomes a record, or an error that names the remedy, and nothing else."""
 
+import contextlib
 import copy
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,3 +138,19 @@ def test_an_odd_row_is_an_error_with_a_remedy_and_no_crash(name: str, data: st.D
         if isinstance(record, Sample):
             sample_to_row(record)
     assert fix
+
+
+@pytest.mark.parametrize(
+    "piece", ["<sandbox_output>", "<code>", "<answer>", " ", "\n", "</sandbox_output>", "Error"]
+)
+def test_a_response_that_is_a_flood_takes_time_in_proportion_to_its_length(piece: str) -> None:
+    """A megabyte takes 0.2 s at most; looked through again from each of its tags it would take an hour."""
+    flood = piece * (1_000_000 // len(piece))
+    for response in (
+        f"<think>{flood}</think>",
+        f"<think>{flood}<code>x</code><sandbox_output>{flood}</sandbox_output>{flood}<answer>7</answer>",
+    ):
+        began = time.process_time()
+        with contextlib.suppress(DataError):
+            thyme_trace({"image": [], "question": "?", "response": response}, PLACE, OPTIONS)
+        assert time.process_time() - began < 5.0

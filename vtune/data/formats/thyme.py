@@ -35,12 +35,11 @@ THYME_COLUMNS = pa.schema(
     ]
 )
 """As published, with an id, a source and what calls were, so that traces come back as they were."""
-_OUTPUT = re.compile(r"\s*<sandbox_output>(.*?)</sandbox_output>\s*", re.DOTALL)
+_OUTPUT = re.compile(r"<sandbox_output>((?:(?!</?sandbox_output>).)*)</sandbox_output>", re.DOTALL)
+"""One that looks on from no tag further than to the next: a response may be a flood of them."""
 _OUTPUT_MARK = re.compile(r"</?sandbox_output>")
-_CODE = re.compile(r"<code>(.*?)</code>\Z", re.DOTALL)
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _FAILED = re.compile(
-    r"Traceback|^\W*(?:Sandbox for \S+:|(?:\w*Error|Exception|Execution error)\b)", re.MULTILINE
+    r"Traceback|^[^\w\n]*(?:Sandbox for \S+:|(?:\w*Error|Exception|Execution error)\b)", re.MULTILINE
 )
 """How its sandbox tells of code that failed."""
 
@@ -60,7 +59,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
     images = pictures("image", needed(row, "image", "images"), options.base(place.file))
     question = text_of("question", needed(row, "question"))
     response = text_of("response", needed(row, "response")).strip()
-    pieces = _OUTPUT.split(response)
+    pieces = [piece.strip() for piece in _OUTPUT.split(response)]
     if any(_OUTPUT_MARK.search(written) for written in pieces[::2]):
         # It would be trained on as what the assistant writes.
         raise wrong("response", "a <sandbox_output> has no end, or no beginning", "mend or drop the row")
@@ -73,24 +72,24 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
         messages.append(Message("assistant", written))
         if output is None:
             break
-        code = _CODE.search(written)
-        if code is None:
+        _, found, code = written.partition("<code>")
+        if not found or not code.endswith("</code>"):
             raise wrong("response", "a sandbox output follows no <code>…</code>", "drop the row")
-        text = output.strip()
-        numbers = tuple(range(shown, shown + text.count(IMAGE)))
+        numbers = tuple(range(shown, shown + output.count(IMAGE)))
         returned = images[shown : shown + len(numbers)]
         kept += [replace(picture, origin=f"call:{len(calls)}") for picture in returned]
         shown += len(numbers)
-        messages.append(Message("user", f"<sandbox_output>\n{text}\n</sandbox_output>", numbers))
-        calls.append(_call(code[1], text, numbers))
+        messages.append(Message("user", f"<sandbox_output>\n{output}\n</sandbox_output>", numbers))
+        calls.append(_call(code.removesuffix("</code>"), output, numbers))
     if shown != len(images):
         raise wrong(
             "image",
             f"{len(images)} pictures for {shown} {IMAGE} mark(s) in question and outputs",
             "drop the row, or mend its marks",
         )
-    answers = _ANSWER.findall(messages[-1].content)
-    if not answers:
+    last = messages[-1].content
+    answer, closed, _ = last.partition("<answer>")[2].partition("</answer>")
+    if not closed:
         raise wrong("response", "the last turn has no <answer>", "drop the row: a trace ends with its answer")
     source = first(row, "data_source")
     identity = first(row, "id")
@@ -100,7 +99,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
         messages=tuple(messages),
         images=tuple(kept),
         calls=_restored(row.get(own.KEY), calls),
-        answer=answers[0].strip() if len(answers) == 1 else None,
+        answer=answer.strip() if last.count("</answer>") == 1 else None,
     )
 
 

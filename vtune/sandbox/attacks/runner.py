@@ -486,7 +486,7 @@ def stopped_by(attack: Attack, execution: Execution, layers: Mapping[str, Any]) 
 def ended_by(execution: Execution) -> str:
     """What stopped a call, as far as its end tells."""
     error = execution.error.lower()
-    if execution.status == "timeout":
+    if execution.status == "timeout" or (execution.status == "limit" and error.startswith("timeouterror")):
         return "soft limit"
     if execution.status == "killed":
         causes = {"wrote": "quota", "left": "quota", "interfered": "protocol", "longer": "hard limit"}

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import time
 import traceback
 import warnings
 from types import FrameType
@@ -36,18 +37,25 @@ EARLY_PIXELS = 1 << 20
 """Of an input that is decoded before it is asked for. Ours: 3 MB."""
 ERROR_CHARS = wire.MAX_ANSWER // 16
 """Of an error message, its end, that fit into an answer: JSON takes at most twelve bytes for a character."""
+OWN_TIME = 0.25
+"""Of a call's time that its code must have had a core, for running out of it to be its own doing; ours: where
+many sessions share few cores, an endless loop and an honest crop look the same."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
 
 
 # The model may rebind names in these modules; the loop keeps its own.
 _setitimer, _chdir, _compile, _exec = signal.setitimer, os.chdir, compile, exec
-_lseek, _fstat = os.lseek, os.fstat
+_lseek, _fstat, _process_time = os.lseek, os.fstat, time.process_time
 _formatwarning = warnings.formatwarning
 
 
 class _OutOfTime(BaseException):
     """The soft limit of a call has passed. Not an Exception, so that `except Exception` lets it through."""
+
+
+class _TooMuch(RuntimeError):
+    """More was printed than is kept."""
 
 
 class _Unparsed(BaseException):
@@ -74,7 +82,7 @@ class _Output(io.TextIOBase):
         self.left -= len(kept)
         os.write(1, kept.encode("utf-8", "replace"))
         if len(kept) < len(text):
-            raise RuntimeError(f"more than {self.cap} characters were printed")
+            raise _TooMuch(f"more than {self.cap} characters were printed")
         return len(text)
 
 
@@ -195,8 +203,10 @@ class Runner:
         """Run the code, as it is or rewritten; returns the status and the message for the model.
 
         Code that does not parse is the status `unparsed` where it is `mendable`, which is up to the trainer.
+        Where a limit ended it that it could not know, that is the status `limit`.
         """
         seconds = self.settings.seconds
+        began = _process_time()
         linecache.cache[CODE] = (len(source), None, source.splitlines(keepends=True), CODE)
         try:
             try:
@@ -214,12 +224,17 @@ class Runner:
         except _Unparsed:
             return "unparsed", ""
         except _OutOfTime:
-            return "timeout", f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
+            # Else it waited for a core that others had (or for nothing at all, which looks the same).
+            own = _process_time() - began >= OWN_TIME * seconds
+            why = f"TimeoutError: the code ran longer than {seconds:g} s and was stopped"
+            return "timeout" if own else "limit", why
         except SystemExit as leave:
             # With a text it is how a script says that it failed.
             return ("error", f"SystemExit: {leave.code}") if type(leave.code) is str else ("ok", "")
         except MemoryError:
-            return "error", "MemoryError: the session's memory limit was reached"
+            return "limit", "MemoryError: the session's memory limit was reached"
+        except _TooMuch as error:
+            return "limit", _explain(RuntimeError(*error.args).with_traceback(error.__traceback__))
         except BaseException as error:  # noqa: BLE001 - whatever the model's code raised is its result
             return "error", _explain(error)
         return "ok", ""
