@@ -28,7 +28,7 @@ VERIFIERS: Mapping[str, Verifier] = MappingProxyType(
         "choice": Verifier(verify_choice, check_choice),
         "exact": Verifier(verify_exact, check_exact),
         "math": Verifier(verify_math, check_math, in_worker=True, looks_slow=looks_slow),
-        "counting": Verifier(verify_counting, check_counting),
+        "counting": Verifier(verify_counting, check_counting, in_worker=True, looks_slow=looks_slow),
         "ocr": Verifier(verify_ocr, check_ocr, in_worker=True),
         # Hundreds of boxes take seconds to match.
         "detection": Verifier(verify_detection, check_detection, in_worker=True, reads_iou=True),
