@@ -90,6 +90,11 @@ def check_counting(sample: Sample) -> None:
     _truth(sample)
 
 
+def counting_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "one whole number, in digits"
+
+
 def whole_number(text: str) -> int | None:
     """The number that a text is as a whole: `7`, `7.`, `1,200`, `seven`, `Twenty-one`; else None."""
     plain = "-".join(text.casefold().strip().removesuffix(".").split())

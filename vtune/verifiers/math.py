@@ -127,6 +127,11 @@ def check_math(sample: Sample) -> None:
         )
 
 
+def math_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "one number or one expression, without words"
+
+
 def _truth(sample: Sample) -> list[Any]:
     options(sample, {"answer_in"})
     truth = sample.ground_truth

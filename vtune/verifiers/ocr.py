@@ -85,6 +85,11 @@ def check_ocr(sample: Sample) -> None:
             )
 
 
+def ocr_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "the text alone, as it is written in the image"
+
+
 def similarity(a: str, b: str) -> float:
     """1 - Levenshtein distance / length of the longer text, in [0, 1]; 1 for two empty texts."""
     longer = max(len(a), len(b))

@@ -29,6 +29,10 @@ class Verifier:
     because of the reply."""
     check_ground_truth: Callable[[Sample], None]
     """Raises DataError where no reply could earn 1: that is our mistake, and no reply pays for it."""
+    form: Callable[[Sample], str]
+    """What an answer looks like, as a noun phrase for the end of a question (see `asking`)."""
+    self_contained: bool = False
+    """Its questions say themselves what form an answer has (V-Triune, figure 8): nobody could guess it."""
     in_worker: bool = False
     """It may run long or crash, so `Verifying` runs it in a process of its own."""
     looks_slow: Callable[[str, Sample], bool] | None = None

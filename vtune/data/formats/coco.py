@@ -1,7 +1,7 @@
 """COCO instance annotations as perception tasks: detection, grounding and counting.
 
 Ground truths of boxes are integers in 0-1000, relative to width and height, as in V-Triune (appendix A);
-the question says so, and `verifier_parm` too. A photograph gives one question of detection, one of
+`verifier_parm` says so. A photograph gives one question of detection, one of
 counting for each category, and one of grounding for each category that is there once. `vtune data make
 coco` makes other questions of the same files: regions and counts that a crop helps with.
 """
@@ -21,9 +21,6 @@ from vtune.schema.sample import Sample
 FORMAT_RATIO = 0.1
 """Of detection and grounding, as in the published rows of V-Triune."""
 SPACE = 1000
-_COORDINATES = (
-    "with x0, y0, x1, y1 as whole numbers from 0 to 1000, relative to the width and the height of the image"
-)
 
 
 def read_coco(path: Path, options: Options) -> Iterator[Found]:
@@ -69,10 +66,9 @@ def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
         [thing for things in groups for thing in things],
         task="detection",
         identity=scene.photo.identity,
-        # Figure 8, with the space of the boxes.
+        # Figure 8; how to answer is added by who imports.
         text="Please detect all instances of the following categories within the image:\n"
-        + "\n".join(f"- {things[0].category}" for things in groups)
-        + f'\nAnswer with a JSON list of {{"bbox_2d": [x0, y0, x1, y1], "label": "…"}}, {_COORDINATES}.',
+        + "\n".join(f"- {things[0].category}" for things in groups),
     )
     for things in groups:
         if len(things) == 1:
@@ -83,16 +79,12 @@ def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
                 things,
                 task="grounding",
                 identity=things[0].identity,
-                text=f"Where is the {things[0].category} in the image?\nAnswer with a JSON list of one "
-                f'{{"bbox_2d": [x0, y0, x1, y1], "label": "{things[0].category}"}}, {_COORDINATES}.',
+                text=f"Where is the {things[0].category} in the image?",
             )
         yield build_sample(
             place,
             source="coco_counting",
-            turns=_turns(
-                f"How many instances of the category '{things[0].category}' are in the image? "
-                "Answer with a number."
-            ),
+            turns=_turns(f"How many instances of the category '{things[0].category}' are in the image?"),
             images=(picture,),
             ability="counting",
             identity=f"coco_counting/{scene.photo.identity}/{things[0].category}",

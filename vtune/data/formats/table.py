@@ -31,6 +31,8 @@ class Format:
     makes: Literal["samples", "traces"] = "samples"
     takes: tuple[str, ...] = ("images", "verifier")
     """Options that have an effect."""
+    own_questions: bool = False
+    """Its questions are written here, bare: an import adds how they are to be answered."""
 
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
@@ -44,7 +46,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "easyr1": Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON"),
         "mars": Format(read_mars, "JSON lines or meta file of SenseNova-MARS"),
         "mmsearch": Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)"),
-        "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images", takes=("images",)),
+        "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images", takes=("images",), own_questions=True),
         "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=()),
         "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=()),
         "hf": Format(
