@@ -22,9 +22,7 @@ from vtune.verifiers.ocr import LONGEST, similarity, verify_ocr
         pytest.param("x" * (LONGEST + 1), {"credit": "partial"}, 0.0, id="endless"),
     ],
 )
-def test_texts_are_compared_as_texts_where_asked(
-    answer: str, parm: dict[str, object], score: float
-) -> None:
+def test_texts_are_compared_as_texts_where_asked(answer: str, parm: dict[str, object], score: float) -> None:
     what = sample("ocr", "NO PARKING", parm={"match": "text"} | parm)
     assert verify_ocr(wrap(answer), what).score == pytest.approx(score)
 

@@ -1,7 +1,8 @@
 """Judges of answers.
 
-To add one: write a file with its two functions and the form of its answers, add a line to VERIFIERS, add a case to tests/verifiers/cases.py. What every
-verifier promises is tested there: the model's mistakes are scores, ours are exceptions.
+To add one: write a file with its two functions and the form of its answers, add a line to VERIFIERS, add a
+case to tests/verifiers/cases.py. What every verifier promises is tested there: the model's mistakes are
+scores, ours are exceptions.
 """
 
 from collections.abc import Mapping
@@ -40,9 +41,7 @@ VERIFIERS: Mapping[str, Verifier] = MappingProxyType(
         "grounding": Verifier(
             verify_grounding, check_grounding, boxes_form, self_contained=True, in_worker=True, reads_iou=True
         ),
-        "point_in_box": Verifier(
-            verify_point_in_box, check_point_in_box, point_form, self_contained=True
-        ),
+        "point_in_box": Verifier(verify_point_in_box, check_point_in_box, point_form, self_contained=True),
         "judge": Verifier(verify_judge, check_judge, judge_form, asks_judge=True),
     }
 )

@@ -41,8 +41,8 @@ def self_contained(sample: Sample) -> Sample:
     """The sample with a question that asks for its answer in the place and the form that are read.
 
     What the question says already is not said again, so that a second pass changes nothing. V-Triune's
-    figure 8 asks for boxes so; what it leaves open (the tags of the thoughts, which equation 2 counts, and what
-    coordinates mean) is ours.
+    figure 8 asks for boxes so; what it leaves open (the tags of the thoughts, which equation 2 counts, and
+    what coordinates mean) is ours.
 
     Raises:
         DataError: If its verifier is unknown, or an option of `verifier_parm` is.

@@ -92,7 +92,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
 
 
 def boxes_form(sample: Sample) -> str:
-    """What an answer looks like; grounding does not read the labels, and has them too (V-Triune, figure 8)."""
+    """What an answer looks like (V-Triune, figure 8); of grounding, too, which does not read the labels."""
     entry = '{"bbox_2d": [x0, y0, x1, y1], "label": "…"}'
     return f"a JSON list of {entry}, one for each instance, {told_coordinates(sample)}"
 

@@ -51,7 +51,8 @@ _DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
 def verify_counting(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer is the number that was counted, else 0.
 
-    The whole answer is read: nothing is fished out of prose. `verifier_parm` may hold `answer_in` and `match`:
+    The whole answer is read: nothing is fished out of prose. `verifier_parm` may hold `answer_in` and
+    `match`:
 
     - `math_verify` (the default): the answer has the value of the truth, as V-Triune scores counts (eq. 1).
       `7.0` and `\frac{14}{2}` are 7; words are products of letters to math-verify, so "seven" is wrong.

@@ -43,8 +43,8 @@ def verify_ocr(reply: str, sample: Sample) -> Verdict:
       with `partial` it is the similarity 1 - edits / length of the longer text, and 0 below 0.5 (ANLS, as in
       OCRBench v2).
 
-    `similarity` among the parts is that similarity before it is cut off, whatever `match` says. Call it in the
-    main thread of a process, as `verify_math`.
+    `similarity` among the parts is that similarity before it is cut off, whatever `match` says. Call it in
+    the main thread of a process, as `verify_math`.
 
     Raises:
         DataError: As `check_ocr` does.
