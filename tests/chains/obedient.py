@@ -22,7 +22,9 @@ def obedient(prompt: str, sample: Sample, shown: tuple[int, int] = (1, 1)) -> st
 
 
 def replied(said: str, tags: list[str]) -> str:
-    """Thoughts and an answer, in the tags that are named."""
+    """Thoughts and an answer, in the tags that are named; the answer alone where none is."""
+    if not tags:
+        return said
     said = f"\\boxed{{{said}}}" if "\\boxed" in tags else said
     said = f"<answer>{said}</answer>" if "<answer>" in tags else said
     return f"<think>I see it.</think>\n{said}" if "<think>" in tags else f"I see it.\n\n{said}"

@@ -28,7 +28,8 @@ def test_a_question_made_whole_names_place_and_form_once(name: str) -> None:
         ({}, 0.0, ("<think>", "<answer>")),
         ({"answer_in": "boxed"}, 0.0, ("\\boxed",)),
         ({"answer_in": "boxed"}, 0.1, ("<think>", "<answer>", "\\boxed")),
-        ({"answer_in": "reply"}, 0.1, ()),
+        ({"answer_in": "reply"}, 0.0, ()),
+        ({"answer_in": "reply"}, 0.1, ("<think>", "<answer>")),
     ],
 )
 def test_what_is_missing_is_what_verifier_and_format_reward_read(

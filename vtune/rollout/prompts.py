@@ -1,6 +1,7 @@
 """How a sample is put to the policy."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from vtune.rollout.prompt_pool import pool_suffix
@@ -8,7 +9,7 @@ from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.tools.calls import tools_block
 from vtune.verifiers import verifier_of
-from vtune.verifiers.asking import missing_marks, self_contained, with_ending
+from vtune.verifiers.asking import missing_marks, placed, self_contained, with_ending
 
 Style = Literal["codev", "plain", "tools", "pool"]
 
@@ -134,12 +135,16 @@ def ask(
 ) -> tuple[Message, ...]:
     """A sample as turns, in the style that a recipe names; see the function of each for the arguments.
 
-    A question whose verifier wants a form that nobody could guess says so in every style but `plain`, also
-    where its file does not.
+    In every style but `plain` a prompt names the places that verifier and format reward read, and the form of
+    the answer where nobody could guess it, also where neither file nor template does.
     """
-    if style != "plain" and verifier_of(sample).self_contained:
+    if style == "plain":
+        return plain(sample, names, sizes, schemas)
+    if verifier_of(sample).self_contained:
         sample = self_contained(sample)
-    return pool(sample, draw) if style == "pool" else STYLES[style](sample, names, sizes, schemas)
+    if style == "pool":
+        return pool(sample, draw)
+    return placed(replace(sample, prompt=STYLES[style](sample, names, sizes, schemas))).prompt
 
 
 STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[Size], Schemas], tuple[Message, ...]]] = {

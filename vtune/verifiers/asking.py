@@ -19,22 +19,39 @@ MARKS: Mapping[str, tuple[Mark, ...]] = MappingProxyType(
     {"tag": ("<think>", "<answer>"), "boxed": ("\\boxed",), "reply": ()}
 )
 """`answer_in` -> what a question has to name: where the answer is read, and the thoughts before it."""
+SENTENCES: Mapping[Mark, str] = MappingProxyType(
+    {
+        "<think>": "Think step by step between <think> and </think>.",
+        "<answer>": "Give the final answer between <answer> and </answer>.",
+        "\\boxed": "Put the final answer in \\boxed{}.",
+    }
+)
 
 
 def missing_marks(sample: Sample) -> tuple[Mark, ...]:
     """What the question does not name yet of the places that its verifier and its format reward read.
 
-    An answer in a box is asked for between tags as well where the tags are paid for (`format_ratio`), as in
-    V-Triune's published loader.
+    An answer that is read elsewhere is asked for between tags as well where the tags are paid for
+    (`format_ratio`), as in V-Triune's published loader.
 
     Raises:
         DataError: If `answer_in` is none of `MARKS`.
     """
     text = asked(sample)
     wanted = MARKS[one_of(sample, "answer_in", MARKS, default="tag")]
-    if sample.format_ratio > 0 and wanted == MARKS["boxed"]:
+    if sample.format_ratio > 0:
         wanted = (*MARKS["tag"], *wanted)
-    return tuple(mark for mark in wanted if mark not in text)
+    return tuple(mark for mark in dict.fromkeys(wanted) if mark not in text)
+
+
+def placed(sample: Sample) -> Sample:
+    """The sample with a question that names all places that are read (see `missing_marks`).
+
+    Raises:
+        DataError: As `missing_marks` does.
+    """
+    sentences = [SENTENCES[mark] for mark in missing_marks(sample)]
+    return with_ending(sample, f"\n{' '.join(sentences)}") if sentences else sample
 
 
 def self_contained(sample: Sample) -> Sample:
@@ -47,18 +64,9 @@ def self_contained(sample: Sample) -> Sample:
     Raises:
         DataError: If its verifier is unknown, or an option of `verifier_parm` is.
     """
-    missing = missing_marks(sample)
-    sentences = []
-    if "<think>" in missing:
-        sentences.append("Think step by step between <think> and </think>.")
-    if "<answer>" in missing:
-        sentences.append("Then give the final answer between <answer> and </answer>.")
-    if "\\boxed" in missing:
-        sentences.append("Put the final answer in \\boxed{}.")
+    sample = placed(sample)
     form = f"The answer is {verifier_of(sample).form(sample)}."
-    if form not in asked(sample):
-        sentences.append(form)
-    return with_ending(sample, f"\n{' '.join(sentences)}") if sentences else sample
+    return sample if form in asked(sample) else with_ending(sample, f"\n{form}")
 
 
 def asked(sample: Sample) -> str:

@@ -14,10 +14,13 @@ LONGEST_QUOTE = 60
 """Characters, ours."""
 
 ANSWER_IN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
-    {"tag": tags.answer, "boxed": tags.boxed, "reply": lambda reply: tags.closing(reply) or None}
+    {"tag": tags.answer, "boxed": tags.boxed, "reply": tags.said}
 )
 """`answer_in` of verifier_parm -> where the answer is read: the only `<answer>` (the default; CodeV), the
-reply's `\\boxed{}` (V-Triune, eq. 1), or all that follows the thoughts (benchmarks that ask for no tag)."""
+reply's `\\boxed{}` (V-Triune, eq. 1), or all that follows the thoughts (benchmarks that ask for no tag).
+
+A box around the whole of an `<answer>` is taken off, and in `reply` the `<answer>` that a reply ends with:
+a question and a prompt style may each ask for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
