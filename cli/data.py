@@ -121,7 +121,8 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, coco, vstar, "
+            help="vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, coco, v3det, "
+            "objects365, vstar, "
             "hrbench or hf.",
         ),
     ],

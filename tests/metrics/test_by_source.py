@@ -130,9 +130,9 @@ def test_a_spelt_placeholder_is_a_leak_and_one_of_the_prompt_is_none() -> None:
 
 
 def test_what_verifiers_tell_is_averaged_over_those_that_told_it() -> None:
-    boxes = [said("a", **{"iou@50": 1.0, "map": 0.5}), said("b", **{"iou@50": 0.0}), said("c")]
+    boxes = [said("a", **{"iou@50": 1.0, "ap": 0.5}), said("b", **{"iou@50": 0.0}), said("c")]
     row = by_source(boxes, evidence_score=1.0)["boxes"]
-    assert (row["iou@50"], row["map"]) == (0.5, 0.5)
+    assert (row["iou@50"], row["ap"]) == (0.5, 0.5)
     assert "iou@75" not in row
 
 
@@ -156,7 +156,7 @@ def test_each_tool_has_its_own_numbers() -> None:
 def test_no_part_of_a_verifier_has_the_name_of_another_number() -> None:
     """Else one would hide the other."""
     parts = set(verify_detection("", with_iou(next(shaped("detection")), [0.5])).parts)
-    assert {"iou@50", "iou@75", "iou@95", "iou@99", "map"} <= parts
+    assert {"iou@50", "iou@75", "iou@95", "iou@99", "ap"} <= parts
     assert not parts & set(by_source([*QUIZ, said("wait")], evidence_score=1.0)["all"])
 
 

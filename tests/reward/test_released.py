@@ -83,7 +83,7 @@ def test_boxes_are_taken_from_the_shown_picture_to_thousandths() -> None:
     ]
     assert rewards["accuracy_reward"] == pytest.approx(1.0)
     assert rewards["format_reward"] == 1.0
-    assert rewards["map_reward"] == pytest.approx(1.0)
+    assert rewards["ap_reward"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from dataclasses import replace
 import pytest
 
 from tests.rollout.build import SAMPLE
-from vtune.rollout.prompt_pool import BOXED, SELF_CONTAINED, TAGGED, THINK
-from vtune.rollout.prompts import STYLES, ask, codev, plain
+from vtune.rollout.prompt_pool import BOXED, TAGGED, THINK
+from vtune.rollout.prompts import STYLES, Style, ask, codev, plain
 from vtune.schema.message import Message
+from vtune.verifiers import VERIFIERS
 
 NAMES, SIZES = ("image_0.png", "image_1.jpg"), ((448, 336), (20, 30))
 
@@ -33,9 +34,11 @@ def test_codev_leaves_a_system_turn_alone_and_needs_none_without_tools() -> None
     assert [m.role for m in codev(replace(SAMPLE, tools=()), NAMES[:1], SIZES[:1])] == ["user"]
 
 
-def test_codev_asks_about_text_alone() -> None:
+def test_codev_asks_for_the_same_form_where_there_is_no_picture() -> None:
     text = replace(SAMPLE, prompt=(Message("user", "What is 1 + 1?"),), images=())
-    assert codev(text, (), ())[-1] == text.prompt[0]
+    content = codev(text, (), ())[-1].content
+    assert content.startswith("What is 1 + 1?\n### **Output Format")
+    assert codev(SAMPLE, NAMES[:1], SIZES[:1])[-1].content.endswith(content.removeprefix("What is 1 + 1?"))
 
 
 def test_the_path_goes_into_the_last_user_turn() -> None:
@@ -69,6 +72,34 @@ def test_the_pool_gives_the_same_request_for_the_same_draw() -> None:
     assert pooled(7) != pooled(8)
 
 
-@pytest.mark.parametrize("verifier", SELF_CONTAINED)
-def test_the_pool_adds_nothing_to_questions_that_say_themselves_what_they_want(verifier: str) -> None:
-    assert pooled(7, verifier=verifier) == SAMPLE.prompt[0].content
+@pytest.mark.parametrize(
+    ("said", "changes"),
+    [
+        ("Think in <think> </think>, answer in <answer> </answer>.", {}),
+        ("Put it in \\boxed{}.", {"verifier_parm": {"answer_in": "boxed"}}),
+        ("Which?", {"verifier_parm": {"answer_in": "reply"}}),
+    ],
+)
+def test_the_pool_adds_nothing_to_questions_that_say_themselves_where_the_answer_goes(
+    said: str, changes: dict[str, object]
+) -> None:
+    prompt = (Message("user", f"<image>{said}", (0,)),)
+    assert pooled(7, prompt=prompt, **changes) == f"<image>{said}"
+
+
+def test_a_box_in_tags_is_asked_for_where_the_tags_are_paid_for() -> None:
+    """As V-Triune's loader does for rows with a format ratio."""
+    asked = pooled(7, verifier="math", verifier_parm={"answer_in": "boxed"}, format_ratio=0.1)
+    assert any(place in asked for place in TAGGED)
+    assert any(place in asked for place in BOXED)
+
+
+@pytest.mark.parametrize("style", ["codev", "tools", "pool"])
+@pytest.mark.parametrize("name", sorted(name for name, one in VERIFIERS.items() if one.self_contained))
+def test_a_form_that_nobody_could_guess_is_asked_for_in_every_style_but_plain(
+    style: Style, name: str
+) -> None:
+    bare = replace(SAMPLE, verifier=name, verifier_parm={"space": "relative_1000"})
+    form = VERIFIERS[name].form(bare)
+    assert form in ask(style, bare, NAMES[:1], SIZES[:1], draw=0)[-1].content
+    assert ask("plain", bare, NAMES[:1], SIZES[:1], draw=0) == SAMPLE.prompt

@@ -117,7 +117,7 @@ def test_what_boxes_are_worth_is_told_at_every_threshold(ran: tuple[Path, Ended]
         row = rows[STEPS - 1, source]
         shares = [row[f"iou@{at}"] for at in (50, 75, 95, 99)]
         assert shares == sorted(shares, reverse=True)
-        assert 0 < shares[-1] <= row["map"] <= 1
+        assert 0 < shares[-1] <= row["ap"] <= 1
         first = min(step for step, name in rows if name == source)
         assert row["iou@99"] > rows[first, source]["iou@99"]
     assert "iou@50" not in rows[0, "shapes_counting"]

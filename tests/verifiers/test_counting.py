@@ -46,18 +46,29 @@ def test_every_number_reads_as_itself_with_and_without_commas(number: int) -> No
     assert whole_number(str(number)) == whole_number(f"{number:,}") == number
 
 
-def test_equal_and_substring_differ_where_one_number_stands_in_the_other() -> None:
-    equal, substring = sample("counting", "2"), sample("counting", "two", parm={"match": "substring"})
-    for answer, scores in (
-        ("2", (1, 1)),
-        ("12", (0, 1)),
-        ("There are 2.", (0, 1)),
-        ("two", (1, 0)),
-        ("3", (0, 0)),
-    ):
-        found = tuple(verify_counting(wrap(answer), what).score for what in (equal, substring))
-        assert found == scores, answer
-    assert verify_counting(wrap("There are 2."), equal).parts == {"unreadable": 1.0}
+@pytest.mark.parametrize(
+    ("answer", "scores"),
+    [
+        ("2", (1, 1, 1)),
+        ("2.0", (1, 0, 1)),
+        ("\\frac{4}{2}", (1, 0, 1)),
+        ("two", (0, 1, 0)),
+        ("12", (0, 0, 1)),
+        ("There are 2.", (0, 0, 1)),
+        ("2 or 3", (0, 0, 1)),
+        ("3", (0, 0, 0)),
+    ],
+)
+def test_counts_are_compared_by_value_as_numbers_or_as_digits(answer: str, scores: tuple[int, ...]) -> None:
+    """Of these, V-Triune's equation 1 is the first."""
+    rules = ({}, {"match": "equal"}, {"match": "substring"})
+    samples = [sample("counting", "two", parm=parm) for parm in rules]
+    assert tuple(verify_counting(wrap(answer), what).score for what in samples) == scores
+
+
+def test_what_is_no_number_is_counted_apart_where_numbers_are_compared() -> None:
+    what = sample("counting", "2", parm={"match": "equal"})
+    assert verify_counting(wrap("There are 2."), what).parts == {"unreadable": 1.0}
 
 
 def test_a_count_may_be_boxed() -> None:

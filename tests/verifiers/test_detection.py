@@ -220,7 +220,7 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
         pytest.param([CUP], {"det_reward_ratio": {"map": 0.0}}, id="no term"),
         pytest.param([CUP], {"det_reward_ratio": {"map": 2.0}}, id="weight above 1"),
         pytest.param([CUP], {"det_reward_ratio": 1}, id="one weight for all"),
-        pytest.param([CUP], {"map_ranking": "score"}, id="unknown ranking"),
+        pytest.param([CUP], {"ap_ranking": "score"}, id="unknown ranking"),
         pytest.param([CUP], {"answer_in": "prose"}, id="unknown place"),
     ],
 )

@@ -22,9 +22,45 @@ from vtune.verifiers.ocr import LONGEST, similarity, verify_ocr
         pytest.param("x" * (LONGEST + 1), {"credit": "partial"}, 0.0, id="endless"),
     ],
 )
-def test_verify_ocr(answer: str, parm: dict[str, object], score: float) -> None:
-    what = sample("ocr", "NO PARKING", parm=parm)
+def test_texts_are_compared_as_texts_where_asked(answer: str, parm: dict[str, object], score: float) -> None:
+    what = sample("ocr", "NO PARKING", parm={"match": "text"} | parm)
     assert verify_ocr(wrap(answer), what).score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer", "score"),
+    [
+        pytest.param("NO PARKING", "no  parking", 1.0, id="case and spaces do not count"),
+        pytest.param("NO PARKING", "KEEP OUT", 0.0, id="another text"),
+        pytest.param("on", "no", 1.0, id="letters in another order: what eq. 1 cannot see"),
+        pytest.param("$5.00", "5", 1.0, id="the same value"),
+        pytest.param("A & B", "a & b", 1.0, id="no expression, and the same text"),
+        pytest.param("A & B", "a & c", 0.0, id="no expression, and another text"),
+        pytest.param("1984", "1985", 0.0, id="another number"),
+    ],
+)
+def test_math_verify_compares_readings_by_default(truth: str, answer: str, score: float) -> None:
+    """V-Triune, equation 1."""
+    assert verify_ocr(wrap(answer), sample("ocr", truth)).score == score
+
+
+def test_any_alias_is_right_by_value_too() -> None:
+    what = sample("ocr", "NO PARKING", parm={"aliases": ["A & B"]})
+    assert [verify_ocr(wrap(said), what).score for said in ("a & b", "no parking", "keep out")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("parm", [{"credit": "partial"}, {"case_sensitive": True}])
+def test_an_option_that_only_texts_read_is_refused_elsewhere(parm: dict[str, object]) -> None:
+    with pytest.raises(DataError, match="no effect") as caught:
+        check_ground_truth(sample("ocr", "NO PARKING", parm=parm))
+    assert "match: text" in caught.value.fix
+
+
+def test_a_text_that_math_verify_cannot_match_with_itself_is_our_error() -> None:
+    with pytest.raises(DataError, match="with itself") as caught:
+        check_ground_truth(sample("ocr", "a } b"))
+    assert "match: text" in caught.value.fix
+    check_ground_truth(sample("ocr", "a } b", parm={"match": "text"}))
 
 
 def test_how_near_a_wrong_reading_was_is_told() -> None:

@@ -13,6 +13,9 @@ from vtune.verifiers import tags
         pytest.param("<think>a</think><answer> 7 </answer>\n", "7", id="well formed"),
         pytest.param("<answer>7</answer>", "7", id="without thoughts"),
         pytest.param("<answer>two\nlines</answer>", "two\nlines", id="lines"),
+        pytest.param("<answer>\\boxed{\\frac{1}{2}}</answer>", "\\frac{1}{2}", id="a box around it"),
+        pytest.param("<answer>\\boxed{7} or \\boxed{8}</answer>", "\\boxed{7} or \\boxed{8}", id="two boxes"),
+        pytest.param("<answer>\\boxed{7</answer>", "\\boxed{7", id="a box that is open"),
         pytest.param("<answer></answer>", "", id="empty is an answer of no text"),
         pytest.param("<think>a<code>b</code>\n<answer>7</answer>", "7", id="generation stopped at the code"),
         pytest.param("<answer>7</answer> or so", None, id="words after it"),
@@ -77,3 +80,17 @@ def test_the_first_tag_that_closes_is_read_as_a_regular_expression_reads_it(text
 def test_many_openings_cost_no_more_than_one() -> None:
     """A million of them: from each to the end would take hours."""
     assert tags.tagged("<code>" * 1_000_000, "code") is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("<think>a</think> It is 7. ", "It is 7."),
+        ("<think>a</think><answer>7</answer>", "7"),
+        ("It is <answer>7</answer> or 8", "It is <answer>7</answer> or 8"),
+        ("<think>a</think>", None),
+        ("<answer></answer>", ""),
+    ],
+)
+def test_said(reply: str, said: str | None) -> None:
+    assert tags.said(reply) == said

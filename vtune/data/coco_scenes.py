@@ -1,7 +1,10 @@
-"""COCO instance annotations as scenes: photographs and what is annotated on them."""
+"""COCO instance annotations as scenes: photographs and what is annotated on them.
+
+V3Det and Objects365 are published in the same layout, with fields of their own: see `read_scenes`.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -14,6 +17,8 @@ from vtune.files.reading import read_bytes
 from vtune.schema.box import Box, clamp
 from vtune.schema.pixels import Refused, examine
 
+DOUBTFUL = ("iscrowd", "isfake", "isreflected")
+"""Marks of annotations that may or may not count; the two latter are Objects365's."""
 MIN_SIDE = 16
 """Shortest side, in pixels, of a box worth asking about (ours)."""
 
@@ -36,6 +41,8 @@ class Thing:
     category: str
     box: Box
     """xyxy in pixels, inside the photograph."""
+    novel: bool = False
+    """Whether its category is one of those that V3Det keeps for open-vocabulary detection (`novel`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,8 @@ class Scene:
     photo: Photo
     things: tuple[Thing, ...]
     uncountable: frozenset[str]
-    """Categories with a crowd or a tiny instance here: nobody can say how many there are."""
+    """Categories with a crowd, a tiny instance, or a picture or mirror image of one here: nobody can say how
+    many there are."""
 
 
 Question = tuple[Scene, tuple[Thing, ...]]
@@ -57,8 +65,12 @@ def read_scenes(
 ) -> tuple[list[Scene], list[str]]:
     """The photographs with their things, by id, and all category names.
 
+    A name is stripped, and spelled in one way: verifiers do not mind case, and V3Det has `Timer` beside
+    `timer`. The same box of the same category, twice on a photograph, is one thing: Objects365 has many.
+
     Args:
-        instances: An `instances_*.json`. Crowds and boxes under 16 px a side are things of no question.
+        instances: An `instances_*.json`. Crowds, boxes under 16 px a side, and what Objects365 calls fake
+            (a picture of the thing) or reflected are things of no question.
         odd: Gets each photograph and each annotation that cannot be read, as (number, error); what is
             annotated on such a photograph is left out with it. None: the first is raised.
 
@@ -67,7 +79,14 @@ def read_scenes(
     """
     content = read_json(instances)
     try:
-        categories = {entry["id"]: str(entry["name"]) for entry in content["categories"]}
+        spelled: dict[str, str] = {}
+        categories = {
+            entry["id"]: spelled.setdefault(
+                " ".join(str(entry["name"]).casefold().split()), str(entry["name"]).strip()
+            )
+            for entry in content["categories"]
+        }
+        novel = {categories[entry["id"]] for entry in content["categories"] if _is_novel(entry)}
         images, annotations = list(content["images"]), list(content["annotations"])
     except (KeyError, TypeError) as error:
         raise _no_layout(instances, error) from None
@@ -90,8 +109,9 @@ def read_scenes(
             skipped = uncountable[name]
             uncountable[name] = skipped | {category}
             box = _box(entry["bbox"], photo)
-            if not entry.get("iscrowd") and min(box[2] - box[0], box[3] - box[1]) >= MIN_SIDE:
-                things[name].append(Thing(_identity(entry["id"]), category, box))
+            if not any(map(entry.get, DOUBTFUL)) and min(box[2] - box[0], box[3] - box[1]) >= MIN_SIDE:
+                if not any((there.category, there.box) == (category, box) for there in things[name]):
+                    things[name].append(Thing(_identity(entry["id"]), category, box, category in novel))
                 uncountable[name] = skipped
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             needs = "id, image_id, category_id and bbox [x, y, width, height]"
@@ -101,7 +121,11 @@ def read_scenes(
         # Of numbers, by their size.
         for name, photo in sorted(photos.items(), key=lambda entry: (len(entry[0]), entry[0]))
     ]
-    return scenes, sorted(categories.values())
+    return scenes, sorted(set(categories.values()))
+
+
+def _is_novel(category: Mapping[str, Any]) -> bool:
+    return bool(category.get("novel") or category.get("is_novel"))
 
 
 def _photos(
@@ -162,13 +186,20 @@ def _unread(kind: str, number: int, error: Exception, needs: str) -> DataError:
     )
 
 
-def photograph(photo: Photo, images: Path) -> bytes:
+def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> bytes:
     """The bytes of a photograph's file.
+
+    Args:
+        photo: What the JSON says.
+        images: The folder that its path starts from.
+        optional_folders: So many folders that the path begins with need not be there.
 
     Raises:
         DataError: If it is missing, damaged, outside of the folder, or of another size than the JSON says.
     """
-    path = within(images, photo.file_name)
+    parts = photo.file_name.split("/")
+    wanted = [within(images, "/".join(parts[cut:])) for cut in range(min(optional_folders + 1, len(parts)))]
+    path = next((place for place in wanted if place.is_file()), wanted[0])
     try:
         content = read_bytes(path)
     except OSError as error:

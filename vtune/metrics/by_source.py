@@ -41,7 +41,7 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
       among those of them whose answer was scored (V-Triune, eq. 4 and 5);
     - `leaked_placeholders`: share of replies that spell a placeholder of pictures;
     - what the verifier found beside the score, under its own names: means over the replies of which it told
-      it. Of boxes, `iou@50` and the like, and `map`, the mean of the average precisions of single replies.
+      it. Of boxes, `iou@50` and the like, and `ap`, the mean of the average precisions of single replies.
 
     Args:
         trajectories: As the scorer returned them.

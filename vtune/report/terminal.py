@@ -33,7 +33,7 @@ ORDER = (
     "iou@75",
     "iou@95",
     "iou@99",
-    "map",
+    "ap",
     "iou_threshold",
     "response_tokens",
     "truncated",

@@ -6,6 +6,9 @@ of its code are many, and the paper prints none.
 """
 
 import random
+from collections.abc import Collection
+
+from vtune.verifiers.asking import Mark
 
 THINK = (
     "Let's think step by step.",
@@ -46,21 +49,20 @@ TAGGED = (
     "The reasoning goes into <think> </think>, the final answer into <answer> </answer>.",
     "Reply with <think> your reasoning </think> followed by <answer> your answer </answer>.",
 )
-"""For the others, whose answer is read between tags."""
-
-SELF_CONTAINED = ("detection", "grounding", "point_in_box")
-"""Verifiers whose samples say themselves what form an answer has (V-Triune, figure 8): nothing is added."""
+"""For the others, whose answer is read between tags, and where tags are paid for."""
 
 
-def pool_suffix(verifier: str, *, boxed: bool, draw: int) -> str:
-    """What is appended to a question; empty for samples that need nothing.
+def pool_suffix(missing: Collection[Mark], *, draw: int) -> str:
+    """What is appended to a question; empty where it says itself where its answer goes.
 
     Args:
-        verifier: Of the sample.
-        boxed: Whether its answer is read in a box.
+        missing: What the question does not name yet (see `vtune.verifiers.asking`).
         draw: Decides on the sentences: the same number, the same sentences.
     """
-    if verifier in SELF_CONTAINED:
+    if not missing:
         return ""
     rng = random.Random(draw)
-    return f"\n\n{rng.choice(THINK)} {rng.choice(BOXED if boxed else TAGGED)}"
+    think, tagged, boxed = (rng.choice(pool) for pool in (THINK, TAGGED, BOXED))
+    places = [tagged] if "<answer>" in missing or "<think>" in missing else []
+    places += [boxed] if "\\boxed" in missing else []
+    return "\n\n" + " ".join([think, *places])

@@ -8,6 +8,8 @@ from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.tools.calls import tools_block
+from vtune.verifiers import verifier_of
+from vtune.verifiers.asking import missing_marks, placed, self_contained, with_ending
 
 Style = Literal["codev", "plain", "tools", "pool"]
 
@@ -38,9 +40,10 @@ CODEV_SYSTEM = f"""You are a helpful assistant.
 {PYTHON_RULES}"""
 """CodeV, template 13.1, word for word."""
 
-CODEV_USER = """
-### User Image Path:** "{path}"
-### User Image Size:** "{width}×{height}"
+CODEV_PICTURE = '\n### User Image Path:** "{path}"\n### User Image Size:** "{width}×{height}"'
+"""CodeV, template 13.1: what the user turn says of its picture."""
+
+CODEV_FORMAT = """
 ### **Output Format (strict adherence required):**
 <think>Your detailed reasoning process, including any <code> </code>, should go here.</think>
 <answer>Answer to the user's question.</answer>"""
@@ -73,11 +76,11 @@ def codev(
     if sample.tools and messages[0].role != "system":
         messages.insert(0, Message("system", CODEV_SYSTEM))
     last = max(index for index, message in enumerate(messages) if message.role == "user")
-    tail = "".join(
-        CODEV_USER.format(path=name, width=width, height=height)
+    told = "".join(
+        CODEV_PICTURE.format(path=name, width=width, height=height)
         for name, (width, height) in list(zip(names, sizes, strict=True))[:1]
     )
-    messages[last] = Message("user", messages[last].content + tail)
+    messages[last] = Message("user", messages[last].content + told + CODEV_FORMAT)
     return tuple(messages)
 
 
@@ -115,15 +118,10 @@ def pool(sample: Sample, draw: int) -> tuple[Message, ...]:
     """The sample's own turns, with a request from V-Triune's prompt pool behind the last question.
 
     Args:
-        sample: What is asked; its verifier, and where that reads the answer, decide on the request.
+        sample: What is asked; where its answer is read decides on the request.
         draw: Which request. All rollouts of a group have the same number, so that they answer one question.
     """
-    boxed = sample.verifier_parm.get("answer_in") == "boxed"
-    messages = list(sample.prompt)
-    last = max(index for index, message in enumerate(messages) if message.role == "user")
-    asked = messages[last].content + pool_suffix(sample.verifier, boxed=boxed, draw=draw)
-    messages[last] = replace(messages[last], content=asked)
-    return tuple(messages)
+    return with_ending(sample, pool_suffix(missing_marks(sample), draw=draw)).prompt
 
 
 def ask(
@@ -135,8 +133,18 @@ def ask(
     *,
     draw: int,
 ) -> tuple[Message, ...]:
-    """A sample as turns, in the style that a recipe names; see the function of each for the arguments."""
-    return pool(sample, draw) if style == "pool" else STYLES[style](sample, names, sizes, schemas)
+    """A sample as turns, in the style that a recipe names; see the function of each for the arguments.
+
+    In every style but `plain` a prompt names the places that verifier and format reward read, and the form of
+    the answer where nobody could guess it, also where neither file nor template does.
+    """
+    if style == "plain":
+        return plain(sample, names, sizes, schemas)
+    if verifier_of(sample).self_contained:
+        sample = self_contained(sample)
+    if style == "pool":
+        return pool(sample, draw)
+    return placed(replace(sample, prompt=STYLES[style](sample, names, sizes, schemas))).prompt
 
 
 STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[Size], Schemas], tuple[Message, ...]]] = {

@@ -22,6 +22,8 @@ from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_to_row
+from vtune.verifiers import verifier_of
+from vtune.verifiers.asking import self_contained
 
 PROBLEMS = ".problems.txt"
 """Behind the name of what was written: all rows that were left out, a line each."""
@@ -121,8 +123,11 @@ class _Reading:
                     progress.advance()
                     if isinstance(entry, DataError):
                         self._odd(place, entry)
-                    else:
-                        yield place, entry
+                        continue
+                    try:
+                        yield place, self._asking(entry)
+                    except DataError as error:
+                        self._odd(place, error)
         if not self.by_source and not self.problems:
             raise DataError(
                 "there is no row to import",
@@ -135,6 +140,17 @@ class _Reading:
                 "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
                 fix="is it the right format?",
             )
+
+    def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory:
+        """A sample whose question says how it is to be answered, where no prompt style could.
+
+        Raises:
+            DataError: If its verifier or where it reads the answer is unknown.
+        """
+        if isinstance(record, Trajectory):
+            return record
+        whole = self._layout.own_questions or verifier_of(record).self_contained
+        return self_contained(record) if whole else record
 
     def _good(self, place: Place, record: Sample | Trajectory) -> bool:
         here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"

@@ -15,7 +15,7 @@ Series = dict[str, list[float]]
 
 RESTORE = "the run wrote it whole; restore it"
 
-_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "map", "map50", "map75", "iou"}
+_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
 _FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
 
 

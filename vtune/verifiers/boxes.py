@@ -12,7 +12,7 @@ from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.sample import Sample
 from vtune.verifiers.exact import normalise
-from vtune.verifiers.spaces import spaces_of
+from vtune.verifiers.spaces import spaces_of, told_coordinates
 from vtune.verifiers.verifier import where
 
 LONGEST = 20_000
@@ -89,6 +89,12 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
                 fix="add labels, or let verifier `grounding` judge, which needs none",
             )
     return found if labelled else without_labels(found)
+
+
+def boxes_form(sample: Sample) -> str:
+    """What an answer looks like (V-Triune, figure 8); of grounding, too, which does not read the labels."""
+    entry = '{"bbox_2d": [x0, y0, x1, y1], "label": "…"}'
+    return f"a JSON list of {entry}, one for each instance, {told_coordinates(sample)}"
 
 
 def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:

@@ -65,6 +65,11 @@ def check_choice(sample: Sample) -> None:
     _truth(sample)
 
 
+def choice_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "the letter of one option"
+
+
 def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter of the one option that a text names, or None.
 

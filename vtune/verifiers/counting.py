@@ -5,6 +5,7 @@ import re
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers.math import compared, parsed
 from vtune.verifiers.verifier import (
     answered,
     given_answer,
@@ -16,7 +17,7 @@ from vtune.verifiers.verifier import (
     where,
 )
 
-MATCHES = ("equal", "substring")
+MATCHES = ("math_verify", "equal", "substring")
 LONGEST = 20
 """Characters of a number that is still read, ours: nobody counts further."""
 
@@ -48,15 +49,20 @@ _DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
 
 
 def verify_counting(reply: str, sample: Sample) -> Verdict:
-    """Score 1 where the answer is the number that was counted, else 0.
+    r"""Score 1 where the answer is the number that was counted, else 0.
 
-    The whole answer has to be one whole number, in digits or in English words up to ninety-nine: nothing is
-    fished out of prose. `verifier_parm` may hold `answer_in` and `match`: `equal` (the default) or
-    `substring`.
+    The whole answer is read: nothing is fished out of prose. `verifier_parm` may hold `answer_in` and
+    `match`:
 
-    V-Triune eq. 1 compares values, as `equal` does. `substring` is VLMEvalKit's rule for CountBench, on which
-    V-Triune reports (appendix D): the digits of the truth stand anywhere in the answer, so "12" is right
-    for 2. Use it to compare with published scores, never to train.
+    - `math_verify` (the default): the answer has the value of the truth, as V-Triune scores counts (eq. 1).
+      `7.0` and `\frac{14}{2}` are 7; words are products of letters to math-verify, so "seven" is wrong.
+    - `equal`, ours: one whole number, in digits or in English words up to ninety-nine. It reads "seven", and
+      needs no process of its own.
+    - `substring`: VLMEvalKit's rule for CountBench, on which V-Triune reports (appendix D): the digits of
+      the truth stand anywhere in the answer, so "12" is right for 2. Use it to compare with published
+      scores, never to train.
+
+    Call it in the main thread of a process, as `verify_math`.
 
     Raises:
         DataError: As `check_counting` does.
@@ -65,6 +71,8 @@ def verify_counting(reply: str, sample: Sample) -> Verdict:
     given = given_answer(reply, sample)
     if given is None:
         return no_answer(sample)
+    if match == "math_verify":
+        return compared(given, [parsed(str(truth))], str(truth))
     why = f"answered {quote(given)}, truth {truth}"
     if match == "substring":
         return answered(float(str(truth) in given), why)
@@ -83,6 +91,11 @@ def check_counting(sample: Sample) -> None:
     _truth(sample)
 
 
+def counting_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "one whole number, in digits"
+
+
 def whole_number(text: str) -> int | None:
     """The number that a text is as a whole: `7`, `7.`, `1,200`, `seven`, `Twenty-one`; else None."""
     plain = "-".join(text.casefold().strip().removesuffix(".").split())
@@ -95,7 +108,7 @@ def whole_number(text: str) -> int | None:
 
 def _truth(sample: Sample) -> tuple[int, str]:
     options(sample, {"answer_in", "match"})
-    match = one_of(sample, "match", MATCHES, default="equal")
+    match = one_of(sample, "match", MATCHES, default=MATCHES[0])
     number = whole_number(sample.ground_truth)
     if number is None:
         raise DataError(

@@ -27,10 +27,13 @@ REPORTED = (50, 75, 95, 99)
 """IoU in percent at which it is told how many boxes were found (V-Triune §3.3)."""
 SIZE_PENALTY = 0.6
 """Of V-Triune's published server: a score is multiplied by it for each box too many or too few."""
-MAP_RANKINGS = ("area", "order")
+AP_RANKINGS = ("area", "order")
 
-_RATIOS = ("iou_max_label_first", "iou_max_iou_first", "map", "map50", "map75")
-_KNOWN = SPACE_OPTIONS | {"answer_in", "iou", "det_reward_ratio", "size_penalty", "map_ranking"}
+_AP = {"map": "ap", "map50": "ap50", "map75": "ap75"}
+"""The published names of terms of a score -> what of one reply stands for them: there is no mean over labels
+of a data set in it, so that it is no mAP."""
+_RATIOS = ("iou_max_label_first", "iou_max_iou_first", *_AP)
+_KNOWN = SPACE_OPTIONS | {"answer_in", "iou", "det_reward_ratio", "size_penalty", "ap_ranking"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,17 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
 
     - `iou`: threshold(s) in [0, 1]. A run sets them, for each step, where a sample says nothing (`with_iou`).
     - `det_reward_ratio`: weights of the terms `iou_max_label_first` (labels must agree before overlap counts,
-      see `label_first`), `iou_max_iou_first` (see `iou_first`), `map`, `map50`, `map75`, and the c of
-      above as `iou_completeness`. Default: the first alone, and c = 0, as eq. 3 has it; the published data
-      say 0.3.
+      see `label_first`), `iou_max_iou_first` (see `iou_first`), `map`, `map50`, `map75` (the average
+      precision of this reply alone), and the c of above as `iou_completeness`. Default: the first alone, and
+      c = 0, as eq. 3 has it; the published data say 0.3.
     - `size_penalty`: in (0, 1]; default 0.6, the server's. 1 leaves boxes too many unpunished.
-    - `map_ranking`: what stands in for confidences in mAP: `area` (the default; appendix E), or `order`,
-      that of the list (appendix D, and the server, where all are alike).
+    - `ap_ranking`: what stands in for confidences in average precision: `area` (the default; appendix E), or
+      `order`, that of the list (appendix D, and the server, where all are alike).
 
     The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts tell,
     whatever the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`, `iou@99`
-    (shares of the ground truth's boxes that were found so well), `completeness` (at IoU 0.5), `map`, `map50`,
-    `map75`, and `boxes`, k.
+    (shares of the ground truth's boxes that were found so well), `completeness` (at IoU 0.5), `ap`, `ap50`,
+    `ap75` (average precision of this reply at IoU 0.5 to 0.95, 0.5 and 0.75), and `boxes`, k.
 
     Raises:
         DataError: As `check_detection` does, or if there is no threshold.
@@ -133,7 +136,7 @@ def _score(
     if not predicted:
         return 0.0
     terms = {name: weight for name, weight in judging.ratios.items() if weight}
-    values = {name: facts[name] for name in terms if name in facts}
+    values = {name: facts[_AP[name]] for name in terms if name in _AP}
     for name in terms.keys() - values.keys():
         values[name] = fmean(_term(name, predicted, judging, threshold) for threshold in thresholds)
     return fsum(weight * values[name] for name, weight in terms.items()) / fsum(terms.values())
@@ -170,7 +173,7 @@ def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
     facts = {"iou": fsum(matched) / len(truth), "boxes": float(len(predicted))}
     facts["completeness"] = _completeness(sum(v >= 0.5 for v in matched), len(truth), len(predicted))
     facts |= {f"iou@{at}": sum(value >= at / 100 for value in matched) / len(truth) for at in REPORTED}
-    return facts | {"map": fmean(precisions), "map50": precisions[0], "map75": precisions[5]}
+    return facts | {"ap": fmean(precisions), "ap50": precisions[0], "ap75": precisions[5]}
 
 
 def _judging(sample: Sample, *, labelled: bool) -> _Judging:
@@ -196,7 +199,7 @@ def _judging(sample: Sample, *, labelled: bool) -> _Judging:
         ratios=weights,
         completeness=completeness,
         size_penalty=penalty,
-        ranking=one_of(sample, "map_ranking", MAP_RANKINGS, default="area"),
+        ranking=one_of(sample, "ap_ranking", AP_RANKINGS, default="area"),
     )
 
 

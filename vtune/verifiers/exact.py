@@ -36,6 +36,11 @@ def check_exact(sample: Sample) -> None:
     _accepted(sample)
 
 
+def exact_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "the answer alone, in as few words as it needs"
+
+
 def normalise(text: str) -> str:
     """Case folded, runs of white space made one space, one trailing period dropped."""
     return " ".join(text.casefold().split()).removesuffix(".").rstrip()

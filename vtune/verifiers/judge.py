@@ -67,6 +67,11 @@ def check_judge(sample: Sample) -> None:
     _accepted(sample)
 
 
+def judge_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "a short answer"
+
+
 def _accepted(sample: Sample) -> frozenset[str]:
     options(sample, {"aliases", "answer_in"})
     if len(sample.ground_truth) >= LONGEST:

@@ -1,6 +1,7 @@
 """Mathematical answers: is it the same value? (math-verify decides)."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from vtune.errors import DataError
@@ -67,21 +68,33 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     Raises:
         DataError: As `check_math` does, except that prose in the ground truth is not looked for again.
     """
-    from math_verify import verify
-
     truth = _truth(sample)
     given = given_answer(reply, sample)
     if given is None:
         return no_answer(sample)
+    return compared(given, [truth], quote(sample.ground_truth))
+
+
+def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool = False) -> Verdict:
+    """The verdict on an answer by math-verify (V-Triune eq. 1). Main thread only.
+
+    Args:
+        given: The whole answer.
+        truths: What is right, each as `parsed` reads it.
+        told: The ground truth as the verdict quotes it.
+        words: As in `parsed`.
+    """
+    from math_verify import verify
+
     if len(given) >= LONGEST:
         return unreadable(f"the answer has {len(given)} characters")
     if (why := too_large(given)) is not None:
         return unreadable(f"{quote(given)} {why}")
-    parsed = _parse(given)
-    if not parsed:
+    value = parsed(given, words=words)
+    if not value:
         return unreadable(f"{quote(given)} is no expression")
-    same = bool(verify(truth, parsed, timeout_seconds=SECONDS))
-    return answered(float(same), f"answered {quote(given)}, truth {quote(sample.ground_truth)}")
+    same = any(verify(truth, value, timeout_seconds=SECONDS) for truth in truths)
+    return answered(float(same), f"answered {quote(given)}, truth {told}")
 
 
 def looks_slow(reply: str, sample: Sample) -> bool:
@@ -114,6 +127,11 @@ def check_math(sample: Sample) -> None:
         )
 
 
+def math_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "one number or one expression, without words"
+
+
 def _truth(sample: Sample) -> list[Any]:
     options(sample, {"answer_in"})
     truth = sample.ground_truth
@@ -124,31 +142,37 @@ def _truth(sample: Sample) -> list[Any]:
             where=where(sample),
             fix="write a value that can be computed, or let verifier `exact` compare it as text",
         )
-    parsed = _parse(sample.ground_truth)
-    if not parsed:
+    value = parsed(sample.ground_truth)
+    if not value:
         raise DataError(
             f"math-verify cannot read the ground truth {sample.ground_truth!r}",
             where=where(sample),
             fix=r"write a number or a LaTeX expression, e.g. \frac{1}{2}",
         )
-    return parsed
+    return value
 
 
-def _parse(text: str) -> list[Any]:
-    """The expression that a text is as a whole, in a list; an empty list where it is none."""
+def parsed(text: str, *, words: bool = False) -> list[Any]:
+    """The expression that a text is as a whole, in a list; an empty list where it is none.
+
+    Args:
+        text: An answer, with or without its box.
+        words: Add the text itself, with which math-verify compares what it cannot read as an expression.
+    """
     from math_verify import LatexExtractionConfig, parse
     from sympy import Integer
 
     whole = _unboxed(text.strip().removesuffix("."))
     if _INTEGER.fullmatch(whole):  # as math-verify reads it, in a hundredth of the time
         return [Integer(whole)]
-    if not _closes(whole) or _NUMBER_IN_WORDS.search(whole):  # words are dropped, and `\text{or 8}` with them
+    # Words are dropped, and `\text{or 8}` with them.
+    if not _closes(whole) or (not words and _NUMBER_IN_WORDS.search(whole)):
         return []
     boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
     found: list[Any] = parse(
         f"\\boxed{{{whole}}}",
         extraction_config=[boxed_only],
-        fallback_mode="no_fallback",
+        fallback_mode="first_match" if words else "no_fallback",
         parsing_timeout=SECONDS,
     )
     return found

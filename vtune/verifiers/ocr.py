@@ -1,50 +1,93 @@
 """Text in pictures: was it read right?"""
 
+from dataclasses import dataclass
+
+from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers.exact import accepted, normalise
-from vtune.verifiers.verifier import given_answer, no_answer, one_of, options, quote, wrong_option
+from vtune.verifiers.math import compared, parsed
+from vtune.verifiers.verifier import given_answer, no_answer, one_of, options, quote, where, wrong_option
 
+MATCHES = ("math_verify", "text")
 CREDITS = ("whole", "partial")
+OF_TEXT = frozenset({"case_sensitive", "credit"})
+"""Options that only `match` `text` reads."""
 ANLS_FROM = 0.5
 """Similarity below which a reading earns nothing (ANLS of ST-VQA, also in OCRBench v2)."""
 LONGEST = 2000
 """Characters of an answer that is still compared by edits, ours: time grows with both lengths."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """What a sample says about the judging of its text."""
+
+    right: frozenset[str]
+    match: str
+    cased: bool
+    credit: str
+
+
 def verify_ocr(reply: str, sample: Sample) -> Verdict:
-    r"""Score how well the answer transcribes the ground truth, or the best of its aliases.
+    r"""Score how well the answer transcribes the ground truth, or the best of its `aliases`.
 
-    White space counts as one space each; case does not count unless `case_sensitive` is true. Other options
-    of `verifier_parm`: `aliases`, `answer_in` and `credit`. With `credit` `whole` (the default) the score is
-    1 or 0, as V-Triune scores OCR (eq. 1); texts are compared as texts, for math-verify would take `on` and
-    `no` for the same product. With `partial` it is the similarity 1 - edits / length of the longer text,
-    and 0 below 0.5 (ANLS, as in OCRBench v2).
+    `verifier_parm` may hold `aliases`, `answer_in` and `match`:
 
-    `similarity` among the parts is that similarity before it is cut off.
+    - `math_verify` (the default): 1 where math-verify finds both the same, case aside, else 0, as V-Triune
+      scores OCR (eq. 1; its published server lowers the case of both, too). What is no expression to
+      it is compared as text.
+    - `text`, ours: texts are compared as texts, for math-verify reads words as products of letters: to it
+      `on` and `no` are the same, and `42 apples` is `42`. White space counts as one space each. Case
+      does not count unless `case_sensitive` is true. With `credit` `whole` (the default) the score is 1 or 0;
+      with `partial` it is the similarity 1 - edits / length of the longer text, and 0 below 0.5 (ANLS, as in
+      OCRBench v2).
+
+    `similarity` among the parts is that similarity before it is cut off, whatever `match` says. Call it in
+    the main thread of a process, as `verify_math`.
 
     Raises:
         DataError: As `check_ocr` does.
     """
-    right, cased, credit = _judging(sample)
+    judging = _judging(sample)
     given = given_answer(reply, sample)
     if given is None:
         return Verdict(0.0, no_answer(sample).why, {"unreadable": 1.0, "similarity": 0.0})
-    read = _plain(given, cased)
-    likeness = max(similarity(read, text) for text in right) if len(read) <= LONGEST else 0.0
+    read = _plain(given, judging.cased)
+    likeness = max(similarity(read, text) for text in judging.right) if len(read) <= LONGEST else 0.0
+    if judging.match == "math_verify":
+        truths = [parsed(text, words=True) for text in judging.right]
+        verdict = compared(read, truths, quote(sample.ground_truth), words=True)
+        return Verdict(verdict.score, verdict.why, {**verdict.parts, "similarity": likeness})
     partial = likeness if likeness >= ANLS_FROM else 0.0
-    score = partial if credit == "partial" else float(read in right)
+    score = partial if judging.credit == "partial" else float(read in judging.right)
     why = f"read {quote(given)}, truth {quote(sample.ground_truth)}"
     return Verdict(score, why, {"unreadable": 0.0, "similarity": likeness})
 
 
 def check_ocr(sample: Sample) -> None:
-    """See that there is a text to read.
+    """See that there is a text to read. Main thread only, as `verify_ocr`.
 
     Raises:
-        DataError: If the ground truth or an alias is empty, or an option is unknown or of the wrong kind.
+        DataError: If the ground truth or an alias is empty or cannot be matched with itself, or an option is
+            unknown, of the wrong kind, or without effect.
     """
-    _judging(sample)
+    judging = _judging(sample)
+    if judging.match != "math_verify":
+        return
+    for text in sorted(judging.right):
+        verdict = compared(text, [parsed(text, words=True)], "", words=True)
+        if verdict.score < 1.0:
+            raise DataError(
+                f"math-verify cannot match the text {quote(text)} with itself",
+                where=where(sample),
+                fix="compare it as a text: write `match: text` into verifier_parm, or drop the row",
+            )
+
+
+def ocr_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "the text alone, as it is written in the image"
 
 
 def similarity(a: str, b: str) -> float:
@@ -67,11 +110,21 @@ def _plain(text: str, cased: bool) -> str:
     return " ".join(text.split()) if cased else normalise(text)
 
 
-def _judging(sample: Sample) -> tuple[frozenset[str], bool, str]:
-    """(accepted texts, whether case counts, credit)."""
-    given = options(sample, {"aliases", "answer_in", "case_sensitive", "credit"})
+def _judging(sample: Sample) -> _Judging:
+    given = options(sample, {"aliases", "answer_in", "match", *OF_TEXT})
+    match = one_of(sample, "match", MATCHES, default=MATCHES[0])
+    if match != "text" and (idle := sorted(OF_TEXT & given.keys())):
+        raise DataError(
+            f"verifier `ocr`: `{idle[0]}` has no effect unless texts are compared as texts",
+            where=where(sample),
+            fix="write `match: text` into verifier_parm, too",
+        )
     cased = given.get("case_sensitive", False)
     if not isinstance(cased, bool):
         raise wrong_option(sample, "case_sensitive", cased, "true or false")
-    texts = accepted(sample, lambda text: _plain(text, cased))
-    return texts, cased, one_of(sample, "credit", CREDITS, default="whole")
+    return _Judging(
+        right=accepted(sample, lambda text: _plain(text, cased)),
+        match=match,
+        cased=cased,
+        credit=one_of(sample, "credit", CREDITS, default="whole"),
+    )

@@ -6,7 +6,7 @@ from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers.boxes import truth_boxes
-from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of
+from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, told_coordinates
 from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, unreadable
 
 _NUMBER = r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*"
@@ -47,6 +47,11 @@ def check_point_in_box(sample: Sample) -> None:
         DataError: If it does not, or an option is unknown or of the wrong kind.
     """
     _boxes(sample)
+
+
+def point_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return f"one point (x, y), {told_coordinates(sample)}"
 
 
 def _boxes(sample: Sample) -> list[Box]:

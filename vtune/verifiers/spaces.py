@@ -14,6 +14,8 @@ Space = Literal["pixels", "relative_1000", "shown_pixels"]
 """`relative_1000`: 0 to 1000 from side to side, as the files of V-Triune and the newer Qwen models have it.
 `shown_pixels`: of the picture as the policy saw it, resized, in which Qwen2.5-VL answers."""
 
+REPLY_SPACES = ("pixels", "relative_1000", "shown_pixels")
+
 SPACE_OPTIONS = frozenset(
     {
         "space",
@@ -75,7 +77,7 @@ def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
         DataError: If an option is of the wrong kind, two contradict each other, or a size is missing.
     """
     space = _space(sample)
-    reply = one_of(sample, "reply_space", ("pixels", "relative_1000", "shown_pixels"), default=space)
+    reply = one_of(sample, "reply_space", REPLY_SPACES, default=space)
     x_end, y_end = _ends(sample, space)
     if reply == space:
         return Spaces(1.0, 1.0, x_end, y_end)
@@ -90,6 +92,17 @@ def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
             fix=f"write {prefix}width and {prefix}height into verifier_parm",
         )
     return Spaces(x_end / x_from, y_end / y_from, x_end, y_end)
+
+
+def told_coordinates(sample: Sample) -> str:
+    """What the numbers of a reply mean, in words for its question."""
+    space = one_of(sample, "reply_space", REPLY_SPACES, default=_space(sample))
+    if space == "relative_1000":
+        return "with coordinates from 0 to 1000, relative to the width and the height of the image"
+    width, height = _ends(sample, "pixels")
+    if space == "shown_pixels" or width is None or height is None:
+        return "with coordinates in pixels of the image"
+    return f"with coordinates in pixels of the image, which is {width:g} wide and {height:g} high"
 
 
 def _space(sample: Sample) -> str:

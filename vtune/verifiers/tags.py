@@ -10,7 +10,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def answer(reply: str) -> str | None:
-    """The content of the reply's only `<answer>`, stripped, or None where there is not exactly one.
+    """The content of the reply's only `<answer>`, stripped and unboxed; None where there is not exactly one.
 
     It has to be closed and to end the reply: two answers are hedging, and words after the answer
     may take it back. An answer inside a `<think>` or a `<code>` that is still open does not count;
@@ -27,7 +27,20 @@ def answer(reply: str) -> str | None:
     before = _STATE.findall(reply[: found.start()])
     if before and before[-1] in ("<think>", "<code>"):
         return None
-    return found[1].strip()
+    return unboxed(found[1].strip())
+
+
+def said(reply: str) -> str | None:
+    """All that follows the thoughts, without an `<answer>` that ends it; None where that is nothing."""
+    found = answer(reply)
+    return closing(reply) or None if found is None else found
+
+
+def unboxed(text: str) -> str:
+    r"""What a box holds that is the whole text; any other text as it is."""
+    start = _BOX.match(text)
+    end = None if start is None else _closed_at(text, start.end())
+    return text if start is None or end != len(text) - 1 else text[start.end() : end].strip()
 
 
 def tagged(text: str, tag: str) -> str | None:

@@ -14,10 +14,13 @@ LONGEST_QUOTE = 60
 """Characters, ours."""
 
 ANSWER_IN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
-    {"tag": tags.answer, "boxed": tags.boxed, "reply": lambda reply: tags.closing(reply) or None}
+    {"tag": tags.answer, "boxed": tags.boxed, "reply": tags.said}
 )
 """`answer_in` of verifier_parm -> where the answer is read: the only `<answer>` (the default; CodeV), the
-reply's `\\boxed{}` (V-Triune, eq. 1), or all that follows the thoughts (benchmarks that ask for no tag)."""
+reply's `\\boxed{}` (V-Triune, eq. 1), or all that follows the thoughts (benchmarks that ask for no tag).
+
+A box around the whole of an `<answer>` is taken off, and in `reply` the `<answer>` that a reply ends with:
+a question and a prompt style may each ask for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class Verifier:
     because of the reply."""
     check_ground_truth: Callable[[Sample], None]
     """Raises DataError where no reply could earn 1: that is our mistake, and no reply pays for it."""
+    form: Callable[[Sample], str]
+    """What an answer looks like, as a noun phrase for the end of a question (see `asking`)."""
+    self_contained: bool = False
+    """Its questions say themselves what form an answer has (V-Triune, figure 8): nobody could guess it."""
     in_worker: bool = False
     """It may run long or crash, so `Verifying` runs it in a process of its own."""
     looks_slow: Callable[[str, Sample], bool] | None = None

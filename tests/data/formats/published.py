@@ -354,6 +354,75 @@ def coco(folder: Path) -> Published:
     )
 
 
+def annotated(file: Path, photos: dict[str, str], categories: list[Any], boxes: list[Any]) -> None:
+    """Annotations in COCO's layout of photographs of 200 x 100 pixels, by path; each lies at its value."""
+    for number, place in enumerate(photos.values()):
+        if place:
+            (file.parent / place).parent.mkdir(parents=True, exist_ok=True)
+            (file.parent / place).write_bytes(jpeg(number, (200, 100)))
+    content = {
+        "images": [
+            {"id": number, "file_name": name, "width": 200, "height": 100}
+            for number, name in enumerate(photos, start=1)
+        ],
+        "categories": categories,
+        "annotations": [
+            {"id": number, "image_id": photo, "category_id": category, "bbox": bbox, "iscrowd": 0} | more
+            for number, (photo, category, bbox, more) in enumerate(boxes, start=1)
+        ],
+    }
+    file.write_text(json.dumps(content))
+
+
+def v3det(folder: Path) -> Published:
+    names = ["Timer", "timer", "compass (drawing tool)"]
+    categories = [
+        {"id": n, "name": name, "name_zh": "…", "cat_info": ["…"], "cat_info_gpt": ["…"], "novel": n == 3}
+        for n, name in enumerate(names, start=1)
+    ]
+    photos = {f"images/n07745046/{n}_371_c.jpg": f"V3Det/images/n07745046/{n}_371_c.jpg" for n in (21, 22)}
+    photos["images/a00000066/gone.jpg"] = ""
+    boxes = [
+        (1, 1, [10, 10, 40, 40], {}),
+        (1, 2, [100, 10, 40, 40], {}),
+        (2, 3, [10, 10, 90, 60], {}),
+        (3, 3, [10, 10, 90, 60], {}),
+    ]
+    file = folder / "v3det_2023_v1_train.json"
+    annotated(file, photos, categories, boxes)
+    images = Options(images=folder / "V3Det" / "images")
+    return Published([file], {"detection": 2}, {f"{file}, row 2": "cannot read"}, images, sources=("v3det",))
+
+
+def objects365(folder: Path) -> Published:
+    names = ("Person", "Formula 1 ", "Cabinet/shelf")
+    photos = {
+        f"images/v1/patch8/objects365_v1_0042091{n}.jpg": f"train/patch8/objects365_v1_0042091{n}.jpg"
+        for n in (6, 7)
+    }
+    photos["images/v1/patch6/objects365_v1_00320532.jpg"] = ""
+    plain = {"isfake": 0, "isreflected": 0}
+    boxes = [
+        (1, 1, [10, 10, 40.5, 40], plain),
+        (1, 1, [10, 10, 40.5, 40], plain),
+        (1, 2, [100, 10, 40, 40], plain),
+        (1, 3, [100, 50, 40, 40], plain | {"isfake": 1}),
+        (2, 1, [10, 10, 90, 60], plain | {"isreflected": 1}),
+        (2, 1, [110, 10, 40, 60], plain),
+        (2, 2, [10, 10, 90, 60], plain),
+        (3, 3, [10, 10, 90, 60], plain),
+    ]
+    file = folder / "zhiyuan_objv2_train.json"
+    annotated(file, photos, [{"id": n, "name": name} for n, name in enumerate(names, start=1)], boxes)
+    return Published(
+        [file],
+        {"detection": 2},
+        {f"{file}, row 2": "cannot read"},
+        Options(images=folder / "train"),
+        sources=("objects365",),
+    )
+
+
 def vstar(folder: Path) -> Published:
     make_vstar(folder, 4, (300, 200), (100, 50, 40, 30))
     bad = folder / "direct_attributes" / "sa_0002.json"
@@ -411,6 +480,8 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "mars": mars,
     "mmsearch": mmsearch,
     "coco": coco,
+    "v3det": v3det,
+    "objects365": objects365,
     "vstar": vstar,
     "hrbench": hrbench,
     "hf": hf,

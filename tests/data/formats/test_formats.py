@@ -149,7 +149,6 @@ def test_coco_boxes_are_thousandths_of_the_picture(read: Read) -> None:
         "width": 200,
         "height": 100,
     }
-    assert "0 to 1000" in rows["coco_detection/1"].question
     assert rows["coco_grounding/12"].evidence[0].bbox == (150.0, 50.0, 200.0, 100.0)
 
 
@@ -165,6 +164,44 @@ def test_coco_asks_only_for_what_can_be_counted(read: Read) -> None:
         "coco_grounding/12",
         "coco_grounding/13",
     }
+
+
+def test_v3det_names_that_differ_in_case_are_one_category(read: Read) -> None:
+    """Its verifier does not mind case, so that nobody could tell `Timer` from `timer`."""
+    rows = read("v3det")
+    timers = rows["v3det/n07745046/21_371_c"]
+    assert timers.question.endswith("categories within the image:\n- Timer")
+    assert [box["label"] for box in json.loads(timers.ground_truth)] == ["Timer", "Timer"]
+    assert "novel" not in timers.extra
+    assert rows["v3det/n07745046/22_371_c"].extra == {
+        "image_path": "images/n07745046/22_371_c.jpg",
+        "novel": ["compass (drawing tool)"],
+    }
+
+
+def test_objects365_asks_for_nothing_that_is_doubtful_or_there_twice(read: Read) -> None:
+    rows = read("objects365")
+    first, second = (rows[f"objects365/v1/patch8/objects365_v1_0042091{n}"] for n in (6, 7))
+    assert json.loads(first.ground_truth) == [
+        {"label": "Person", "bbox_2d": [50, 100, 252, 500]},
+        {"label": "Formula 1", "bbox_2d": [500, 100, 700, 500]},
+    ]
+    assert "Cabinet" not in first.question  # a picture of one
+    assert "Person" not in second.question  # a person and a mirror image
+
+
+@pytest.mark.parametrize("name", ["v3det", "objects365"])
+def test_photographs_are_found_with_and_without_the_folders_that_their_paths_begin_with(
+    name: str, tmp_path: Path
+) -> None:
+    published = MAKERS[name](tmp_path)
+    there = published.options.images
+    assert there is not None
+    moved = tmp_path / "whole" / "images" / ("" if name == "v3det" else "v1")
+    moved.parent.mkdir(parents=True)
+    there.rename(moved)
+    found = FORMATS[name].read(published.paths[0], Options(images=tmp_path / "whole"))
+    assert sum(isinstance(entry, Sample) for _, entry in found) == 2
 
 
 def test_thyme_becomes_turns_calls_and_pictures_in_their_order(tmp_path: Path) -> None:

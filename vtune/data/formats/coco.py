@@ -1,14 +1,17 @@
-"""COCO instance annotations as perception tasks: detection, grounding and counting.
+"""Instance annotations in COCO's layout as perception tasks: detection, grounding and counting.
 
 Ground truths of boxes are integers in 0-1000, relative to width and height, as in V-Triune (appendix A);
-the question says so, and `verifier_parm` too. A photograph gives one question of detection, one of
-counting for each category, and one of grounding for each category that is there once. `vtune data make
-coco` makes other questions of the same files: regions and counts that a crop helps with.
+`verifier_parm` says so. A photograph of COCO gives one question of detection, one of counting for each
+category, and one of grounding for each category that is there once. V3Det and Objects365 give detection
+alone, as in V-Triune: of their many categories some contain others (a cup, a mug), so that nobody can say
+how many there are. `vtune data make coco` makes other questions of COCO's files: regions and counts that
+a crop helps with.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from vtune.data.coco_scenes import Scene, Thing, countable, photograph, read_scenes
 from vtune.data.formats.building import Found, Options, build_sample
@@ -21,20 +24,59 @@ from vtune.schema.sample import Sample
 FORMAT_RATIO = 0.1
 """Of detection and grounding, as in the published rows of V-Triune."""
 SPACE = 1000
-_COORDINATES = (
-    "with x0, y0, x1, y1 as whole numbers from 0 to 1000, relative to the width and the height of the image"
-)
+TASKS = ("detection", "grounding", "counting")
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A data set that is annotated in COCO's layout."""
+
+    name: str
+    tasks: tuple[str, ...]
+    """What is asked about a photograph."""
+    optional_folders: int
+    """So many folders that its paths begin with are not there in every copy of its photographs."""
+    named_photographs: bool
+    """Whether a photograph's id in samples is its path; else the id that the JSON gives."""
+
+    def source(self, task: str) -> str:
+        """`data_source` of a task: the name alone where there is no other."""
+        return f"{self.name}_{task}" if len(self.tasks) > 1 else self.name
+
+
+COCO = Collection("coco", TASKS, optional_folders=0, named_photographs=False)
+# Paths are `images/n07745046/21_371_….jpg`, ids count from 1 in each split.
+V3DET = Collection("v3det", ("detection",), optional_folders=1, named_photographs=True)
+# Paths are `images/v1/patch8/objects365_v1_00420917.jpg`; archives unpack to `patch8/…`, or are laid flat.
+OBJECTS365 = Collection("objects365", ("detection",), optional_folders=3, named_photographs=True)
 
 
 def read_coco(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of an `instances_*.json`; the row of a place is the number of the photograph, sorted by id.
+    """Samples of COCO's `instances_*.json`."""
+    return read_annotated(path, options, COCO)
+
+
+def read_v3det(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of V3Det's `v3det_2023_v1_*.json`."""
+    return read_annotated(path, options, V3DET)
+
+
+def read_objects365(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of Objects365's `zhiyuan_objv2_*.json`."""
+    return read_annotated(path, options, OBJECTS365)
+
+
+def read_annotated(path: Path, options: Options, collection: Collection) -> Iterator[Found]:
+    """Samples of annotations; the row of a place is the number of the photograph, sorted by id.
 
     Raises:
         DataError: If the file is missing or has another layout.
         RecipeError: If the folder of photographs is not given.
     """
     if options.images is None:
-        raise RecipeError("COCO's photographs lie in a folder of their own", fix="name it by --images")
+        raise RecipeError(
+            f"the photographs of {collection.name} lie in a folder of their own", fix="name it by --images"
+        )
     for file, name in files(path, (".json",)):
         odd: list[tuple[int, DataError]] = []
         scenes, _ = read_scenes(file, odd)
@@ -43,13 +85,13 @@ def read_coco(path: Path, options: Options) -> Iterator[Found]:
         for number, scene in enumerate(scenes):
             place = Place(file, number, name)
             try:
-                for sample in scene_samples(scene, options.images, place):
+                for sample in scene_samples(scene, options.images, place, collection):
                     yield place, sample
             except DataError as error:
                 yield place, error
 
 
-def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
+def scene_samples(scene: Scene, images: Path, place: Place, collection: Collection) -> Iterator[Sample]:
     """The questions about one photograph; none where nothing on it can be counted.
 
     Raises:
@@ -59,84 +101,86 @@ def scene_samples(scene: Scene, images: Path, place: Place) -> Iterator[Sample]:
     if not groups and not scene.uncountable:
         return
     # Also where everything is too small to ask about: it may be so because the sizes are wrong.
-    picture = Picture(photograph(scene.photo, images), scene.photo.file_name)
+    data = photograph(scene.photo, images, optional_folders=collection.optional_folders)
     if not groups:
         return
-    yield _boxes(
-        scene,
-        picture,
-        place,
+    asking = _Asking(scene, Picture(data, scene.photo.file_name), place, collection)
+    # Figure 8. How to answer is added by who imports.
+    listed = "\n".join(f"- {things[0].category}" for things in groups)
+    yield asking.boxes(
+        "detection",
+        asking.photograph,
+        f"Please detect all instances of the following categories within the image:\n{listed}",
         [thing for things in groups for thing in things],
-        task="detection",
-        identity=scene.photo.identity,
-        # Figure 8, with the space of the boxes.
-        text="Please detect all instances of the following categories within the image:\n"
-        + "\n".join(f"- {things[0].category}" for things in groups)
-        + f'\nAnswer with a JSON list of {{"bbox_2d": [x0, y0, x1, y1], "label": "…"}}, {_COORDINATES}.',
     )
     for things in groups:
-        if len(things) == 1:
-            yield _boxes(
-                scene,
-                picture,
-                place,
-                things,
-                task="grounding",
-                identity=things[0].identity,
-                text=f"Where is the {things[0].category} in the image?\nAnswer with a JSON list of one "
-                f'{{"bbox_2d": [x0, y0, x1, y1], "label": "{things[0].category}"}}, {_COORDINATES}.',
-            )
-        yield build_sample(
-            place,
-            source="coco_counting",
-            turns=_turns(
-                f"How many instances of the category '{things[0].category}' are in the image? "
-                "Answer with a number."
-            ),
-            images=(picture,),
-            ability="counting",
-            identity=f"coco_counting/{scene.photo.identity}/{things[0].category}",
-            ground_truth=str(len(things)),
-            answer=str(len(things)),
-            verifier="counting",
-            evidence=_evidence(things),
-            extra={"image_path": scene.photo.file_name},
+        category = things[0].category
+        if "grounding" in collection.tasks and len(things) == 1:
+            question = f"Where is the {category} in the image?"
+            yield asking.boxes("grounding", things[0].identity, question, things)
+        if "counting" in collection.tasks:
+            question = f"How many instances of the category '{category}' are in the image?"
+            yield asking.count(f"{asking.photograph}/{category}", question, things)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What all questions about a photograph have in common."""
+
+    scene: Scene
+    picture: Picture
+    place: Place
+    collection: Collection
+
+    @property
+    def photograph(self) -> str:
+        """Its id."""
+        photo = self.scene.photo
+        if not self.collection.named_photographs:
+            return photo.identity
+        return PurePosixPath(photo.file_name).with_suffix("").as_posix().removeprefix("images/")
+
+    def boxes(self, task: str, identity: str, question: str, things: Sequence[Thing]) -> Sample:
+        """A question that is answered with the boxes of things."""
+        width, height = self.scene.photo.width, self.scene.photo.height
+        truth = json.dumps([_relative(thing, width, height) for thing in things], ensure_ascii=False)
+        parm = {"space": "relative_1000", "width": width, "height": height}
+        return self._sample(
+            task, identity, question, things, truth=truth, parm=parm, format_ratio=FORMAT_RATIO
         )
 
+    def count(self, identity: str, question: str, things: Sequence[Thing]) -> Sample:
+        """A question that is answered with the number of things."""
+        return self._sample("counting", identity, question, things, truth=str(len(things)))
 
-def _boxes(
-    scene: Scene,
-    picture: Picture,
-    place: Place,
-    things: Sequence[Thing],
-    *,
-    task: str,
-    identity: str,
-    text: str,
-) -> Sample:
-    width, height = scene.photo.width, scene.photo.height
-    return build_sample(
-        place,
-        source=f"coco_{task}",
-        turns=_turns(text),
-        images=(picture,),
-        ability=task,
-        identity=f"coco_{task}/{identity}",
-        ground_truth=json.dumps([_relative(thing, width, height) for thing in things], ensure_ascii=False),
-        verifier=task,
-        verifier_parm={"space": "relative_1000", "width": width, "height": height},
-        ratios=(1.0, FORMAT_RATIO, 0.0),
-        evidence=_evidence(things),
-        extra={"image_path": scene.photo.file_name},
-    )
-
-
-def _turns(text: str) -> list[Row]:
-    return [{"role": "user", "content": f"{IMAGE}\n{text}"}]
-
-
-def _evidence(things: Sequence[Thing]) -> list[Row]:
-    return [{"label": thing.category, "image": 0, "bbox_2d": list(thing.box)} for thing in things]
+    def _sample(
+        self,
+        task: str,
+        identity: str,
+        question: str,
+        things: Sequence[Thing],
+        *,
+        truth: str,
+        parm: Row | None = None,
+        format_ratio: float = 0.0,
+    ) -> Sample:
+        source = self.collection.source(task)
+        novel = sorted({thing.category for thing in things if thing.novel})
+        return build_sample(
+            self.place,
+            source=source,
+            turns=[{"role": "user", "content": f"{IMAGE}\n{question}"}],
+            images=(self.picture,),
+            ability=task,
+            identity=f"{source}/{identity}",
+            ground_truth=truth,
+            answer=truth if task == "counting" else "",
+            verifier=task,
+            verifier_parm=parm,
+            ratios=(1.0, format_ratio, 0.0),
+            evidence=[{"label": thing.category, "image": 0, "bbox_2d": list(thing.box)} for thing in things],
+            extra={"image_path": self.scene.photo.file_name} | ({"novel": novel} if novel else {}),
+        )
 
 
 def _relative(thing: Thing, width: int, height: int) -> Row:

@@ -37,6 +37,8 @@ def check_look(name: str, path: Path, options: Options) -> None:
     right = {"easyr1" if name == "thinklite" else name}
     if name == "vtriune" and options.verifier is not None:
         right.add("verl")  # rows that name no verifier
+    if name in ("v3det", "objects365"):
+        right.add("coco")  # its layout
     for file, look in found:
         if look not in right:
             raise DataError(

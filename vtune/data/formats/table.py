@@ -8,7 +8,7 @@ from typing import Literal
 
 from vtune.data.formats.benchmarks import read_hrbench_rows, read_vstar_rows
 from vtune.data.formats.building import Found, Options
-from vtune.data.formats.coco import read_coco
+from vtune.data.formats.coco import read_coco, read_objects365, read_v3det
 from vtune.data.formats.codev import read_codev
 from vtune.data.formats.deepeyes import read_deepeyes
 from vtune.data.formats.hub import read_hub
@@ -31,7 +31,11 @@ class Format:
     makes: Literal["samples", "traces"] = "samples"
     takes: tuple[str, ...] = ("images", "verifier")
     """Options that have an effect."""
+    own_questions: bool = False
+    """Its questions are written here, bare: an import adds how they are to be answered."""
 
+
+PHOTOGRAPHS = "its photographs by --images"
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
@@ -44,7 +48,18 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "easyr1": Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON"),
         "mars": Format(read_mars, "JSON lines or meta file of SenseNova-MARS"),
         "mmsearch": Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)"),
-        "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images", takes=("images",)),
+        "coco": Format(
+            read_coco, f"instances_*.json of COCO; {PHOTOGRAPHS}", takes=("images",), own_questions=True
+        ),
+        "v3det": Format(
+            read_v3det, f"v3det_2023_v1_*.json of V3Det; {PHOTOGRAPHS}", takes=("images",), own_questions=True
+        ),
+        "objects365": Format(
+            read_objects365,
+            f"zhiyuan_objv2_*.json of Objects365; {PHOTOGRAPHS}",
+            takes=("images",),
+            own_questions=True,
+        ),
         "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=()),
         "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=()),
         "hf": Format(
@@ -53,7 +68,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     }
 )
 """Name -> layout."""
-ALIASES = MappingProxyType({"orsta": "vtriune", "sensenova-mars": "mars", "fvqa": "mmsearch"})
+ALIASES = MappingProxyType(
+    {"orsta": "vtriune", "sensenova-mars": "mars", "fvqa": "mmsearch", "object365": "objects365"}
+)
 
 
 def format_of(name: str) -> Format:

@@ -1,0 +1,82 @@
+"""The end of a question: where its answer goes, and what the answer looks like.
+
+A reply is read in one place and in one form (`answer_in`, and the form that its verifier states); a policy
+that is not told both cannot be right. So whoever puts a question takes its end from here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Literal
+
+from vtune.schema.sample import Sample
+from vtune.verifiers import verifier_of
+from vtune.verifiers.verifier import one_of
+
+Mark = Literal["<think>", "<answer>", "\\boxed"]
+
+MARKS: Mapping[str, tuple[Mark, ...]] = MappingProxyType(
+    {"tag": ("<think>", "<answer>"), "boxed": ("\\boxed",), "reply": ()}
+)
+"""`answer_in` -> what a question has to name: where the answer is read, and the thoughts before it."""
+SENTENCES: Mapping[Mark, str] = MappingProxyType(
+    {
+        "<think>": "Think step by step between <think> and </think>.",
+        "<answer>": "Give the final answer between <answer> and </answer>.",
+        "\\boxed": "Put the final answer in \\boxed{}.",
+    }
+)
+
+
+def missing_marks(sample: Sample) -> tuple[Mark, ...]:
+    """What the question does not name yet of the places that its verifier and its format reward read.
+
+    An answer that is read elsewhere is asked for between tags as well where the tags are paid for
+    (`format_ratio`), as in V-Triune's published loader.
+
+    Raises:
+        DataError: If `answer_in` is none of `MARKS`.
+    """
+    text = asked(sample)
+    wanted = MARKS[one_of(sample, "answer_in", MARKS, default="tag")]
+    if sample.format_ratio > 0:
+        wanted = (*MARKS["tag"], *wanted)
+    return tuple(mark for mark in dict.fromkeys(wanted) if mark not in text)
+
+
+def placed(sample: Sample) -> Sample:
+    """The sample with a question that names all places that are read (see `missing_marks`).
+
+    Raises:
+        DataError: As `missing_marks` does.
+    """
+    sentences = [SENTENCES[mark] for mark in missing_marks(sample)]
+    return with_ending(sample, f"\n{' '.join(sentences)}") if sentences else sample
+
+
+def self_contained(sample: Sample) -> Sample:
+    """The sample with a question that asks for its answer in the place and the form that are read.
+
+    What the question says already is not said again, so that a second pass changes nothing. V-Triune's
+    figure 8 asks for boxes so; what it leaves open (the tags of the thoughts, which equation 2 counts, and
+    what coordinates mean) is ours.
+
+    Raises:
+        DataError: If its verifier is unknown, or an option of `verifier_parm` is.
+    """
+    sample = placed(sample)
+    form = f"The answer is {verifier_of(sample).form(sample)}."
+    return sample if form in asked(sample) else with_ending(sample, f"\n{form}")
+
+
+def asked(sample: Sample) -> str:
+    """All that a sample says before the policy's first turn."""
+    return "\n".join(turn.content for turn in sample.prompt)
+
+
+def with_ending(sample: Sample, ending: str) -> Sample:
+    """The sample with something behind its last question."""
+    last = max(number for number, turn in enumerate(sample.prompt) if turn.role == "user")
+    turns = list(sample.prompt)
+    turns[last] = replace(turns[last], content=turns[last].content + ending)
+    return replace(sample, prompt=tuple(turns))
