@@ -14,7 +14,7 @@ CATEGORIES = ("single", "cross")
 def read_hrbench(path: Path) -> Iterator[Sample]:
     """The rows of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`, a sample each; there are no target boxes.
 
-    Source and ids begin with the file's name, so that both files can be used together. Options stay as they
+    Whoever asks says which tools they offer (`vtune.data.offer`). Source and ids begin with the file's name, so that both files can be used together. Options stay as they
     are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`.
 
     Raises:

@@ -29,7 +29,7 @@ class Format:
     reads: str
     """What the path is, in a few words."""
     makes: Literal["samples", "traces"] = "samples"
-    takes: tuple[str, ...] = ("images", "verifier")
+    takes: tuple[str, ...] = ("images", "verifier", "tools")
     """Options that have an effect."""
 
 
@@ -44,11 +44,15 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "easyr1": Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON"),
         "mars": Format(read_mars, "JSON lines or meta file of SenseNova-MARS"),
         "mmsearch": Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)"),
-        "coco": Format(read_coco, "instances_*.json of COCO; its photographs by --images", takes=("images",)),
-        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=()),
-        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=()),
+        "coco": Format(
+            read_coco, "instances_*.json of COCO; its photographs by --images", takes=("images", "tools")
+        ),
+        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=("tools",)),
+        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=("tools",)),
         "hf": Format(
-            read_hub, "any data set of `datasets`, with --columns", takes=("images", "verifier", "columns")
+            read_hub,
+            "any data set of `datasets`, with --columns",
+            takes=("images", "verifier", "tools", "columns"),
         ),
     }
 )
