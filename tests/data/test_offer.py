@@ -8,8 +8,8 @@ from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 
 ZOOM = (
-    "Think first, call **image_zoom_in_tool** if needed, then answer. Format strictly as:  <think>...</think>  "
-    "<tool_call>...</tool_call> (if tools needed)  <answer>...</answer> "
+    "Think first, call **image_zoom_in_tool** if needed, then answer. Format strictly as:  "
+    "<think>...</think>  <tool_call>...</tool_call> (if tools needed)  <answer>...</answer> "
 )
 
 
@@ -37,8 +37,9 @@ def asking(text: str, *, system: str = "", tools: tuple[str, ...] = ()) -> Sampl
             id="CodeV",
         ),
         pytest.param(
-            "Which colour? You FIRST think about the reasoning process as an internal monologue and then provide "
-            "the final answer. … within <think> </think> tags. The final answer MUST BE put in \\boxed{}.",
+            "Which colour? You FIRST think about the reasoning process as an internal monologue and then "
+            "provide the final answer. … within <think> </think> tags. The final answer MUST BE put in "
+            "\\boxed{}.",
             id="verl",
         ),
         pytest.param(
@@ -81,9 +82,7 @@ def test_a_sample_that_asks_in_no_words_of_others_only_gets_the_tools() -> None:
         pytest.param("Which? Write <grounding> first.", ("image_zoom_in_tool",), "<grounding>", id="another"),
     ],
 )
-def test_words_about_tools_that_are_not_offered_are_an_error(
-    text: str, tools: tuple, word: str
-) -> None:
+def test_words_about_tools_that_are_not_offered_are_an_error(text: str, tools: tuple, word: str) -> None:
     with pytest.raises(DataError, match=f"speaks of {word}, which is not offered") as caught:
         offering(asking(text), tools)
     assert caught.value.fix

@@ -48,8 +48,8 @@ def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
     """The sample for a policy that may call these tools and no others, whoever it was published for.
 
     System turns go, and so does what a user's turn says about calls and the form of the answer: a recipe's
-    `rollout.prompt` says it. The turns as they stood are kept in `extra`, as `published_prompt`, and the tools
-    as `published_tools`. Doing it twice changes nothing.
+    `rollout.prompt` says it. The turns as they stood are kept in `extra`, as `published_prompt`, and the
+    tools as `published_tools`. Doing it twice changes nothing.
 
     Raises:
         DataError: If a question speaks of a tool that is not among these, or nothing is left of it.

@@ -24,8 +24,8 @@ PICTURES = (".jpg", ".jpeg", ".png")
 def read_vstar(path: Path) -> Iterator[Sample]:
     """The questions of the published folder, with their target boxes, or of its TSV form, without.
 
-    Whoever asks says which tools they offer (`vtune.data.offer`). Options keep the order of the file. In the folder's annotations the right one always comes first, so
-    whoever asks has to shuffle them.
+    Options keep the order of the file. In the folder's annotations the right one always comes first, so
+    whoever asks has to shuffle them, and to say which tools they offer (`vtune.data.offer`).
 
     Args:
         path: The folder with `direct_attributes` and `relative_position`, or a TSV with the columns index,

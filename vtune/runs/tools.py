@@ -147,8 +147,8 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
             if key is not None and (recipe is None or getattr(recipe, key) is None):
                 raise RecipeError(
                     f"sample {sample.id!r} offers {name}, and the recipe has no tools.{key}",
-                    fix=f"write a section tools.{key} (README, `vtune rl`), or let them offer another: "
-                    "`vtune data import … --tools`, `tools` of a source of a data recipe, `offers` of a suite",
+                    fix=f"write a section tools.{key} (README, `vtune rl`), or let them offer others: "
+                    "`vtune data import … --tools`, `tools` of a source (data recipe), `offers` of a suite",
                 )
             if name not in TELLS[prompt]:
                 raise RecipeError(

@@ -96,7 +96,7 @@ def question_sample(
 
 
 def _part(row: Row, place: Place) -> str:
-    """The part of ThinkLite that a row is of: what a column says, or an id such as `FigureQA_17` begins with."""
+    """The part of ThinkLite that a row is of: what a column says, or an id like `FigureQA_17` begins with."""
     named, number = first(row, *PARTS), first(row, *IDENTITY)
     if isinstance(named, str) and named.strip():
         name = _plain(named)
