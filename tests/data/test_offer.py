@@ -70,7 +70,9 @@ def test_the_question_stays_and_the_prompt_of_others_goes(text: str) -> None:
 def test_a_sample_that_asks_in_no_words_of_others_only_gets_the_tools() -> None:
     text = "Question:\nWhich colour?\nA. red\nB. blue"
     sample = offering(asking(text), ("python",))
-    assert sample == replace(asking(text), tools=("python",))
+    assert sample == replace(asking(text), tools=("python",), extra={"published_tools": []})
+    # Not published for code, though that came before.
+    assert offering(sample, ("image_zoom_in_tool",)).extra == {"published_tools": []}
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
     kept: dict[str, object] = {}
     if prompt != sample.prompt:
         kept[PROMPT] = [{"role": turn.role, "content": turn.content} for turn in sample.prompt]
-    if sample.tools and sample.tools != tuple(tools):
+    if sample.tools != tuple(tools):
         kept[OFFER] = list(sample.tools)
     # What was there first is what was published.
     return replace(sample, prompt=prompt, tools=tuple(tools), extra=kept | dict(sample.extra))
@@ -88,9 +88,11 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
         raise DataError(
             "nothing but a prompt stands in the user's turn", fix="see which column holds the question"
         )
-    absent = [name for name in TOOLS if name not in tools and name != "python"]
-    absent += [] if "python" in tools else _MARKS["python"]
-    absent += [] if any(name != "python" for name in tools) else _MARKS["json"]
+    absent: list[str] = [name for name in TOOLS if name not in tools and name != "python"]
+    if "python" not in tools:
+        absent += _MARKS["python"]
+    if not set(tools) - {"python"}:
+        absent += _MARKS["json"]
     spoken = next((word for word in (*absent, *_FOREIGN) if word in turn.content), None)
     if spoken is not None:
         raise DataError(
