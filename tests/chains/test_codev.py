@@ -29,6 +29,7 @@ from vtune.runs.eval import EvalSuite
 from vtune.runs.questions import read_records
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Trajectory
+from vtune.verifiers.verifying import Verifying
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,14 @@ FILES = {
     "eureka": "data_thinklite_reasoning_acc.parquet",
     "thinklite": "ThinkLite-VL-70k.parquet",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """Verifiers have more than their 30 s: a busy machine is slow to start their processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Verifying.__init__.__kwdefaults__, "timeout_s", 300.0)
+        yield
 
 
 @pytest.fixture(scope="module")
