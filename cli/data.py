@@ -134,6 +134,14 @@ def import_(
     verifier: Annotated[
         str | None, typer.Option("--verifier", help="Judges rows that name no verifier.")
     ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tools",
+            help="What the model may call (or none), asked in the recipe's own prompt; else as the rows say. "
+            "Repeatable.",
+        ),
+    ] = None,
     columns: Annotated[
         Path | None, typer.Option("--columns", help="With hf: YAML that says which column means what.")
     ] = None,
@@ -144,12 +152,14 @@ def import_(
 ) -> None:
     """Read files as others publish them, and write samples (of Thyme: traces) with their pictures."""
     from vtune.data.formats.building import Options
+    from vtune.data.offer import named_tools
     from vtune.report.samples import render_import
     from vtune.runs.importing import import_data
 
     from .output import show
 
-    options = Options(images=images, verifier=verifier, columns=columns)
+    offered = named_tools(tools) if tools else None
+    options = Options(images=images, verifier=verifier, tools=offered, columns=columns)
     result = import_data(layout, paths, out, options=options, strict=strict)
     show(result, render_import, as_json=as_json)
 

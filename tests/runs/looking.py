@@ -1,5 +1,6 @@
 """A policy on benchmarks whose score and faithful share are known beforehand."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from vtune.models.chat import Chat
@@ -54,5 +55,26 @@ class Looking(ScriptedEngine):
         }[habit]
         text = f"<think>So it is.</think><answer>{said}</answer>"
         if turn == 0 and habit in PLACES:
-            text = f'<think>I look.<code>image.crop({PLACES[habit]}).save("look.png")</code>'
+            text = self.look(PLACES[habit]) or text
         return await ScriptedEngine(self._chat, [text]).generate(request)
+
+    def look(self, place: tuple[int, int, int, int]) -> str:
+        """A turn that looks at a region of a photograph of 4000 x 2000 pixels."""
+        return f'<think>I look.<code>image.crop({place}).save("look.png")</code>'
+
+
+class Zooming(Looking):
+    """Looks with `image_zoom_in_tool`, in thousandths."""
+
+    def look(self, place: tuple[int, int, int, int]) -> str:
+        x0, y0, x1, y1 = place
+        box = [x0 // 4, y0 // 2, x1 // 4, y1 // 2]
+        call = json.dumps({"name": "image_zoom_in_tool", "arguments": {"bbox_2d": box}})
+        return f"<think>I look.</think>\n<tool_call>\n{call}\n</tool_call>"
+
+
+class Guessing(Looking):
+    """Answers at once."""
+
+    def look(self, place: tuple[int, int, int, int]) -> str:
+        return ""

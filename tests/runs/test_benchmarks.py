@@ -14,7 +14,7 @@ import vtune.runs.engines as vtune_engines
 from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
 from tests.judge.server import serve
 from tests.runs.commands import environment, setting, vtune
-from tests.runs.looking import BOX, HABITS, NUMBERS, Looking
+from tests.runs.looking import BOX, HABITS, NUMBERS, Guessing, Looking, Zooming
 from vtune.config import find, load_recipe
 from vtune.errors import RunFailed
 from vtune.runs.eval import EvalSuite
@@ -162,6 +162,66 @@ def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
     texts = [part["text"] for part in judge.requests[0]["messages"][1]["content"] if part["type"] == "text"]
     assert "What is the colour of the sign?" in texts[0]
     assert "A. " not in texts[0]
+
+
+ZOOM = setting(
+    offers="[image_zoom_in_tool]",
+    tools="{zoom: {space: relative_1000, min_side: 28}}",
+    rollout__prompt="tools",
+)
+NOTHING = setting(offers="[]", rollout__prompt="plain")
+
+
+@pytest.mark.parametrize(
+    ("player", "words", "numbers"),
+    [
+        pytest.param(Zooming, ZOOM, NUMBERS, id="a zoom agent"),
+        pytest.param(
+            Guessing,
+            NOTHING,
+            {"accuracy": 5 / 8, "faithful_of_all": 0.0, "no_tool_of_all": 5 / 8, "tool_calls": 0.0},
+            id="no tools",
+        ),
+    ],
+)
+def test_vstar_is_asked_and_audited_with_the_tools_of_the_suite(
+    player: type[Looking],
+    words: list[str],
+    numbers: dict[str, float],
+    vstar: Path,
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
+    samples = list(read_records(shipped))
+    monkeypatch.setattr(
+        vtune_engines, "TransformersEngine", lambda policy, max_batch: player(policy.chat, samples)
+    )
+    found = done(*evaluation("vstar", tiny, vstar, tmp_path / "out", *words))
+    assert found["score"]["score"] == 5 / 8
+    audited = done("faithfulness", tmp_path / "out")["all"]
+    for said in (found["faithfulness"], audited):
+        assert {name: said[name]["value"] for name in numbers} == pytest.approx(numbers)
+    first = next(iter(read_trajectories(tmp_path / "out" / "trajectories.parquet")))
+    asked = "\n".join(turn.content for turn in first.messages if turn.role != "assistant")
+    assert ("image_zoom_in_tool" in asked) == (player is Zooming)
+    assert "<code>" not in asked
+
+
+def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
+    vstar: Path, tiny: Path, tmp_path: Path
+) -> None:
+    words = evaluation("vstar", tiny, vstar, tmp_path / "out")
+    for more, told in (
+        (setting(offers="null"), "a benchmark as it is published names no tools"),
+        (setting(offers="[zoom]"), "`offers.0`"),
+        (setting(offers="[image_zoom_in_tool]"), "the recipe has no tools.zoom"),
+        (ZOOM[:-2], "offers image_zoom_in_tool, of which the prompt `codev` says nothing"),
+    ):
+        ended = vtune(*words, *more)
+        assert (ended.code, told in ended.err) == (2, True), ended.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path) -> None:

@@ -104,7 +104,7 @@ def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:
     assert "12544" in found["pixels, lens"]["found"]
     assert any(fix.startswith("judge: start it, e.g. `vllm serve") for fix in result["fixes"])
     text = vtune("doctor", "rl/codev").out
-    assert "there is no data/codev-rl.parquet" in text
+    assert "there is no data/curated/codev-rl/samples.parquet" in text
     assert "fix  data: make or import it" in text
 
 

@@ -26,6 +26,7 @@ from vtune.data.coco import coco_samples
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.data_recipe import DataRecipe, PassRate
 from vtune.runs.eval import EvalSuite
+from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample
 
@@ -584,6 +585,26 @@ def test_rows_take_the_name_of_their_source_and_keep_the_old_one(tmp_path: Path)
     assert len(rows) == 2
 
 
+def test_a_source_may_keep_its_data_sets_and_says_what_its_rows_offer(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    system = (Message("system", "Call image_zoom_in_tool."), Message("user", "Which?"))
+    foreign = sample(id="x", source="a", prompt=system, tools=("image_zoom_in_tool",))
+    unclear = sample("Which? Call image_zoom_in_tool.", id="y", source="b")
+    write_samples(data, [foreign, unclear, *numbered(2, source="b")])
+    settings = source(data, rename=False, tools=["python"])
+    recipe = write_recipe(tmp_path / "r.yaml", {"new": settings}, [])
+    result = curate(recipe, tmp_path / "out")
+    rows = {row.id: row for row in read_samples(tmp_path / "out" / "samples.parquet")}
+    assert {row.tools for row in rows.values()} == {("python",)}
+    assert [turn.role for turn in rows["x"].prompt] == ["user"]
+    assert result["data_sources"] == {
+        "a": {"rows": 1, "share": pytest.approx(1 / 3)},
+        "b": {"rows": 2, "share": pytest.approx(2 / 3)},
+    }
+    (dropped,) = drops(tmp_path / "out")
+    assert (dropped["filter"], "speaks of image_zoom_in_tool" in dropped["reason"]) == ("valid", True)
+
+
 def test_traces_are_curated_as_samples_are(lens: Path, tmp_path: Path) -> None:
     spec = {"filter": "tool_rounds", "rows": "all", "at_least": 1, "at_most": 2}
     recipe = write_recipe(
@@ -602,6 +623,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a filter for traces": ({"filters": [{"filter": "whole_traces", "rows": "all"}]}, "samples"),
     "a cap of no source": ({"mix": {"caps": {"x": 1}, "repeat": {}}}, "is no source"),
+    "tools of traces": (
+        {"records": "traces", "sources": {"n": source(Path("n"), tools=["python"])}},
+        "sources.n.tools: what a trace has called cannot be changed",
+    ),
     "an unknown filter": ({"filters": [{"filter": "anser_length", "rows": "all"}]}, "anser_length"),
     "an unknown key": ({"filters": [{"filter": "english", "rows": "all", "most": 1}]}, "most"),
 }
@@ -614,7 +639,8 @@ def test_a_recipe_that_contradicts_itself_is_refused_before_anything_is_written(
     changes, what = BAD[name]
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2))
-    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, changes.pop("filters", []), **changes)
+    sources = {"sources": {"n": source(data)}, "filters": []} | changes
+    recipe = write_recipe(tmp_path / "r.yaml", **sources)
     ended = vtune("curate", recipe, "--out", tmp_path / "out")
     assert ended.code == 2
     assert what in ended.err

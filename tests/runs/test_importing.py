@@ -9,6 +9,7 @@ from tests.runs.test_data import GOOD
 from vtune.data.formats.building import Options
 from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import read_rows
+from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
 from vtune.rollout.transcript import check_trace
 from vtune.runs.exporting import export_data
@@ -114,6 +115,67 @@ def test_an_unknown_layout_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="unknown layout 'vtrune'") as caught:
         export_data("vtrune", tmp_path / "a.parquet", tmp_path / "b.parquet")
     assert caught.value.fix == "did you mean `vtriune`?"
+
+
+TOLD = {"published_prompt", "published_tools"}
+
+
+@pytest.mark.parametrize("name", [name for name, layout in FORMATS.items() if "tools" in layout.takes])
+@pytest.mark.parametrize("tools", [("python",), ("image_zoom_in_tool",), ()])
+def test_every_format_takes_the_tools_that_its_rows_are_for(name: str, tools: tuple, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    published = run(name, tmp_path / "a")
+    plain = list(read_samples(tmp_path / "a" / "out.parquet"))
+    result = run(name, tmp_path / "b", tools=tools)
+    samples = list(read_samples(tmp_path / "b" / "out.parquet"))
+    assert result["kept"] == published["kept"] == len(samples) > 0
+    for before, sample in zip(plain, samples, strict=True):
+        assert sample.tools == tools
+        assert [turn.role for turn in sample.prompt] == ["user"]
+        assert "<tool_call>" not in sample.question
+        kept = {key: value for key, value in sample.extra.items() if key not in TOLD}
+        assert replace(sample, prompt=before.prompt, tools=before.tools, extra=kept) == before
+
+
+def test_deepeyes_rows_become_rows_for_code_and_stay_what_they_were(tmp_path: Path) -> None:
+    run("deepeyes", tmp_path, tools=("python",))
+    sample = next(s for s in read_samples(tmp_path / "out.parquet") if s.source == "vstar")
+    assert [turn.content for turn in sample.prompt] == ["<image>\nWhat colour is the glove?"]
+    assert sample.extra["published_tools"] == ["image_zoom_in_tool"]
+    system, user = sample.extra["published_prompt"]
+    assert "image_zoom_in_tool" in system["content"]
+    assert "**image_zoom_in_tool**" in user["content"]
+
+
+def test_a_row_whose_words_nobody_knows_is_left_out(tmp_path: Path) -> None:
+    turn = {"role": "user", "content": "Which? Use <tool_call> to look."}
+    row = {"data_source": "own", "prompt": [turn], "reward_model": {"style": "rule", "ground_truth": "red"}}
+    good = row | {"prompt": [turn | {"content": "Which?"}]}
+    file = lines(tmp_path / "rows.jsonl", [row, good])
+    options = Options(tools=("python",))
+    result = import_data("verl", [file], tmp_path / "out.parquet", options=options, strict=False)
+    (problem,) = result["problems"]
+    assert (result["kept"], problem["row"]) == (1, 0)
+    assert "speaks of <tool_call>, which is not offered" in problem["what"]
+
+
+def test_traces_have_made_their_calls(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="--tools has no effect with the format thyme"):
+        run("thyme", tmp_path, tools=("python",))
+
+
+def test_the_command_line_names_tools_or_none(tmp_path: Path) -> None:
+    published = MAKERS["thinklite"](tmp_path)
+    words = ("data", "import", "thinklite", *published.paths, "--out", tmp_path / "out.parquet")
+    ended = vtune(*words, "--tools", "python", "--tools", "image_zoom_in_tool")
+    assert ended.code == 0, ended.err
+    offered = {sample.tools for sample in read_samples(tmp_path / "out.parquet")}
+    assert offered == {("python", "image_zoom_in_tool")}
+    assert vtune(*words, "--tools", "none").code == 0
+    assert {sample.tools for sample in read_samples(tmp_path / "out.parquet")} == {()}
+    refused = vtune(*words, "--tools", "pyhton")
+    assert (refused.code, "did you mean `python`?" in refused.err) == (2, True)
 
 
 LOOKS = [

@@ -172,7 +172,10 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
     ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
     assert ended.code == 0, ended.err
     check = json.loads(ended.out)["check"]
-    assert check["missing"] == ["model models/codev-7b-sft", "data file data/codev-rl.parquet"]
+    assert check["missing"] == [
+        "model models/codev-7b-sft",
+        "data file data/curated/codev-rl/samples.parquet",
+    ]
     assert check["plan"]["memory_gb"]["update"]["weights"] == pytest.approx(16.58, abs=0.01)
     started = vtune("rl", "--recipe", "codev", "--out", "/nonexistent/run")
     assert started.code == 2

@@ -69,8 +69,8 @@ def test_a_tool_that_the_recipe_does_not_set_up_is_refused(name: str) -> None:
     sample = replace(SAMPLE, tools=("python", name))
     for recipe in (None, ToolsRecipe()):
         with pytest.raises(RecipeError, match=f"offers {name}, and the recipe has no tools"):
-            check_tools([SAMPLE, sample], recipe)
-    check_tools([SAMPLE], None)
+            check_tools([SAMPLE, sample], recipe, "tools")
+    check_tools([SAMPLE], None, "tools")
 
 
 def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Pat
     check_indexes(None)
     cached = ToolsRecipe.model_validate({"image_search": TEXT | {"cached": True}})
     with pytest.raises(DataError, match="no cached image search"):
-        check_tools([replace(SAMPLE, tools=("image_search_tool",))], cached)
+        check_tools([replace(SAMPLE, tools=("image_search_tool",))], cached, "tools")
 
 
 async def summarised(url: str, folder: Path) -> str:

@@ -154,7 +154,7 @@ def test_the_recipe_and_the_suite_ask_the_same_tools_in_the_same_way(made: Path)
     assert recipe.images == suite.images
     assert recipe.rollout.model_dump().items() >= suite.rollout.model_dump().items()
     check_indexes(recipe.tools)
-    check_tools(read_samples(made / "train.parquet"), recipe.tools)
+    check_tools(read_samples(made / "train.parquet"), recipe.tools, recipe.rollout.prompt)
 
 
 def test_credit_and_algorithm_are_switched_as_the_recipe_says() -> None:

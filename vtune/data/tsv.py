@@ -203,7 +203,7 @@ def _decoded(image: str, place: str) -> bytes:
 
 
 def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample:
-    """The visual-search question of a row; `extra` keeps its index and its categories.
+    """The visual-search question of a row, without tools; `extra` keeps its index and its categories.
 
     Raises:
         DataError: If its category is none of `categories`, or its options or its answer are none.
@@ -224,7 +224,6 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
         ground_truth=row.answer,
         answer=choices[ord(row.answer) - ord("A")],
         verifier="choice",
-        tools=("python",),
         choices=choices,
         extra={name: row.values[name] for name in kept if name in row.values},
     )

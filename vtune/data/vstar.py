@@ -25,7 +25,7 @@ def read_vstar(path: Path) -> Iterator[Sample]:
     """The questions of the published folder, with their target boxes, or of its TSV form, without.
 
     Options keep the order of the file. In the folder's annotations the right one always comes first, so
-    whoever asks has to shuffle them.
+    whoever asks has to shuffle them, and to say which tools they offer (`vtune.data.offer`).
 
     Args:
         path: The folder with `direct_attributes` and `relative_position`, or a TSV with the columns index,
@@ -105,7 +105,6 @@ def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:
         ground_truth="A",
         answer=choices[0],
         verifier="choice",
-        tools=("python",),
         evidence=tuple(_evidence(label, box, size, file) for label, box in zip(targets, boxes, strict=True)),
         choices=choices,
         extra={"category": category, "image_path": f"{category}/{picture.name}"},

@@ -13,10 +13,12 @@ from vtune.report.values import render_values
 
 
 def render_curation(result: Mapping[str, Any]) -> RenderableType:
-    """The funnel by source, the mix by ability, and what a person should know."""
+    """The funnel by source, the mix by ability and `data_source`, and what a person should know."""
     parts: list[RenderableType] = [_funnel(result)]
     if result["records"] == "samples":
-        parts.append(_abilities(result["abilities"]))
+        parts.append(_mix("ability", result["abilities"]))
+    if not result["data_sources"].keys() <= result["funnel"].keys():
+        parts.append(_mix("data_source", result["data_sources"]))
     for name, there in result["benchmarks"].items():
         parts.append(Text(f"benchmark {name}: {'kept apart from' if there else 'not here, not looked into'}"))
     for name, rows in result["unscored"].items():
@@ -61,8 +63,8 @@ def _funnel(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def _abilities(abilities: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table("ability", "rows", "share", title="mix", title_justify="left")
-    for ability, row in abilities.items():
-        table.add_row(ability or GAP, number(row["rows"]), percent(row["share"]))
+def _mix(by: str, shares: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table(by, "rows", "share", title="mix", title_justify="left")
+    for name, row in shares.items():
+        table.add_row(name or GAP, number(row["rows"]), percent(row["share"]))
     return table

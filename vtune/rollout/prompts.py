@@ -1,12 +1,12 @@
 """How a sample is put to the policy."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
-from vtune.schema.sample import Sample
+from vtune.schema.sample import TOOLS, Sample
 from vtune.tools.calls import tools_block
 from vtune.verifiers import verifier_of
 from vtune.verifiers.asking import missing_marks, placed, self_contained, with_ending
@@ -153,3 +153,6 @@ STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[Size], Schemas]
     "tools": tools,
 }
 """Name in the recipe -> how a sample becomes turns, where no luck is in it."""
+
+TELLS: Mapping[Style, Collection[str]] = {"codev": ("python",), "plain": TOOLS, "tools": TOOLS, "pool": ()}
+"""Name in the recipe -> the tools of which the policy is told, by the style or by the sample's own turns."""

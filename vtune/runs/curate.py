@@ -23,7 +23,7 @@ from vtune.runs.data_recipe import DataRecipe, PassRate
 from vtune.runs.difficulty import check_pass_rate, model_print, tools_print
 from vtune.runs.folder import check_folder, environment, locked, write_whole
 from vtune.runs.funnel import Example, Ledger, funnel
-from vtune.runs.mixing import write_mix
+from vtune.runs.mixing import shares, write_mix
 from vtune.runs.passes import Paid, filter_rows
 from vtune.runs.results import Results
 from vtune.runs.review import take_reviews, write_queue
@@ -107,7 +107,8 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         workers: Who looks at the rows; the result is the same.
 
     Returns:
-        What `curation.json` holds: the funnel by source, the mix by ability, warnings, files.
+        What `curation.json` holds: the funnel by source, the mix by ability and by `data_source`, warnings,
+        files.
 
     Raises:
         RunFailed: If no row is left, or too many could not be judged.
@@ -119,12 +120,11 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
     for spec in recipe.filters:
         if isinstance(spec, PassRate):
             check_pass_rate(spec)
-    files = {name: [Path(file) for file in source.files] for name, source in recipe.used.items()}
-    read = [file for paths in files.values() for file in paths]
+    read = [Path(file) for source in recipe.used.values() for file in source.files]
     check_folder_output(out)
     if out.is_dir():
         check_file_output(out / f"{recipe.records}.parquet", inputs=read)
-    rows = Rows(recipe.records, files, {name: source.data_source for name, source in recipe.used.items()})
+    rows = Rows(recipe.records, recipe.used)
     with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
         take_reviews(out / "queue.jsonl", reviews)
         inputs = _inputs(recipe, out)
@@ -153,12 +153,13 @@ def _curate(
         raise RunFailed(
             "no row is left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
         )
-    records, abilities = write_mix(recipe, rows, bought.notes, out)
+    records, mixed = write_mix(recipe, rows, bought.notes, out)
     result = {
         "records": recipe.records,
         "funnel": table,
         "published": {name: source.published for name, source in recipe.used.items() if source.published},
-        "abilities": abilities,
+        "abilities": shares(mixed.abilities),
+        "data_sources": shares(mixed.data_sources),
         "unscored": bought.unscored,
         "waiting_for_review": len(bought.queue),
         "warnings": warnings,

@@ -22,21 +22,9 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
 from vtune.rollout.agent import Rollout
 from vtune.runs.engines import Kind
+from vtune.runs.rows import Source
 from vtune.runs.sandbox import SandboxRecipe
 from vtune.runs.tools import ToolsRecipe
-
-
-class Source(Strict):
-    """Files whose rows get one `data_source`: the source's name in the recipe."""
-
-    files: tuple[str, ...] = Field(min_length=1)
-    """Parquet files, in order. What stood in `data_source` is kept in `extra_info` where it differs."""
-    data_source: str | None
-    """Only rows of this `data_source`, where files hold several; null: all rows."""
-    sample: int | None = Field(gt=0)
-    """Rows that are looked at, chosen at random; null: all."""
-    published: tuple[int | None, int | None] | None
-    """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
 
 
 def _switched(tools: object) -> object:
@@ -124,6 +112,9 @@ class DataRecipe(Strict):
     def _consistent(self) -> Self:
         if not self.used:
             raise ValueError("every source is null")
+        for name, source in self.used.items():
+            if self.records == "traces" and source.tools is not None:
+                raise ValueError(f"sources.{name}.tools: what a trace has called cannot be changed")
         for section in ("caps", "repeat"):
             if unknown := set(getattr(self.mix, section)) - set(self.sources):
                 raise ValueError(f"mix.{section} names {', '.join(sorted(unknown))}, which is no source")

@@ -86,7 +86,7 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
         if not concerns(spec, item):
             continue
         if spec.tools is not None:
-            check_tools([item.sample], spec.tools)
+            check_tools([item.sample], spec.tools, spec.rollout.prompt)
         sample = _with_parm(spec, item.sample)
         verifier = VERIFIERS.get(sample.verifier)
         if verifier is None:

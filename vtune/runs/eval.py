@@ -9,10 +9,10 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
@@ -59,10 +59,18 @@ class EvalSuite(Source):
     rollout: Rollout
     sandbox: SandboxRecipe
     tools: ToolsRecipe | None = None
-    """What samples may offer beside `python`; null: nothing."""
+    """How the tools run that questions offer beside `python`; null: none of them."""
     reward: RewardRecipe
     dtype: Dtype
     threads: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _says_what_it_offers(self) -> Self:
+        if self.format != "samples" and self.offers is None:
+            raise ValueError(
+                "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
+            )
+        return self
 
 
 def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
@@ -73,7 +81,8 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     """
     _thresholds(suite.reward)
     load_chat(model)
-    count = check_questions(suite, suite.reward, suite.tools, limit=limit)
+    prompt = suite.rollout.prompt
+    count = check_questions(suite, suite.reward, suite.tools, prompt=prompt, limit=limit)
     return {"samples": count, "rollouts": count * suite.rollouts}
 
 

@@ -22,7 +22,7 @@ from vtune.runs.questions import Choices, Format, Source, read_records
 from vtune.runs.rl import RLRecipe
 from vtune.runs.windows import portions
 from vtune.schema.parquet import read_trajectories
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, ToolName
 from vtune.schema.trajectory import Trajectory
 
 SEED = 0
@@ -62,6 +62,7 @@ class _Asked(Strict):
     reward: RewardRecipe
     format: Format = "samples"
     """Only suites have another."""
+    offers: tuple[ToolName, ...] | None = None
     choices: Choices | None = None
 
 
@@ -194,7 +195,13 @@ def _locate(path: Path, data: tuple[str, ...]) -> _Audited:
     for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
         if settings.is_file():
             asked = load_recipe(settings, _Asked)
-            source = Source(data=data or asked.data, format=asked.format, data_from="", choices=asked.choices)
+            source = Source(
+                data=data or asked.data,
+                format=asked.format,
+                data_from="",
+                offers=asked.offers,
+                choices=asked.choices,
+            )
             return _Audited(files, source, asked.reward, asked.seed, str(settings))
     if not data:
         raise DataError(

@@ -11,6 +11,7 @@ from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import ALIASES, Format, format_of
+from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
 from vtune.report.progress import Rows
@@ -57,7 +58,7 @@ def import_data(
     layout = format_of(name)
     if options.verifier is not None:
         known_verifier(options.verifier)
-    for option in ("images", "verifier", "columns"):
+    for option in ("images", "verifier", "tools", "columns"):
         if getattr(options, option) is not None and option not in layout.takes:
             raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
     check_file_output(out, inputs=[path for path in paths if path.exists()])
@@ -121,13 +122,13 @@ class _Reading:
             for path in self._paths:
                 for place, entry in self._layout.read(path, self._options):
                     progress.advance()
-                    if isinstance(entry, DataError):
-                        self._odd(place, entry)
-                        continue
-                    try:
-                        yield place, self._asking(entry)
-                    except DataError as error:
-                        self._odd(place, error)
+                    record = self._offered(entry)
+                    if not isinstance(record, DataError):
+                        record = self._asking(record)
+                    if isinstance(record, DataError):
+                        self._odd(place, record)
+                    else:
+                        yield place, record
         if not self.by_source and not self.problems:
             raise DataError(
                 "there is no row to import",
@@ -141,16 +142,24 @@ class _Reading:
                 fix="is it the right format?",
             )
 
-    def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory:
-        """A sample whose question says how it is to be answered, where no prompt style could.
-
-        Raises:
-            DataError: If its verifier or where it reads the answer is unknown.
-        """
+    def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory | DataError:
+        """A sample whose question says how it is to be answered, where no prompt style could; or why not."""
         if isinstance(record, Trajectory):
             return record
-        whole = self._layout.own_questions or verifier_of(record).self_contained
-        return self_contained(record) if whole else record
+        try:
+            whole = self._layout.own_questions or verifier_of(record).self_contained
+            return self_contained(record) if whole else record
+        except DataError as error:
+            return error
+
+    def _offered(self, entry: Sample | Trajectory | DataError) -> Sample | Trajectory | DataError:
+        """The entry with the tools that the caller says, or why it cannot have them."""
+        if self._options.tools is None or not isinstance(entry, Sample):
+            return entry
+        try:
+            return offering(entry, self._options.tools)
+        except DataError as error:
+            return error
 
     def _good(self, place: Place, record: Sample | Trajectory) -> bool:
         here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"

@@ -4,7 +4,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vtune.curate.item import Record
@@ -20,19 +20,33 @@ Notes = Mapping[tuple[str, int], Mapping[str, float]]
 """(source, position) -> filter -> number to keep with the row."""
 
 
-def write_mix(
-    recipe: DataRecipe, rows: Rows, notes: Notes, out: Path
-) -> tuple[Path, dict[str, dict[str, float]]]:
-    """Write what is left, all sources evenly through the file; return it and its rows by ability."""
+@dataclass(slots=True)
+class Mixed:
+    """What a mix holds, in rows."""
+
+    abilities: Counter[str] = field(default_factory=Counter)
+    data_sources: Counter[str] = field(default_factory=Counter)
+    """By the `data_source` that the rows have now: by what training splits its metrics."""
+
+
+def shares(counts: Counter[str]) -> dict[str, dict[str, float]]:
+    """Name -> rows, and their share."""
+    total = counts.total()
+    return {name: {"rows": count, "share": count / total} for name, count in sorted(counts.items())}
+
+
+def write_mix(recipe: DataRecipe, rows: Rows, notes: Notes, out: Path) -> tuple[Path, Mixed]:
+    """Write what is left, all sources evenly through the file; return it and what it holds."""
     repeat = {source: recipe.mix.repeat.get(source, 1) for source in rows.left}
     sizes = {source: len(rows.positions(source)) * times for source, times in repeat.items()}
     streams = {source: _stream(rows, source, times, notes, out) for source, times in repeat.items()}
-    counts: Counter[str] = Counter()
+    mixed = Mixed()
 
     def records() -> Iterator[Record]:
         for source in interleaved(sizes, random.Random(f"mix {recipe.seed}")):
             record = next(streams[source])
-            counts[record.ability if isinstance(record, Sample) else ""] += 1
+            mixed.abilities[record.ability if isinstance(record, Sample) else ""] += 1
+            mixed.data_sources[record.source] += 1
             yield record
 
     path = out / f"{recipe.records}.parquet"
@@ -40,10 +54,7 @@ def write_mix(
         write_samples(path, (record for record in records() if isinstance(record, Sample)))
     else:
         write_trajectories(path, (record for record in records() if isinstance(record, Trajectory)))
-    total = counts.total()
-    return path, {
-        ability: {"rows": count, "share": count / total} for ability, count in sorted(counts.items())
-    }
+    return path, mixed
 
 
 def _stream(rows: Rows, source: str, times: int, notes: Notes, out: Path) -> Iterator[Record]:

@@ -11,16 +11,18 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.data.hrbench import scan_hrbench
+from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.data.vstar import scan_vstar
 from vtune.errors import DataError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import check_samples
+from vtune.rollout.prompts import Style
 from vtune.runs.data import check_data
 from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.schema.message import Picture
 from vtune.schema.parquet import fingerprint, load_picture, scan_samples
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, ToolName
 
 Format = Literal["samples", "vstar", "hrbench"]
 
@@ -66,12 +68,15 @@ class Source(Strict):
     """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
     data_from: str
     """How to get it; told where it is missing."""
+    offers: tuple[ToolName, ...] | None = None
+    """Tools that every question offers, in the prompt that `rollout` names (see `vtune.data.offer`); null:
+    those that the data name, which a benchmark as it is published does not."""
     choices: Choices | None
     """Null leaves questions as the data put them."""
 
 
 def check_questions(
-    source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, limit: int | None
+    source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, prompt: Style, limit: int | None
 ) -> int:
     """See that all questions can be read and judged, without a model; return their number.
 
@@ -79,6 +84,7 @@ def check_questions(
         source: Of a suite.
         reward: That will score them.
         tools: That they may offer, beside `python`.
+        prompt: That they are put in.
         limit: Only so many of them are wanted.
 
     Raises:
@@ -96,7 +102,7 @@ def check_questions(
                 return
             count += 1
             if isinstance(entry, Sample):
-                check_tools([entry], tools)
+                check_tools([entry], tools, prompt)
                 try:
                     check_samples([entry], reward)
                 except DataError as error:
@@ -168,20 +174,25 @@ def _paths(source: Source) -> Sequence[Path]:
 def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
     """One entry a row: the sample as the suite puts it, or what is wrong with it."""
     for entry in FORMATS[source.format](path):
-        if isinstance(entry, DataError) or source.choices is None:
-            yield entry
-            continue
         try:
-            yield presented(
-                entry,
-                template=source.choices.template,
-                shuffle=source.choices.shuffle,
-                parm=source.choices.model_dump(include={"answer_in", "letter_rule"})
-                if entry.verifier == "choice"
-                else {},
-            )
+            yield entry if isinstance(entry, DataError) else _put(source, entry)
         except DataError as error:
             yield error
+
+
+def _put(source: Source, sample: Sample) -> Sample:
+    """The sample as the suite puts it."""
+    if source.offers is not None:
+        sample = offering(sample, source.offers)
+    if source.choices is None:
+        return sample
+    parm = source.choices.model_dump(include={"answer_in", "letter_rule"})
+    return presented(
+        sample,
+        template=source.choices.template,
+        shuffle=source.choices.shuffle,
+        parm=parm if sample.verifier == "choice" else {},
+    )
 
 
 def _fingerprint(path: Path) -> str:

@@ -169,7 +169,8 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     paths = [Path(name) for name in recipe.data]
     check_data(paths)
     check_indexes(recipe.tools)
-    check_tools((sample for path in paths for sample in read_samples(path)), recipe.tools)
+    offered = (sample for path in paths for sample in read_samples(path))
+    check_tools(offered, recipe.tools, recipe.rollout.prompt)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
     rollouts = recipe.prompts_per_step * recipe.group_size
     return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}

@@ -8,12 +8,16 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from pydantic import Field
+
+from vtune.config import Strict
 from vtune.curate.filters import CORPORA, RULES
 from vtune.curate.item import Item, Record, Selected, concerns, identity
+from vtune.data.offer import offering
 from vtune.errors import DataError
 from vtune.schema.fields import Row
 from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, ToolName
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
 
@@ -22,6 +26,24 @@ PART_ROWS = 8192
 """Rows of a part, unless a single row group has more (ours): opening a file costs as much as many rows."""
 VALID = 0
 """Column of rows that cannot be used at all; filters are numbered from 1."""
+
+
+class Source(Strict):
+    """Files whose rows get one `data_source`, unless `rename` is false: the source's name in the recipe."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """Parquet files, in order. What stood in `data_source` is kept in `extra_info` where it differs."""
+    data_source: str | None
+    """Only rows of this `data_source`, where files hold several; null: all rows."""
+    rename: bool = True
+    """False: rows keep their `data_source`, where one source was collected from several data sets."""
+    tools: tuple[ToolName, ...] | None = None
+    """What the rows offer, in place of what they say, in the prompt of whoever asks them (see
+    `vtune.data.offer`); null: as they say."""
+    sample: int | None = Field(gt=0)
+    """Rows that are looked at, chosen at random; null: all."""
+    published: tuple[int | None, int | None] | None
+    """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,8 @@ class Task:
 
     kind: Kind
     part: Part
+    source: Source
+    """That the part is of."""
     left: bytes
     """A byte a row: 1 where it is left."""
     truths: Mapping[int, str]
@@ -84,24 +108,23 @@ class Rows:
 
     Args:
         kind: What the files hold.
-        files: Source -> its files.
-        only: Source -> `data_source` of its rows in these files, None where all rows are its own.
+        sources: Name -> source.
 
     Raises:
         DataError: If a file cannot be read or lacks a column, or a source has no row.
     """
 
-    def __init__(
-        self, kind: Kind, files: Mapping[str, Sequence[Path]], only: Mapping[str, str | None]
-    ) -> None:
+    def __init__(self, kind: Kind, sources: Mapping[str, Source]) -> None:
         self.kind: Kind = kind
         self.parts: dict[str, list[Part]] = {}
         self.left: dict[str, bytearray] = {}
-        self.truths: dict[str, dict[int, str]] = {source: {} for source in files}
-        for source, paths in files.items():
+        self.truths: dict[str, dict[int, str]] = {source: {} for source in sources}
+        self._sources = dict(sources)
+        for source, settings in sources.items():
+            paths = [Path(file) for file in settings.files]
             self.parts[source] = list(_parts(kind, source, paths))
             size = sum(part.size for part in self.parts[source])
-            wanted = only[source]
+            wanted = settings.data_source
             if wanted is None:
                 self.left[source] = bytearray(b"\x01") * size
             else:
@@ -163,7 +186,8 @@ class Rows:
     ) -> Task:
         end = part.first + part.size
         truths = {p: truth for p, truth in self.truths[part.source].items() if part.first <= p < end}
-        return Task(self.kind, part, bytes(self.left[part.source][part.first : end]), truths, rules, corpus)
+        left = bytes(self.left[part.source][part.first : end])
+        return Task(self.kind, part, self._sources[part.source], left, truths, rules, corpus)
 
 
 def look(task: Task) -> Found:
@@ -225,13 +249,16 @@ def _items(task: Task) -> Iterator[tuple[int, Item | DataError]]:
 
 def _record(task: Task, row: Row, number: int) -> Record:
     """The row as a record of its source."""
-    source = task.part.source
+    name, source = task.part.source, task.source
     if task.kind == "traces":
-        return replace(trajectory_from_row(row), source=source)
+        trace = trajectory_from_row(row)
+        return replace(trace, source=name) if source.rename else trace
     sample = sample_from_row(row, place=f"{task.part.path.stem}/{number}")
-    if sample.source == source:
+    if source.tools is not None:
+        sample = offering(sample, source.tools)
+    if sample.source == name or not source.rename:
         return sample
-    return replace(sample, source=source, extra={**sample.extra, "data_source": sample.source})
+    return replace(sample, source=name, extra={**sample.extra, "data_source": sample.source})
 
 
 def _parts(kind: Kind, source: str, paths: Sequence[Path]) -> Iterator[Part]:

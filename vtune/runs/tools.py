@@ -12,6 +12,7 @@ from vtune.config import Strict
 from vtune.errors import MissingExtra, RecipeError
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.prompts import Prompt
+from vtune.rollout.prompts import TELLS, Style
 from vtune.schema.sample import Sample
 from vtune.tools import image_search, text_search
 from vtune.tools import zoom as zooming
@@ -129,11 +130,11 @@ SECTIONS: Mapping[str, str] = {
 """Tool -> its section in `tools`."""
 
 
-def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None) -> None:
-    """See, before a run, that every tool that a sample offers can run.
+def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: Style) -> None:
+    """See, before a run, that every tool that a sample offers can run, and that the policy is told of it.
 
     Raises:
-        RecipeError: If the recipe does not say how.
+        RecipeError: If the recipe does not say how it runs, or its `rollout.prompt` says nothing of it.
         DataError: If a sample has no cached results.
     """
     matches: image_search.Matches | None = None
@@ -146,7 +147,13 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None) -> None:
             if key is not None and (recipe is None or getattr(recipe, key) is None):
                 raise RecipeError(
                     f"sample {sample.id!r} offers {name}, and the recipe has no tools.{key}",
-                    fix=f"write a section tools.{key} (README, `vtune rl`), or leave these samples out",
+                    fix=f"write a section tools.{key} (README, `vtune rl`), or let them offer others: "
+                    "`vtune data import … --tools`, `tools` of a source (data recipe), `offers` of a suite",
+                )
+            if name not in TELLS[prompt]:
+                raise RecipeError(
+                    f"sample {sample.id!r} offers {name}, of which the prompt `{prompt}` says nothing",
+                    fix="set rollout.prompt to tools, or let it offer what the prompt is for",
                 )
         if image_search.NAME in sample.tools and matches is not None:
             matches.check(sample)

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.message import IMAGE, Message, Picture
 
-TOOLS = ("python", "image_zoom_in_tool", "text_search_tool", "image_search_tool")
+ToolName = Literal["python", "image_zoom_in_tool", "text_search_tool", "image_search_tool"]
 """Tools that a sample may offer to the model, by the names that published data give them."""
+TOOLS: tuple[ToolName, ...] = get_args(ToolName)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,13 +141,29 @@ def verl(folder: Path) -> Published:
     )
 
 
+DEEPEYES_SYSTEM = """You are a helpful assistant.
+
+# Tools
+You may call one or more functions to assist with the user query.
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{"type":"function","function":{"name":"image_zoom_in_tool"}}
+</tools>"""
+"""Its SYSTEM_PROMPT_V2, in short."""
+DEEPEYES_USER = (
+    "\nThink first, call **image_zoom_in_tool** if needed, then answer. Format strictly as:  "
+    "<think>...</think>  <tool_call>...</tool_call> (if tools needed)  <answer>...</answer> "
+)
+"""Its USER_PROMPT_V2."""
+
+
 def deepeyes(folder: Path) -> Published:
     def row(source: str, number: int, environment: str | None, text: str, truth: str) -> dict[str, Any]:
         return {
             "data_source": source,
             "prompt": [
-                {"role": "system", "content": "You may call image_zoom_in_tool."},
-                {"role": "user", "content": f"<image>\n{text}"},
+                {"role": "system", "content": DEEPEYES_SYSTEM},
+                {"role": "user", "content": f"<image>\n{text}{DEEPEYES_USER if environment else ''}"},
             ],
             "images": as_image(number),
             "ability": "vl_chart",

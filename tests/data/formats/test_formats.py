@@ -345,6 +345,49 @@ def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
         list(FORMATS["hf"].read(file, Options()))
 
 
+def test_a_map_says_what_its_rows_are_for(tmp_path: Path) -> None:
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\ntools: [python]\n")
+    turns = [{"role": "system", "content": "Call our tool."}, *user("Which?")]
+    file = lines(tmp_path / "own.jsonl", [{"q": turns, "a": "red"}])
+    ((_, sample),) = FORMATS["hf"].read(file, Options(columns=columns))
+    assert isinstance(sample, Sample)
+    assert (sample.tools, [turn.role for turn in sample.prompt]) == (("python",), ["user"])
+    assert sample.extra["published_prompt"] == turns
+    columns.write_text("source: own\nquestion: q\nanswer: a\ntools: [pyhton]\n")
+    with pytest.raises(RecipeError, match=r"columns\.yaml:4: `tools\.0`"):
+        list(FORMATS["hf"].read(file, Options(columns=columns)))
+
+
+@pytest.mark.parametrize(
+    ("row", "source"),
+    [
+        pytest.param({"id": "FigureQA_17"}, "FigureQA", id="the id"),
+        pytest.param({"id": "okvqa/train/17"}, "OK-VQA", id="an id of several parts"),
+        pytest.param({"id": 17}, "thinklite", id="a number"),
+        pytest.param({"id": "17"}, "thinklite", id="a number as text"),
+        pytest.param({"id": "IconQA_17", "data_source": "geometry3k"}, "Geometry3K", id="a column first"),
+        pytest.param({"dataset": "CLEVR"}, "CLEVR", id="a part that nobody knows"),
+        pytest.param({}, "thinklite", id="nothing"),
+    ],
+)
+def test_thinklite_keeps_the_data_sets_that_it_was_collected_from(
+    row: dict[str, Any], source: str, tmp_path: Path
+) -> None:
+    columns = {
+        "image": jpeg(0),
+        "problem": "<image>Which?",
+        "answer": "red",
+        "choices": "",
+        "ground_truth": "red",
+    }
+    file = parquet(tmp_path / "ThinkLite-VL-70k.parquet", [columns | row])
+    ((_, sample),) = FORMATS["thinklite"].read(file, Options())
+    assert isinstance(sample, Sample)
+    assert (sample.source, sample.choices) == (source, ())
+    assert sample.id.startswith(f"{source}/")
+
+
 def test_a_saved_data_set_is_read_by_its_split(tmp_path: Path) -> None:
     import datasets
 

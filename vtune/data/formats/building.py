@@ -11,7 +11,7 @@ from vtune.data.formats.values import listed_options, plain, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
 from vtune.schema.message import IMAGE, Picture
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, ToolName
 from vtune.schema.sample_row import sample_from_row
 from vtune.schema.trajectory import Trajectory
 
@@ -27,6 +27,8 @@ class Options:
     """Folder that picture paths start from; None: that of the file."""
     verifier: str | None = None
     """Judges the rows that name none; None: the one that suits the ground truth."""
+    tools: tuple[ToolName, ...] | None = None
+    """What the model may call, and whose prompt it reads (see `vtune.data.offer`); None: as the rows say."""
     columns: Path | None = None
     """Column map, for `hf` alone."""
 

@@ -11,7 +11,10 @@ from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.questions import question_sample
 from vtune.data.formats.source import Place, Raw
+from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
+from vtune.schema.fields import Row
+from vtune.schema.sample import Sample, ToolName
 
 
 class ColumnMap(Strict):
@@ -33,8 +36,8 @@ class ColumnMap(Strict):
     """Task family of every row."""
     verifier: str | None = None
     """Of every row; None: the one that suits the answer."""
-    tools: tuple[str, ...] = ()
-    """What the model may call."""
+    tools: tuple[ToolName, ...] | None = None
+    """What the model may call, and vtune's prompt (see `vtune.data.offer`); None: nothing, and their own."""
     config: str | None = None
     """Configuration of the data set."""
     split: str = "train"
@@ -67,9 +70,8 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
     def given(name: str | None) -> tuple[str, ...]:
         return () if name is None else (name,)
 
-    return each(
-        _rows(path, names),
-        lambda row, place: question_sample(
+    def mapped(row: Row, place: Place) -> Sample:
+        sample = question_sample(
             row,
             place,
             said,
@@ -80,9 +82,12 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
             images=given(names.images),
             choices=given(names.choices),
             identity=given(names.id),
-            tools=names.tools,
-        ),
-    )
+        )
+        if names.tools is None or options.tools is not None:
+            return sample  # or the caller has the last word
+        return offering(sample, names.tools)
+
+    return each(_rows(path, names), mapped)
 
 
 def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:

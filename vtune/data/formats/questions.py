@@ -18,6 +18,10 @@ QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
 IMAGES = ("images", "image", "decoded_image")
 IDENTITY = ("id", "qid", "doc_id", "question_id")
+PARTS = ("data_source", "source", "dataset", "dataset_name")
+"""Columns that may say which data set a row was collected from."""
+THINKLITE = ("FigureQA", "GEOS", "GeoQA", "Geometry3K", "IconQA", "OK-VQA", "ScienceQA", "TabMWP")
+"""The data sets that ThinkLite-VL was collected from, as CodeV's code writes them."""
 
 
 def read_easyr1(path: Path, options: Options) -> Iterator[Found]:
@@ -28,8 +32,14 @@ def read_easyr1(path: Path, options: Options) -> Iterator[Found]:
 
 
 def read_thinklite(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of ThinkLite-VL's files, whose columns have had several names."""
-    return each(read_rows(path), lambda row, place: question_sample(row, place, options, source="thinklite"))
+    """Samples of ThinkLite-VL's files, whose columns have had several names.
+
+    The source of a row is the data set that it was collected from (CodeV's figure 7 splits by it), where a
+    column or its id says so, else `thinklite`.
+    """
+    return each(
+        read_rows(path), lambda row, place: question_sample(row, place, options, source=_part(row, place))
+    )
 
 
 def question_sample(
@@ -44,7 +54,6 @@ def question_sample(
     images: Sequence[str] = IMAGES,
     choices: Sequence[str] = ("choices", "options"),
     identity: Sequence[str] = IDENTITY,
-    tools: Sequence[str] = (),
 ) -> Sample:
     """The sample of a row.
 
@@ -59,7 +68,6 @@ def question_sample(
         images: Columns that may hold pictures.
         choices: Columns that may hold options. Those that the question does not list are written below it.
         identity: Columns that may hold an id; it is made unique by the source.
-        tools: What the model may call.
 
     Raises:
         DataError: Naming the column and the remedy.
@@ -82,10 +90,23 @@ def question_sample(
         images=shown,
         ability=ability or str(row.get("ability") or ""),
         identity=None if number is None else f"{source}/{text_of(identity[0], number)}",
-        tools=tools,
         extra=others(row, *used),
         **judged(user["content"], truth, options, column=answer[0], choices=given or None),
     )
+
+
+def _part(row: Row, place: Place) -> str:
+    """The part of ThinkLite that a row is of: what a column says, or an id like `FigureQA_17` begins with."""
+    named, number = first(row, *PARTS), first(row, *IDENTITY)
+    if isinstance(named, str) and named.strip():
+        name = _plain(named)
+        return next((part for part in THINKLITE if _plain(part) == name), named.strip())
+    begin = _plain(number) if isinstance(number, str) else ""
+    return next((part for part in THINKLITE if begin.startswith(_plain(part))), "thinklite")
+
+
+def _plain(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
 
 
 def _named(row: Row, place: Place) -> str:
@@ -103,7 +124,7 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[st
     """
     column = names[0] if names else "choices"
     if isinstance(value, str):
-        value = _literal(value, column)
+        value = _literal(value, column) if value.strip() else None
     keyed = isinstance(value, Mapping)
     if isinstance(value, Mapping):
         # By length first: "10" comes behind "2".

@@ -29,7 +29,7 @@ class Format:
     reads: str
     """What the path is, in a few words."""
     makes: Literal["samples", "traces"] = "samples"
-    takes: tuple[str, ...] = ("images", "verifier")
+    takes: tuple[str, ...] = ("images", "verifier", "tools")
     """Options that have an effect."""
     own_questions: bool = False
     """Its questions are written here, bare: an import adds how they are to be answered."""
@@ -49,21 +49,29 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "mars": Format(read_mars, "JSON lines or meta file of SenseNova-MARS"),
         "mmsearch": Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)"),
         "coco": Format(
-            read_coco, f"instances_*.json of COCO; {PHOTOGRAPHS}", takes=("images",), own_questions=True
+            read_coco,
+            f"instances_*.json of COCO; {PHOTOGRAPHS}",
+            takes=("images", "tools"),
+            own_questions=True,
         ),
         "v3det": Format(
-            read_v3det, f"v3det_2023_v1_*.json of V3Det; {PHOTOGRAPHS}", takes=("images",), own_questions=True
+            read_v3det,
+            f"v3det_2023_v1_*.json of V3Det; {PHOTOGRAPHS}",
+            takes=("images", "tools"),
+            own_questions=True,
         ),
         "objects365": Format(
             read_objects365,
             f"zhiyuan_objv2_*.json of Objects365; {PHOTOGRAPHS}",
-            takes=("images",),
+            takes=("images", "tools"),
             own_questions=True,
         ),
-        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=()),
-        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=()),
+        "vstar": Format(read_vstar_rows, "folder of V*, with its boxes, or its TSV", takes=("tools",)),
+        "hrbench": Format(read_hrbench_rows, "TSV of HR-Bench, 4K or 8K", takes=("tools",)),
         "hf": Format(
-            read_hub, "any data set of `datasets`, with --columns", takes=("images", "verifier", "columns")
+            read_hub,
+            "any data set of `datasets`, with --columns",
+            takes=("images", "verifier", "tools", "columns"),
         ),
     }
 )

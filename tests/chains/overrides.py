@@ -1,0 +1,98 @@
+"""What a chain may change in a shipped recipe: model, paths, sizes, counts, and what a small machine lacks.
+
+A key that is not here stays as it ships, or the chain does not prove that the recipe works.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vtune.config import load_recipe
+from vtune.runs.data_recipe import DataRecipe
+from vtune.runs.eval import EvalSuite
+from vtune.runs.recipes import find_shipped
+from vtune.runs.rl import RLRecipe
+
+KINDS = {"data": DataRecipe, "rl": RLRecipe, "eval": EvalSuite}
+"""Kind of a recipe, as in `vtune recipes list` -> what it is read into."""
+
+_MACHINE = ("dtype", "threads", "images.max_pixels", "sandbox.seconds", "rollout.max_batch")
+"""Sizes of the machine. `sandbox.seconds` is a limit: the machine of a test may be busy."""
+
+ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "data": (
+        "sources.*.files",
+        "filters.*.judge.base_url",
+        "filters.*.model",
+        "filters.*.engine",  # vLLM is not everywhere
+        *(f"filters.*.{key}" for key in _MACHINE),
+    ),
+    "rl": (
+        "model",
+        "data",
+        "steps",
+        "prompts_per_step",
+        "group_size",
+        "rollout.engine",  # as above
+        "reward.judge.base_url",
+        "images.max_pixels",
+        "sandbox.seconds",
+        "rollout.max_batch",
+        "update.dtype",
+        "update.threads",
+        "update.micro_tokens",
+    ),
+    "eval": ("data", *_MACHINE),
+}
+"""Kind -> keys; `*` is any one part of a key."""
+
+
+def settings(kind: str, **values: object) -> list[str]:
+    """`--set` words for a recipe of a kind; `__` stands for the dot.
+
+    Raises:
+        AssertionError: If a chain may not change a key.
+    """
+    words = []
+    for name, value in values.items():
+        key = name.replace("__", ".")
+        assert may_change(kind, key), f"a chain may not change {key} of a recipe of {kind}"
+        words += ["--set", f"{key}={value}"]
+    return words
+
+
+def check_unchanged(kind: str, name: str, resolved: Path) -> None:
+    """See that a run had the recipe that ships, but for what a chain may change.
+
+    Args:
+        kind: Of the recipe.
+        name: Its name.
+        resolved: The `recipe.yaml` or `suite.yaml` that the run has written.
+
+    Raises:
+        AssertionError: If another key differs.
+    """
+    ships = load_recipe(find_shipped(f"{kind}/{name}").path, KINDS[kind]).model_dump(mode="json")
+    ran = yaml.safe_load(resolved.read_text())
+    changed = sorted(key for key in differing(ships, ran) if not may_change(kind, key))
+    assert not changed, f"{resolved} differs from {kind}/{name} in {', '.join(changed)}"
+
+
+def may_change(kind: str, key: str) -> bool:
+    """Whether a chain may set a key."""
+    patterns = (re.escape(allowed).replace(r"\*", r"[^.]+") for allowed in ALLOWED[kind])
+    return any(re.fullmatch(pattern, key) for pattern in patterns)
+
+
+def differing(a: Any, b: Any, prefix: str = "") -> Iterator[str]:
+    """Dotted keys in which two values differ; items of lists that hold sections are numbered."""
+    if isinstance(a, list) and isinstance(b, list) and any(isinstance(item, dict) for item in (*a, *b)):
+        a, b = dict(enumerate(a)), dict(enumerate(b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in {**a, **b}:
+            yield from differing(a.get(key), b.get(key), f"{prefix}{key}.")
+    elif a != b:
+        yield prefix.rstrip(".")

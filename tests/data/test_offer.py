@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import pytest
+
+from vtune.data.offer import named_tools, offering
+from vtune.errors import DataError, RecipeError
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
+
+ZOOM = (
+    "Think first, call **image_zoom_in_tool** if needed, then answer. Format strictly as:  "
+    "<think>...</think>  <tool_call>...</tool_call> (if tools needed)  <answer>...</answer> "
+)
+
+
+def asking(text: str, *, system: str = "", tools: tuple[str, ...] = ()) -> Sample:
+    """A sample of one picture whose user says a text."""
+    first = (Message("system", system),) if system else ()
+    return Sample(
+        id="a/1",
+        source="a",
+        prompt=(*first, Message("user", f"<image>\n{text}", (0,))),
+        images=(Picture(path="a.png"),),
+        ground_truth="red",
+        verifier="exact",
+        tools=tools,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"Which colour?\n{ZOOM}", id="DeepEyes"),
+        pytest.param(
+            'Which colour?\n### User Image Path:** "1.jpg"\n### User Image Size:** "80×60"\n### **Output '
+            "Format (strict adherence required):**\n<think>…</think>\n<answer>…</answer>",
+            id="CodeV",
+        ),
+        pytest.param(
+            "Which colour? You FIRST think about the reasoning process as an internal monologue and then "
+            "provide the final answer. … within <think> </think> tags. The final answer MUST BE put in "
+            "\\boxed{}.",
+            id="verl",
+        ),
+        pytest.param(
+            "Put your thoughts in <think> </think> and the answer in \\boxed{}. Question:\nWhich colour?",
+            id="DeepEyes' ThinkLite",
+        ),
+        pytest.param("Which colour?", id="a bare question"),
+    ],
+)
+def test_the_question_stays_and_the_prompt_of_others_goes(text: str) -> None:
+    published = asking(text, system="You may call image_zoom_in_tool.", tools=("image_zoom_in_tool",))
+    sample = offering(published, ("python",))
+    assert sample.prompt == (Message("user", "<image>\nWhich colour?", (0,)),)
+    assert sample.tools == ("python",)
+    # Kept as it stood.
+    assert sample.extra == {
+        "published_prompt": [
+            {"role": "system", "content": "You may call image_zoom_in_tool."},
+            {"role": "user", "content": f"<image>\n{text}"},
+        ],
+        "published_tools": ["image_zoom_in_tool"],
+    }
+    assert offering(sample, ("python",)) == sample
+    # What was published first is kept, whoever it is for next.
+    assert offering(sample, ()) == replace(sample, tools=())
+
+
+def test_a_sample_that_asks_in_no_words_of_others_only_gets_the_tools() -> None:
+    text = "Question:\nWhich colour?\nA. red\nB. blue"
+    sample = offering(asking(text), ("python",))
+    assert sample == replace(asking(text), tools=("python",), extra={"published_tools": []})
+    # Not published for code, though that came before.
+    assert offering(sample, ("image_zoom_in_tool",)).extra == {"published_tools": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "word"),
+    [
+        pytest.param("Which? Call image_zoom_in_tool first.", ("python",), "image_zoom_in_tool", id="zoom"),
+        pytest.param("Which? Write <code> first.", ("image_zoom_in_tool",), "<code>", id="code"),
+        pytest.param("Which? Write <tool_call> first.", ("python",), "<tool_call>", id="a call"),
+        pytest.param("Which? Write <grounding> first.", ("image_zoom_in_tool",), "<grounding>", id="another"),
+    ],
+)
+def test_words_about_tools_that_are_not_offered_are_an_error(text: str, tools: tuple, word: str) -> None:
+    with pytest.raises(DataError, match=f"speaks of {word}, which is not offered") as caught:
+        offering(asking(text), tools)
+    assert caught.value.fix
+
+
+def test_a_turn_that_holds_nothing_but_a_prompt_is_an_error() -> None:
+    with pytest.raises(DataError, match="nothing but a prompt"):
+        offering(asking(ZOOM), ("python",))
+
+
+def test_a_question_may_speak_of_the_tools_that_it_offers() -> None:
+    sample = offering(asking("Which? Call image_zoom_in_tool by <tool_call>."), ("image_zoom_in_tool",))
+    assert "image_zoom_in_tool" in sample.question
+
+
+def test_tools_are_named_or_none() -> None:
+    assert named_tools(["none"]) == ()
+    assert named_tools(["python", "image_zoom_in_tool", "python"]) == ("python", "image_zoom_in_tool")
+    with pytest.raises(RecipeError, match="no tool 'pyhton'") as caught:
+        named_tools(["pyhton"])
+    assert caught.value.fix == "did you mean `python`?"
+    with pytest.raises(RecipeError, match="`none` stands alone"):
+        named_tools(["none", "python"])

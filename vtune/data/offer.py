@@ -1,0 +1,101 @@
+"""Which tools a sample offers: published rows ask for the calls of others, in prompts of others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vtune.errors import DataError, RecipeError, nearest
+from vtune.schema.message import IMAGE, Message
+from vtune.schema.sample import TOOLS, Sample, ToolName
+
+NONE = "none"
+"""How a command says that no tool is offered."""
+PROMPT, OFFER = "published_prompt", "published_tools"
+"""Members of `extra` that keep what was taken out."""
+
+_TAILS = (
+    "Think first, call **image_zoom_in_tool**",  # DeepEyes-Datasets-47k, its prompt V2
+    "### User Image Path:",  # CodeV, template 13.1: the prompt style `codev` writes it itself
+    "You FIRST think about the reasoning process",  # verl's and EasyR1's Geometry3K
+)
+"""Sentences from which on a user's turn tells of calls and of the form of the answer, up to its end."""
+_QUESTION = "Question:\n"
+"""Behind it stands the question in DeepEyes' rows of ThinkLite, before it the form of the answer."""
+_FORMS = ("<think>", "<answer>", "\\boxed")
+_MARKS = {"python": ("<code>", "<sandbox_output>"), "json": ("<tool_call>", "<tools>")}
+"""What a question says only where it tells how to write code, or calls with JSON."""
+_FOREIGN = ("<grounding>", "<text_search>", "<search>")
+"""Calls of Mini-o3 and MMSearch-R1, which no tool of ours takes."""
+
+
+def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
+    """The tools that a command names; `none` alone is none.
+
+    Raises:
+        RecipeError: If there is no such tool, or `none` is not alone.
+    """
+    if list(names) == [NONE]:
+        return ()
+    if NONE in names:
+        raise RecipeError(f"{', '.join(names)}: `none` stands alone", fix="name tools, or none")
+    known: dict[str, ToolName] = {tool: tool for tool in TOOLS}
+    for name in names:
+        if name not in known:
+            raise RecipeError(f"there is no tool {name!r}", fix=nearest(name, [*TOOLS, NONE]))
+    return tuple(dict.fromkeys(known[name] for name in names))
+
+
+def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
+    """The sample for a policy that may call these tools and no others, whoever it was published for.
+
+    System turns go, and so does what a user's turn says about calls and the form of the answer: a recipe's
+    `rollout.prompt` says it. The turns as they stood are kept in `extra`, as `published_prompt`, and the
+    tools as `published_tools`. Doing it twice changes nothing.
+
+    Raises:
+        DataError: If a question speaks of a tool that is not among these, or nothing is left of it.
+    """
+    prompt = tuple(_asked(turn) for turn in sample.prompt if turn.role != "system")
+    for turn in prompt:
+        _check(turn, tools)
+    kept: dict[str, object] = {}
+    if prompt != sample.prompt:
+        kept[PROMPT] = [{"role": turn.role, "content": turn.content} for turn in sample.prompt]
+    if sample.tools != tuple(tools):
+        kept[OFFER] = list(sample.tools)
+    # What was there first is what was published.
+    return replace(sample, prompt=prompt, tools=tuple(tools), extra=kept | dict(sample.extra))
+
+
+def _asked(turn: Message) -> Message:
+    """A turn of the user without the words of another system's prompt."""
+    if turn.role != "user":
+        return turn
+    text = turn.content
+    head, mark, question = text.partition(_QUESTION)
+    if mark and any(form in head for form in _FORMS):
+        text = f"{IMAGE}\n" * head.count(IMAGE) + question
+    for tail in _TAILS:
+        before, found, _ = text.partition(tail)
+        text = before.rstrip() if found else text
+    return turn if text == turn.content else replace(turn, content=text)
+
+
+def _check(turn: Message, tools: Sequence[ToolName]) -> None:
+    """See that a turn of the user asks something, and for no call that nobody will run."""
+    if turn.role != "user":
+        return
+    if not turn.content.replace(IMAGE, "").strip():
+        raise DataError(
+            "nothing but a prompt stands in the user's turn", fix="see which column holds the question"
+        )
+    absent: list[str] = [name for name in TOOLS if name not in tools and name != "python"]
+    if "python" not in tools:
+        absent += _MARKS["python"]
+    if not set(tools) - {"python"}:
+        absent += _MARKS["json"]
+    spoken = next((word for word in (*absent, *_FOREIGN) if word in turn.content), None)
+    if spoken is not None:
+        raise DataError(
+            f"the question speaks of {spoken}, which is not offered: {', '.join(tools) or 'no tool'} is",
+            fix="take these words out of the rows, or leave the tools as they were published",
+        )
