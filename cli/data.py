@@ -121,8 +121,8 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, coco, vstar, "
-            "hrbench or hf.",
+            help="samples, vtriune, verl, deepeyes, codev, thinklite, thyme, "
+            "easyr1, mars, mmsearch, coco, vstar, hrbench or hf.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
@@ -155,12 +155,14 @@ def import_(
 
 @app.command("export")
 def export(
-    layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="verl or vtriune; thyme for traces.")],
+    layout: Annotated[
+        str, typer.Argument(metavar="LAYOUT", help="samples (JSON lines), verl or vtriune; thyme for traces.")
+    ],
     file: Annotated[Path, typer.Argument(help="Parquet file of samples, or of traces.")],
-    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write: Parquet, or JSON lines.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write samples as verl or V-Triune read them, or traces as Thyme does."""
+    """Write samples as JSON lines, or as verl or V-Triune read them, or traces as Thyme does."""
     from vtune.report.values import render_values
     from vtune.runs.exporting import export_data
 
