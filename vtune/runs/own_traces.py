@@ -43,8 +43,8 @@ def make_box_traces(data: Sequence[Path], out: Path, *, prompt: Style) -> dict[s
     """Write a trace for each sample with evidence boxes: it looks at them, and answers right.
 
     A sample that offers `python` is looked at by code, which enlarges what is small; one that offers
-    `image_zoom_in_tool` by zooms, one turn each. Where boxes fill half of the picture, there is nothing to look
-    closer at: the trace answers.
+    `image_zoom_in_tool` by zooms, one turn each. Where boxes fill half of the picture, there is nothing to
+    look closer at: the trace answers.
 
     Args:
         data: Files of samples.
