@@ -1,13 +1,16 @@
 """What filters do where a recipe says nothing, and that README says the same."""
 
+import io
 import re
 from typing import Any, get_args
 
 import pytest
+from rich.console import Console
 
 from tests.conftest import ROOT
 from vtune.curate.item import Selected
-from vtune.report.curation_page import RATES, rate_bin
+from vtune.report.curation import _funnel
+from vtune.report.curation_page import RATES, curation_page, rate_bin
 from vtune.runs.data_recipe import DataRecipe, Filter, PassRate
 
 FILTERS: dict[str, type[Selected]] = {
@@ -47,6 +50,33 @@ def test_a_recipe_of_one_line_a_filter_is_a_recipe() -> None:
 
 def _own(kind: type[Selected]) -> list[Any]:
     return [field for key, field in kind.model_fields.items() if key != "filter"]
+
+
+def test_the_page_draws_what_the_rollouts_found_and_how_much_of_it_is_left() -> None:
+    bins = {"kept": [0, 3, *[0] * 10], "dropped": [0, 1, *[0] * 9, 4]}
+    result = {
+        "warnings": [],
+        "funnel": {"mine": {"before": 8, "sampled": 8, "pass_rate": 3, "after": 3}},
+        "rates": {"pass_rate": bins},
+    }
+    page = curation_page(result, {}, {})
+    assert "pass_rate: how hard the rows are" in page
+    assert "<td>to 0.1</td><td>3</td><td>1</td>" in page
+    assert "<td>1</td><td>0</td><td>4</td>" in page
+    assert 'style="width:75.0%"' in page
+    assert "how hard" not in curation_page(result | {"rates": {}}, {}, {})
+
+
+def test_a_filter_that_drops_nothing_keeps_its_line_in_the_funnel() -> None:
+    row = {"before": 8, "sampled": 8, "valid": 8, "english": 8, "verifiable": 5, "mix": 5, "after": 5}
+    result = {"published": {}, "funnel": {"mine": row}}
+    console = Console(width=120, file=io.StringIO())
+    console.print(_funnel(result))
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "english 0 → 8" in told
+    assert "verifiable 3 → 5" in told
+    assert "valid 0" not in told
+    assert "mix" not in told
 
 
 @pytest.mark.parametrize(
