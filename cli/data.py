@@ -1,11 +1,13 @@
 """`vtune data`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from .options import AsJson, Seed
+
+PromptStyle = Literal["codev", "plain", "tools"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 make = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -115,15 +117,47 @@ def coco(
     show(result, render_values, as_json=as_json)
 
 
+@make.command("traces")
+def traces(
+    out: Annotated[Path, typer.Option("--out", help="Parquet file of traces to write.")],
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="Samples with evidence boxes: traces look at these.")
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", help="Folder of `rl` or `eval`: its right and faithful trajectories."),
+    ] = None,
+    prompt: Annotated[
+        PromptStyle | None,
+        typer.Option("--prompt", help="With --data, as rollout.prompt of the recipe to come; codev."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make cold-start traces of your own samples, for `vtune sft`."""
+    if bool(data) == (run is not None):
+        raise typer.BadParameter("give samples with --data, or a run with --run", param_hint="--data")
+    if run is not None and prompt is not None:
+        raise typer.BadParameter("a run's trajectories have their prompt", param_hint="--prompt")
+    from vtune.report.values import render_values
+    from vtune.runs.own_traces import make_box_traces, make_run_traces
+
+    from .output import show
+
+    if run is not None:
+        result = make_run_traces(run, out)
+    else:
+        result = make_box_traces(data or [], out, prompt=prompt or "codev")
+    show(result, render_values, as_json=as_json)
+
+
 @app.command("import")
 def import_(
     layout: Annotated[
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, coco, v3det, "
-            "objects365, vstar, "
-            "hrbench or hf.",
+            help="samples, vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, "
+            "coco, v3det, objects365, vstar, hrbench or hf.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
@@ -166,12 +200,14 @@ def import_(
 
 @app.command("export")
 def export(
-    layout: Annotated[str, typer.Argument(metavar="LAYOUT", help="verl or vtriune; thyme for traces.")],
+    layout: Annotated[
+        str, typer.Argument(metavar="LAYOUT", help="samples (JSON lines), verl or vtriune; thyme for traces.")
+    ],
     file: Annotated[Path, typer.Argument(help="Parquet file of samples, or of traces.")],
-    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write: Parquet, or JSON lines.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write samples as verl or V-Triune read them, or traces as Thyme does."""
+    """Write samples as JSON lines, or as verl or V-Triune read them, or traces as Thyme does."""
     from vtune.report.values import render_values
     from vtune.runs.exporting import export_data
 

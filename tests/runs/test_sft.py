@@ -100,3 +100,26 @@ def test_a_broken_trace_is_named_before_the_start(tiny: Path, lens: Path, tmp_pa
     for part in ("must end with an assistant turn", f"{data}, row 3", "fix"):
         assert part in ended.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (setting(epochs="null", steps=3, update__warmup_steps=3), 0, '"steps": 3'),
+        (setting(steps=3), 2, "give epochs or steps"),
+        (setting(epochs="null"), 2, "give epochs or steps"),
+        (setting(update__warmup_steps=48), 0, ""),
+        (
+            setting(update__warmup_steps=49),
+            0,
+            "warning: update.warmup_steps is 49, and the run has 48 updates",
+        ),
+    ],
+)
+def test_a_run_has_epochs_or_steps_and_a_warm_up_beyond_its_end_is_told(
+    tiny: Path, lens: Path, tmp_path: Path, change: list[str], code: int, said: str
+) -> None:
+    ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / "run", *change), "--dry-run", "--json")
+    assert ended.code == code
+    assert said in ended.out + ended.err
+    assert bool(said.startswith("warning")) == ("warning" in ended.err)

@@ -21,10 +21,10 @@ class Balance(Selected):
     """
 
     filter: Literal["balance"]
-    by: Literal["ground_truth", "ability", "verifier"]
+    by: Literal["ground_truth", "ability", "verifier"] = "ground_truth"
     """What makes a group."""
-    times_median: float = Field(gt=0)
-    """Samples that a group may keep, in sizes of the median group (of two middle ones, the smaller)."""
+    times_median: float = Field(default=1.5, gt=0)
+    """Samples that a group may keep, in sizes of the median group (of two middle ones, the smaller); ours."""
 
 
 def group_of(spec: Balance, item: Item) -> str:

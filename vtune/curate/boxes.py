@@ -23,23 +23,24 @@ class BoxesPerCategory(Selected):
     """Drops pictures with many things of one kind."""
 
     filter: Literal["boxes_per_category"]
-    at_most: int = Field(gt=0)
+    at_most: int = Field(default=10, gt=0)
+    """V-Triune, appendix A."""
 
 
 class BoxShare(Selected):
     """Drops pictures with a box that fills much of them."""
 
     filter: Literal["box_share"]
-    at_most: float = Field(gt=0, le=1)
-    """Area of a box / area of the picture."""
+    at_most: float = Field(default=0.5, gt=0, le=1)
+    """Area of a box / area of the picture (V-Triune, appendix A)."""
 
 
 class PlainLabels(Selected):
     """Drops complex phrases: labels with many words, digits or punctuation. Empty labels pass."""
 
     filter: Literal["plain_labels"]
-    at_most: int = Field(gt=0)
-    """Words."""
+    at_most: int = Field(default=3, gt=0)
+    """Words; the number is ours."""
 
 
 class SinglesToMultis(Selected):
@@ -49,8 +50,9 @@ class SinglesToMultis(Selected):
     """
 
     filter: Literal["singles_to_multis"]
-    singles: int = Field(gt=0)
-    multis: int = Field(gt=0)
+    singles: int = Field(default=1, gt=0)
+    multis: int = Field(default=2, gt=0)
+    """V-Triune, appendix A: 1:2."""
 
 
 class CategoryTail(Selected):
@@ -61,8 +63,8 @@ class CategoryTail(Selected):
     """
 
     filter: Literal["category_tail"]
-    at_least: int = Field(gt=0)
-    """Samples."""
+    at_least: int = Field(default=10, gt=0)
+    """Samples; the number is ours."""
 
 
 def boxes_of(sample: Sample) -> list[LabelledBox]:

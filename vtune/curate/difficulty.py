@@ -11,7 +11,7 @@ from vtune.config import Strict
 class Band(Strict):
     """The scores that keep a sample. A bound that is left out does not hold anything back."""
 
-    of: Literal["mean", "sum"]
+    of: Literal["mean", "sum"] = "mean"
     """Of the accuracies of all rollouts: `mean` of right or wrong is the pass rate."""
     above: float | None = None
     """Greater than."""
@@ -39,10 +39,10 @@ class FirstPass(Strict):
     `hard` settle more than is certain.
     """
 
-    rollouts: int = Field(ge=2, le=4)
-    easy: float | None = Field(ge=0, le=1)
+    rollouts: int = Field(default=2, ge=2, le=4)
+    easy: float | None = Field(default=None, ge=0, le=1)
     """Mean accuracy from which on a sample is too easy, so that no more is drawn; null: never."""
-    hard: float | None = Field(ge=0, le=1)
+    hard: float | None = Field(default=None, ge=0, le=1)
     """Mean accuracy up to which a sample is too hard; null: never, since tools may yet solve it."""
 
     @model_validator(mode="after")

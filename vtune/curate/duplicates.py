@@ -14,11 +14,11 @@ class Duplicates(Selected):
     """Drops every row that is like an earlier one that is kept."""
 
     filter: Literal["duplicates"]
-    match: Literal["both", "images", "text"]
+    match: Literal["both", "images", "text"] = "both"
     """What has to be alike: pictures and question, all pictures, or the question."""
-    image_distance: int | None = Field(ge=0, lt=BITS)
+    image_distance: int | None = Field(default=4, ge=0, lt=BITS)
     """Bits of 256 in which the difference hashes of two near pictures may differ; null: equal files only."""
-    text_similarity: float = Field(gt=0, le=1)
+    text_similarity: float = Field(default=1.0, gt=0, le=1)
     """Share of runs of five characters that near questions have in common; 1: the same words."""
 
 
@@ -26,13 +26,13 @@ class Contamination(Selected):
     """Drops rows that show a picture of a benchmark or, without pictures, ask one of its questions."""
 
     filter: Literal["contamination"]
-    suites: Literal["all"] | tuple[str, ...]
+    suites: Literal["all"] | tuple[str, ...] = "all"
     """Names or paths of suites; `all` means those that ship. What is not here is told, and left out."""
-    data: tuple[str, ...]
+    data: tuple[str, ...] = ()
     """Further Parquet files to keep apart from, e.g. other held-out samples."""
-    image_distance: int | None = Field(ge=0, lt=BITS)
+    image_distance: int | None = Field(default=8, ge=0, lt=BITS)
     """As in `duplicates`; null: equal files only."""
-    text_similarity: float | None = Field(gt=0, le=1)
+    text_similarity: float | None = Field(default=None, gt=0, le=1)
     """As in `duplicates`, for questions whatever their pictures; null: only where neither has a picture,
     and then the same words."""
 

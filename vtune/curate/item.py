@@ -50,7 +50,7 @@ class Item:
 class Selected(Strict):
     """What every filter says first: which rows it looks at. All others pass."""
 
-    rows: Literal["all"] | tuple[str, ...]
+    rows: Literal["all"] | tuple[str, ...] = "all"
     """`all`, or names of sources and of abilities."""
 
 

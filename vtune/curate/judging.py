@@ -26,7 +26,7 @@ class ExternalKnowledge(Selected):
 
     filter: Literal["external_knowledge"]
     judge: JudgeEndpoint
-    max_unscored: float = Field(ge=0, le=1)
+    max_unscored: float = Field(default=0.01, ge=0, le=1)
     """The run stops when the judge says nothing usable about a larger share of the rows."""
 
 
@@ -35,9 +35,9 @@ class LabelCheck(Selected):
 
     filter: Literal["label_check"]
     judge: JudgeEndpoint
-    max_unscored: float = Field(ge=0, le=1)
+    max_unscored: float = Field(default=0.01, ge=0, le=1)
     """As in `external_knowledge`."""
-    unreviewed: Literal["drop", "keep"]
+    unreviewed: Literal["drop", "keep"] = "drop"
     """What becomes of a doubted sample as long as no person has decided."""
 
 

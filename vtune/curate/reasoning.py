@@ -26,16 +26,16 @@ class AnswerSymbols(Selected):
     """Drops answers with symbols whose mere absence would make a right value not match."""
 
     filter: Literal["answer_symbols"]
-    symbols: str = Field(min_length=1)
-    """One character each."""
+    symbols: str = Field(default="=[]():", min_length=1)
+    """One character each (V-Triune, appendix A)."""
 
 
 class AnswerLength(Selected):
     """Drops long answers."""
 
     filter: Literal["answer_length"]
-    at_most: int = Field(gt=0)
-    """Characters, without the box around the answer."""
+    at_most: int = Field(default=20, gt=0)
+    """Characters, without the box around the answer (V-Triune, appendix A)."""
 
 
 def guessable(spec: NoGuessing, item: Item) -> str | None:

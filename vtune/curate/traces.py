@@ -11,8 +11,9 @@ class ToolRounds(Selected):
     """Drops traces with fewer or more tool calls than wanted."""
 
     filter: Literal["tool_rounds"]
-    at_least: int = Field(ge=0)
-    at_most: int = Field(ge=0)
+    at_least: int = Field(default=1, ge=0)
+    at_most: int = Field(default=2, ge=0)
+    """CodeV, §9: single-round and second-round tool use."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -16,7 +16,7 @@ class Verifiable(Selected):
     """Drops samples whose ground truth a verifier cannot read."""
 
     filter: Literal["verifiable"]
-    verifier: str | None
+    verifier: str | None = None
     """Name of a verifier, with its own options left out; null asks the sample's own."""
 
     @field_validator("verifier")

@@ -2,13 +2,168 @@
 
 import io
 import json
+from collections.abc import Sequence
+from math import ceil, floor
 
 from vtune.errors import DataError
 from vtune.schema.box import Box
-from vtune.schema.message import Message, Picture
-from vtune.schema.pixels import decode_picture
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
+
+Region = tuple[int, tuple[int, int, int, int], int]
+"""Number of a picture, whole pixels of it (xyxy), and how often its sides are enlarged to be legible."""
+
+MARGIN = 0.25
+"""Of a box's sides that a look shows around it (ours)."""
+MOST = 0.5
+"""Share of a picture that looks may cover together (ours, as `most_of_input`): more is no look."""
+LOOKS = 4
+"""Regions that one call shows at most (ours; the sandbox returns five)."""
+LEGIBLE = 28
+"""Pixels a side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
+
+
+def regions(sample: Sample) -> list[Region]:
+    """What is worth a look: the evidence boxes with a margin, while they are a part of their picture.
+
+    Args:
+        sample: Its pictures hold their bytes.
+    """
+    found: list[Region] = []
+    covered: dict[int, float] = {}
+    for item in sample.evidence[:LOOKS]:
+        width, height = size_of(sample.images[item.image].data or b"")
+        x0, x1 = _widened(item.bbox[0], item.bbox[2], width)
+        y0, y1 = _widened(item.bbox[1], item.bbox[3], height)
+        share = covered.get(item.image, 0.0) + (x1 - x0) * (y1 - y0) / (width * height)
+        if share <= MOST:
+            covered[item.image] = share
+            side = min(item.bbox[2] - item.bbox[0], item.bbox[3] - item.bbox[1])
+            found.append((item.image, (x0, y0, x1, y1), max(ceil(LEGIBLE / side), 1)))
+    return found
+
+
+def code_trace(
+    sample: Sample, opening: Sequence[Message], shown: Sequence[Region], *, final: str, answer: str | None
+) -> Trajectory:
+    """The trace of one call of code that cuts regions out, and the answer.
+
+    Args:
+        sample: What is asked; its pictures hold their bytes.
+        opening: The turns before the policy's first.
+        shown: What it cuts out; not empty.
+        final: The policy's last turn.
+        answer: What that turn says within `<answer>`.
+    """
+    lines = []
+    for count, (number, box, times) in enumerate(shown):
+        cut = f"{'image' if number == 0 else f'images[{number}]'}.crop({box})"
+        if times > 1:
+            cut += f".resize(({times * (box[2] - box[0])}, {times * (box[3] - box[1])}))"
+        lines.append(f'{cut}.save("look_{count}.png")')
+    code = "\n```python\n" + "\n".join(lines) + "\n```\n"
+    marks = "\n".join([IMAGE] * len(shown))
+    first = len(sample.images)
+    numbers = tuple(range(first, first + len(shown)))
+    call = Call(
+        tool="python",
+        arguments=json.dumps({"code": code}),
+        status="ok",
+        images=numbers,
+        crops=tuple(_crop(region, place) for region, place in zip(shown, numbers, strict=True)),
+    )
+    return Trajectory(
+        sample_id=sample.id,
+        source=sample.source,
+        messages=(
+            *opening,
+            Message("assistant", f"<think>{_thought(sample)}\n<code>{code}</code>"),
+            Message("user", f"<sandbox_output>\n{marks}\n</sandbox_output>", numbers),
+            Message("assistant", final),
+        ),
+        images=(*sample.images, *[_shown(sample, region, 0) for region in shown]),
+        calls=(call,),
+        answer=answer,
+    )
+
+
+def zoom_trace(
+    sample: Sample, opening: Sequence[Message], shown: Sequence[Region], *, final: str, answer: str | None
+) -> Trajectory:
+    """The trace of one `image_zoom_in_tool` a turn, in thousandths of the picture, and the answer.
+
+    Args:
+        sample: What is asked; its pictures hold their bytes.
+        opening: The turns before the policy's first.
+        shown: What it zooms into; a zoom enlarges nothing.
+        final: The policy's last turn.
+        answer: What that turn says within `<answer>`.
+    """
+    messages, images, calls = [*opening], [*sample.images], []
+    told = f"Here is the zoomed image:\n{IMAGE}"
+    for count, (number, box, _) in enumerate(shown):
+        width, height = size_of(sample.images[number].data or b"")
+        thousandths = [round(1000 * side / (height if odd % 2 else width)) for odd, side in enumerate(box)]
+        arguments = {"bbox_2d": thousandths} | ({"img_idx": number} if number else {})
+        asked = json.dumps({"name": "image_zoom_in_tool", "arguments": arguments})
+        said = f"<think>{_thought(sample)}</think>\n<tool_call>\n{asked}\n</tool_call>"
+        # The tool cuts out what the thousandths say.
+        x0, y0, x1, y1 = [
+            round(side * (height if odd % 2 else width) / 1000) for odd, side in enumerate(thousandths)
+        ]
+        region = (number, (x0, y0, x1, y1), 1)
+        place = len(images)
+        messages += [
+            Message("assistant", said),
+            Message("user", f"<tool_response>\n{told}\n</tool_response>", (place,)),
+        ]
+        images.append(_shown(sample, region, count))
+        calls.append(
+            Call(
+                tool="image_zoom_in_tool",
+                arguments=json.dumps(arguments),
+                status="ok",
+                output=told,
+                images=(place,),
+                crops=(_crop(region, place),),
+            )
+        )
+    return Trajectory(
+        sample_id=sample.id,
+        source=sample.source,
+        messages=(*messages, Message("assistant", final)),
+        images=tuple(images),
+        calls=tuple(calls),
+        answer=answer,
+    )
+
+
+def _widened(low: float, high: float, end: int) -> tuple[int, int]:
+    """Whole pixels around an interval with its margin, within a side of a picture."""
+    around = (high - low) * MARGIN
+    return max(floor(low - around), 0), min(ceil(high + around), end)
+
+
+def _thought(sample: Sample) -> str:
+    labels = [item.label for item in sample.evidence if item.label]
+    return f"I look closer at {labels[0]}." if len(set(labels)) == 1 else "I look closer."
+
+
+def _crop(region: Region, place: int) -> Crop:
+    number, (x0, y0, x1, y1), _ = region
+    return Crop(image=number, bbox=(float(x0), float(y0), float(x1), float(y1)), shown=place)
+
+
+def _shown(sample: Sample, region: Region, call: int) -> Picture:
+    number, box, times = region
+    cut = decode_picture(sample.images[number].data or b"").crop(box)
+    if times > 1:
+        cut = cut.resize((times * cut.width, times * cut.height))
+    out = io.BytesIO()
+    cut.save(out, "PNG", compress_level=1)
+    return Picture(data=out.getvalue(), origin=f"call:{call}")
 
 
 def look_trace(sample: Sample, box: tuple[int, int, int, int] | None) -> Trajectory:

@@ -41,7 +41,7 @@ def render_plan(result: Mapping[str, Any]) -> RenderableType:
 
 
 def _funnel(result: Mapping[str, Any]) -> Table:
-    """A row a source; filters that dropped nothing of it are left out, for recipes have many."""
+    """A row a source, with a line for every filter; `valid` and `mix` have one where they dropped rows."""
     published = result["published"]
     table = Table(title="funnel", title_justify="left")
     for name in ("source", "before", "sampled", "dropped, and left after it", "after"):
@@ -53,7 +53,7 @@ def _funnel(result: Mapping[str, Any]) -> Table:
         lost = [
             f"{name} {number(row[before] - row[name])} → {number(row[name])}"
             for before, name in pairwise(steps)
-            if row[before] != row[name]
+            if row[before] != row[name] or name not in ("valid", "mix")
         ]
         cells = [number(row["before"]), number(row["sampled"]), "\n".join(lost) or GAP, number(row["after"])]
         if published:

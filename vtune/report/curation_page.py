@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import ceil
 from typing import Any
 
 from PIL import ImageDraw
@@ -21,12 +22,16 @@ SIDE = 240
 LONGEST = 400
 """Characters of a text on the page (ours)."""
 
+RATES = ("0", *[f"to {tenth / 10:g}" for tenth in range(1, 10)], "below 1", "1")
+"""Bins of a mean score: never right, tenths, always right."""
+
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;margin:2rem;max-width:80rem;color:#222}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .6rem;border-bottom:1px solid #ddd;
 text-align:right}td:first-child,th:first-child{text-align:left}tr:last-child{font-weight:600}
 .row{display:flex;flex-wrap:wrap;gap:1rem}.card{width:240px;font-size:13px;overflow-wrap:anywhere}
 .card img{display:block;max-width:240px;margin-bottom:.3rem}.why{color:#a33}.id{color:#777}
-.warning{color:#a33}"""
+.warning{color:#a33}.rates tr:last-child{font-weight:400}.bar{width:24rem;text-align:left}
+.bar i{display:inline-block;height:.8rem;background:#2a7}.bar i.gone{background:#c77}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ def curation_page(
         f"<style>{_STYLE}</style><h1>Curation</h1>",
         *[f"<p class=warning>{escape(warning)}</p>" for warning in result["warnings"]],
         _funnel(result),
+        *[_histogram(name, bins) for name, bins in result["rates"].items()],
     ]
     for name, examples in dropped.items():
         rows = sum(_lost(row, name) for source, row in result["funnel"].items() if source != "all")
@@ -64,6 +70,29 @@ def curation_page(
             parts.append(f"<h2>{escape(name)}: {rows} dropped</h2>{_cards(examples)}")
     parts += [f"<h2>{escape(source)}: kept</h2>{_cards(shown)}" for source, shown in kept.items() if shown]
     return "\n".join([*parts, "</html>", ""])
+
+
+def rate_bin(rate: float) -> int:
+    """Index into `RATES` of a mean score in [0, 1]."""
+    if rate >= 1:
+        return len(RATES) - 1
+    return 0 if rate <= 0 else min(ceil(rate * 10 - 1e-9), 10)
+
+
+def _histogram(name: str, bins: Mapping[str, Sequence[int]]) -> str:
+    """How many rows had which mean score, and which of them are left."""
+    most = max(map(sum, zip(bins["kept"], bins["dropped"], strict=True)), default=0) or 1
+    lines = "".join(
+        f"<tr><td>{rate}</td><td>{kept}</td><td>{dropped}</td><td class=bar>"
+        f"{_bar(kept / most, '')}{_bar(dropped / most, ' class=gone')}</td></tr>"
+        for rate, kept, dropped in zip(RATES, bins["kept"], bins["dropped"], strict=True)
+    )
+    head = "<tr><th>mean score</th><th>left</th><th>dropped</th><th></th></tr>"
+    return f"<h2>{escape(name)}: how hard the rows are</h2><table class=rates>{head}{lines}</table>"
+
+
+def _bar(share: float, kind: str) -> str:
+    return f'<i{kind} style="width:{100 * share:.1f}%"></i>'
 
 
 def _lost(row: Mapping[str, int], name: str) -> int:

@@ -16,7 +16,7 @@ from vtune.curate.item import ABILITIES, Item
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output
-from vtune.report.curation_page import Shown, curation_page
+from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
 from vtune.runs.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
@@ -160,6 +160,7 @@ def _curate(
         "published": {name: source.published for name, source in recipe.used.items() if source.published},
         "abilities": shares(mixed.abilities),
         "data_sources": shares(mixed.data_sources),
+        "rates": _rates(recipe, rows, bought.notes),
         "unscored": bought.unscored,
         "waiting_for_review": len(bought.queue),
         "warnings": warnings,
@@ -187,6 +188,22 @@ def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
             rows.left[name] = bytearray(n in chosen for n in range(len(rows.left[name])))
         sizes[name] = (len(there), len(chosen))
     return sizes
+
+
+def _rates(
+    recipe: DataRecipe, rows: Rows, notes: Mapping[tuple[str, int], Mapping[str, float]]
+) -> dict[str, dict[str, list[int]]]:
+    """Filter by rollouts -> rows it kept, and rows it dropped, in each bin of `RATES` of their mean score."""
+    found: dict[str, dict[str, list[int]]] = {
+        name: {"kept": [0] * len(RATES), "dropped": [0] * len(RATES)}
+        for name, spec in zip(recipe.columns, recipe.filters, strict=True)
+        if isinstance(spec, PassRate)
+    }
+    for (source, position), by_filter in notes.items():
+        for name, rate in by_filter.items():
+            kept = "kept" if rows.left[source][position] else "dropped"
+            found[name][kept][rate_bin(rate)] += 1
+    return found
 
 
 def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:

@@ -34,6 +34,10 @@ def _switched(tools: object) -> object:
     return tools
 
 
+SANDBOX = SandboxRecipe(isolation="auto", decode="confined", seconds=10.0, memory_mb=512)
+"""Of rollouts whose filter says nothing about it: that of the shipped recipes."""
+
+
 class PassRate(Selected):
     """Drops what a model finds too easy or too hard, by rollouts of it."""
 
@@ -41,24 +45,24 @@ class PassRate(Selected):
     model: str
     """Folder or hub name."""
     engine: Kind
-    seed: int
-    rollouts: int = Field(gt=0)
-    """Of each sample that is still undecided after the first pass."""
-    tools: Annotated[ToolsRecipe | None, BeforeValidator(_switched)]
+    seed: int = 0
+    rollouts: int = Field(default=8, gt=0)
+    """Of each sample that is still undecided after the first pass (CodeV §9; V-Triune, appendix A)."""
+    tools: Annotated[ToolsRecipe | None, BeforeValidator(_switched)] = None
     """What the rollouts may call of what their samples offer: `false` or null nothing, `true` `python`, a
     section as in `vtune rl` also what it says."""
-    first: FirstPass | None
+    first: FirstPass | None = None
     band: Band
-    verifier_parm: Mapping[str, Any]
+    verifier_parm: Mapping[str, Any] = Field(default_factory=dict)
     """Options of the verifier for these rollouts, over those of the samples."""
-    judge: JudgeEndpoint | None
+    judge: JudgeEndpoint | None = None
     """Asked by samples with verifier `judge`; null where there are none."""
     images: PixelBudget
     rollout: Rollout
-    sandbox: SandboxRecipe
+    sandbox: SandboxRecipe = SANDBOX
     dtype: Dtype
     threads: int = Field(gt=0)
-    max_unscored: float = Field(ge=0, le=1)
+    max_unscored: float = Field(default=0.01, ge=0, le=1)
     """The run stops when a larger share of the samples has a rollout that nobody could score."""
 
 
@@ -90,9 +94,9 @@ Filter = Annotated[
 class Mix(Strict):
     """What becomes of the rows that passed; all sources are spread evenly through the file."""
 
-    caps: Mapping[str, Annotated[int, Field(ge=0)]]
+    caps: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """Source -> rows that it keeps at most, chosen at random."""
-    repeat: Mapping[str, Annotated[int, Field(gt=0)]]
+    repeat: Mapping[str, Annotated[int, Field(gt=0)]] = Field(default_factory=dict)
     """Source -> how often each of its rows comes; once where it is not named."""
 
 
@@ -101,12 +105,12 @@ class DataRecipe(Strict):
 
     records: Literal["samples", "traces"]
     """Whether the files hold samples or cold-start traces (trajectories)."""
-    seed: int
+    seed: int = 0
     """Decides whatever is left to chance, draws of rollouts aside."""
     sources: Mapping[str, Source | None] = Field(min_length=1)
     """Name -> its files; null leaves a source out."""
-    filters: tuple[Filter, ...]
-    mix: Mix
+    filters: tuple[Filter, ...] = ()
+    mix: Mix = Field(default_factory=Mix)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

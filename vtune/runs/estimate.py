@@ -217,7 +217,7 @@ def step_of(
         "seconds": round(total, 1),
         "tokens a second": round(conversations * tokens / total),
     }
-    if "steps" in values:
+    if values.get("steps"):
         step["hours, all steps"] = round(total * values["steps"] / 3600, 1)
     assumed["speeds"] = f"{machine.device.name}: {machine.device.source}"
     assumed["left out"] = "tools, judges, waiting for the slowest conversation, shared prefixes in training"

@@ -1,5 +1,6 @@
 """`vtune data export`: samples and traces in the layouts that other trainers read."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from vtune.data.formats.samples import own_line
 from vtune.data.formats.thyme import THYME_COLUMNS, thyme_row
 from vtune.data.formats.verl import VERL_COLUMNS, verl_row
 from vtune.data.formats.vtriune import VTRIUNE_COLUMNS, vtriune_row
 from vtune.errors import DataError, RecipeError, nearest
-from vtune.files.writing import check_file_output
+from vtune.files.writing import check_file_output, whole_file
 from vtune.report.progress import Rows
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
@@ -23,12 +25,14 @@ class Layout:
     """A layout that is written."""
 
     takes: Literal["samples", "traces"]
-    columns: pa.Schema
+    columns: pa.Schema | None
+    """Of a Parquet file; None: JSON lines."""
     to_row: Callable[[Any, int], Row]
     """Record with its pictures' bytes, number of the row -> row."""
 
 
 LAYOUTS = {
+    "samples": Layout("samples", None, own_line),
     "verl": Layout("samples", VERL_COLUMNS, verl_row),
     "vtriune": Layout("samples", VTRIUNE_COLUMNS, vtriune_row),
     "thyme": Layout("traces", THYME_COLUMNS, thyme_row),
@@ -39,7 +43,8 @@ LAYOUTS = {
 def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
     """Write a file of samples, or of traces, in another layout, with its pictures inside.
 
-    What that layout has no column for is kept in `extra_info.vtune`, so an import brings it all back.
+    What that layout has no column for is kept in `extra_info.vtune`, so an import brings it all back;
+    `samples` is our own layout as JSON lines.
 
     Returns:
         `file`, `layout` and `rows`.
@@ -51,8 +56,13 @@ def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
     layout = LAYOUTS.get(name)
     if layout is None:
         raise RecipeError(f"unknown layout {name!r}", fix=nearest(name, LAYOUTS))
+    if layout.columns is None and out.suffix != ".jsonl":
+        raise RecipeError(
+            f"{out} is not called .jsonl, and `{name}` writes JSON lines", fix="give --out another name"
+        )
     check_file_output(out, inputs=[path])
-    rows = write_rows(out, layout.columns, _rows(layout, path))
+    found = _rows(layout, path)
+    rows = _write_lines(out, found) if layout.columns is None else write_rows(out, layout.columns, found)
     return {"file": str(out), "layout": name, "rows": rows}
 
 
@@ -71,6 +81,15 @@ def _rows(layout: Layout, path: Path) -> Iterator[Row]:
             there = True
     if not there:
         raise DataError("there is no row to export", where=str(path), fix="make or download the file again")
+
+
+def _write_lines(out: Path, rows: Iterator[Row]) -> int:
+    count = 0
+    with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
+        for row in rows:
+            stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+            count += 1
+    return count
 
 
 def _filled(picture: Picture, base: Path) -> Picture:

@@ -49,6 +49,7 @@ from vtune.update.deepspeed import Trainer, start
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, PolicyLoss, Update
+from vtune.update.schedule import warm_up_problem
 
 
 class RLRecipe(Strict):
@@ -172,6 +173,9 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     offered = (sample for path in paths for sample in read_samples(path))
     check_tools(offered, recipe.tools, recipe.rollout.prompt)
     check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
+    problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
+    if problem:
+        say(f"warning: {problem}")
     rollouts = recipe.prompts_per_step * recipe.group_size
     return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
 

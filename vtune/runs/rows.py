@@ -33,16 +33,16 @@ class Source(Strict):
 
     files: tuple[str, ...] = Field(min_length=1)
     """Parquet files, in order. What stood in `data_source` is kept in `extra_info` where it differs."""
-    data_source: str | None
+    data_source: str | None = None
     """Only rows of this `data_source`, where files hold several; null: all rows."""
     rename: bool = True
     """False: rows keep their `data_source`, where one source was collected from several data sets."""
     tools: tuple[ToolName, ...] | None = None
     """What the rows offer, in place of what they say, in the prompt of whoever asks them (see
     `vtune.data.offer`); null: as they say."""
-    sample: int | None = Field(gt=0)
+    sample: int | None = Field(default=None, gt=0)
     """Rows that are looked at, chosen at random; null: all."""
-    published: tuple[int | None, int | None] | None
+    published: tuple[int | None, int | None] | None = None
     """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
 
 

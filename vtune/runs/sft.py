@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError, RunFailed
@@ -28,6 +28,7 @@ from vtune.update.deepspeed import Trainer, start
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, Update
+from vtune.update.schedule import warm_up_problem
 
 
 class SFTRecipe(Strict):
@@ -38,7 +39,10 @@ class SFTRecipe(Strict):
     data: tuple[str, ...] = Field(min_length=1)
     """Parquet files of trajectories."""
     seed: int
-    epochs: float = Field(gt=0)
+    epochs: float | None = Field(default=None, gt=0)
+    """How often each trace is learnt from; or give `steps`."""
+    steps: int | None = Field(default=None, gt=0)
+    """Updates; or give `epochs`."""
     batch_size: int = Field(gt=0)
     """Traces in one update, over all processes."""
     max_tokens: int = Field(gt=0)
@@ -46,6 +50,12 @@ class SFTRecipe(Strict):
     images: PixelBudget
     update: Update
     checkpoints: Checkpoints
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give epochs or steps, and leave the other out (--set epochs=null)")
+        return self
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
@@ -70,12 +80,15 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
         for number, trace in enumerate(read_trajectories(path)):
             check_trace(trace, where=f"{path}, row {number}")
     traces = trajectory_store(paths)
-    steps = int(len(traces) * recipe.epochs) // recipe.batch_size
+    steps = recipe.steps or int(len(traces) * (recipe.epochs or 0)) // recipe.batch_size
     if steps == 0:
         raise RecipeError(
             f"{len(traces)} traces x {recipe.epochs} epochs do not fill one batch of {recipe.batch_size}",
             fix="lower batch_size or give more data",
         )
+    problem = warm_up_problem(recipe.update, updates=steps)
+    if problem and Ranks.of_this_process().first:
+        say(f"warning: {problem}")
     return {"traces": len(traces), "steps": steps}
 
 

@@ -352,7 +352,9 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise DataError(
             f"not a Parquet file, or not a whole one: {error}",
             where=str(path),
-            fix="make or download it again; `vtune data validate` checks a file",
+            fix="import JSON lines with `vtune data import samples`"
+            if path.suffix in (".jsonl", ".json")
+            else "make or download it again; `vtune data validate` checks a file",
         ) from None
     with file:
         _check_sizes(path, file)

@@ -8,6 +8,22 @@ FLOOR = 0.1
 """Where the cosine ends, as a share of the full rate."""
 
 
+def warm_up_problem(recipe: Update, *, updates: int) -> str | None:
+    """What is odd about a warm-up that is longer than the run; None where it is not.
+
+    Args:
+        recipe: Names rate and warm-up.
+        updates: In the whole run.
+    """
+    if recipe.warmup_steps <= updates:
+        return None
+    reached = learning_rate_at(updates - 1, recipe, steps=updates)
+    return (
+        f"update.warmup_steps is {recipe.warmup_steps}, and the run has {updates} updates: the learning rate "
+        f"ends at {reached:.3g} and never reaches {recipe.learning_rate:.3g}"
+    )
+
+
 def learning_rate_at(step: int, recipe: Update, *, steps: int) -> float:
     """Linear warm-up, then constant or a cosine down to a tenth.
 

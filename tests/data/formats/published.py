@@ -485,7 +485,25 @@ def hf(folder: Path) -> Published:
     )
 
 
+def samples(folder: Path) -> Published:
+    (folder / "cups.jpg").write_bytes(jpeg(0))
+    asked = {"data_source": "mine", "prompt": "How many cups?", "images": ["cups.jpg"]}
+    judged = {"ground_truth": "3", "verifier": "counting", "tool_ratio": 0.5}
+    rows = [
+        asked
+        | {"reward_model": judged, "tools": ["python"], "evidence": [{"bbox_2d": [10, 10, 30, 30]}]}
+        | {"extra_info": {"id": "cups/0", "image_path": None, "more": {"site": None}}},
+        asked | {"images": [{"bytes": coded(1)}], "reward_model": {"ground_truth": "a cup"}},
+        asked | {"reward_model": judged, "evidnce": [{"bbox_2d": [10, 10, 30, 30]}]},
+        asked | {"reward_model": judged, "evidence": [{"bbox_2d": [10, 10, 3000, 30]}]},
+    ]
+    file = lines(folder / "mine.jsonl", rows)
+    odd = {f"{file}, row 2": "evidence", f"{file}, row 3": "leaves image 0"}
+    return Published([file], {"counting": 1, "exact": 1}, odd, sources=("mine",))
+
+
 MAKERS: dict[str, Callable[[Path], Published]] = {
+    "samples": samples,
     "vtriune": vtriune,
     "verl": verl,
     "deepeyes": deepeyes,

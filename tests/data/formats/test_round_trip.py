@@ -68,12 +68,13 @@ def test_strict_stops_at_the_first_odd_row_and_leaves_no_file(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("layout", ["verl", "vtriune"])
+@pytest.mark.parametrize("layout", ["verl", "vtriune", "samples"])
 def test_samples_come_back_whole_from_other_layouts(
     name: str, layout: str, imported: dict, tmp_path: Path
 ) -> None:
     _, out, result = imported[name]
-    there, back = tmp_path / "there.parquet", tmp_path / "back.parquet"
+    there = tmp_path / ("there.jsonl" if layout == "samples" else "there.parquet")
+    back = tmp_path / "back.parquet"
     if layout == "vtriune" and "judge" in result["by_verifier"]:
         with pytest.raises(DataError, match="no verifier like `judge`"):
             export_data(layout, out, there)

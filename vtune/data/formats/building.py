@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vtune.data.formats.judging import guess_verifier
+from vtune.data.formats.judging import BOXES, guess_verifier
+from vtune.data.formats.regions import box_truth
 from vtune.data.formats.source import Place, Raw
 from vtune.data.formats.values import listed_options, plain, text_of
 from vtune.errors import DataError
@@ -138,7 +139,7 @@ def judged(
     Args:
         question: The user's turn; options that it lists become the choices.
         truth: What the file gives: a text or number, or a list whose first entry is the reference and
-            whose others are right as well.
+            whose others are right as well; boxes, where the verifier that the caller names judges boxes.
         options: `verifier` of it decides, where given.
         column: Where the truth stands, for errors.
         choices: The options, where the file gives them apart from the question.
@@ -150,6 +151,10 @@ def judged(
     Raises:
         DataError: If there is no truth, or it has several forms and the verifier takes one.
     """
+    listed_boxes = not isinstance(truth, str) or truth.lstrip().startswith("[")
+    if options.verifier in BOXES and listed_boxes:
+        boxes = box_truth(column, truth)
+        return {"ground_truth": boxes, "verifier": options.verifier, "verifier_parm": {}, "choices": ()}
     truths = truth if isinstance(truth, list) else [truth]
     if not truths:
         raise mistyped(column, None, "the reference answer")

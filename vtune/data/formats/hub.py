@@ -1,27 +1,49 @@
 """Any data set of Hugging Face `datasets`: a hub name, a folder or a file, with a map of its columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.questions import question_sample
+from vtune.data.formats.regions import BoxColumn
+from vtune.data.formats.samples import json_object
 from vtune.data.formats.source import Place, Raw
+from vtune.data.formats.values import text_of
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
-from vtune.schema.fields import Row
+from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample, ToolName
+
+
+class Column(Strict):
+    """A value that each row gives for itself."""
+
+    column: str
+
+
+class Word(Strict):
+    """The same text for every row, also where a column has that name."""
+
+    value: str
+
+
+Said = str | Column | Word
+"""`chart` or `{value: chart}` for every row, or `{column: kind}`."""
+ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_right")]
 
 
 class ColumnMap(Strict):
     """Which column means what, in YAML. `source`, `question` and `answer` must be given."""
 
-    source: str
-    """`data_source` of every row."""
+    source: Said
+    """`data_source`."""
     question: str
     """Column: a text, or turns {role, content}."""
     answer: str
@@ -32,10 +54,14 @@ class ColumnMap(Strict):
     """Column: the options."""
     id: str | None = None
     """Column: unique in the data set; None: the row's number."""
-    ability: str = ""
-    """Task family of every row."""
-    verifier: str | None = None
-    """Of every row; None: the one that suits the answer."""
+    evidence: str | BoxColumn | None = None
+    """Column: boxes of what the question is about; a bare name: xyxy in pixels of the stored picture."""
+    ability: Said = ""
+    """Task family."""
+    verifier: Said | None = None
+    """Judges the answer; None, and where its column is empty: the one that suits the answer."""
+    verifier_parm: ParmColumn = Field(default_factory=dict)
+    """Options of the verifier for every row; or the column that has a JSON object of them."""
     tools: tuple[ToolName, ...] | None = None
     """What the model may call, and vtune's prompt (see `vtune.data.offer`); None: nothing, and their own."""
     config: str | None = None
@@ -63,31 +89,57 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
     if not options.columns.is_file():
         raise RecipeError(f"no column map at {options.columns}", fix="check the path of --columns")
     names = load_recipe(options.columns, ColumnMap)
-    if names.verifier is not None:
+    if isinstance(names.verifier, str):
         known_verifier(names.verifier)
-    said = Options(images=options.images, verifier=options.verifier or names.verifier)
+    return each(_rows(path, names), lambda row, place: mapped_sample(row, place, options, names))
 
-    def given(name: str | None) -> tuple[str, ...]:
-        return () if name is None else (name,)
 
-    def mapped(row: Row, place: Place) -> Sample:
-        sample = question_sample(
-            row,
-            place,
-            said,
-            source=names.source,
-            ability=names.ability,
-            question=(names.question,),
-            answer=(names.answer,),
-            images=given(names.images),
-            choices=given(names.choices),
-            identity=given(names.id),
-        )
-        if names.tools is None or options.tools is not None:
-            return sample  # or the caller has the last word
-        return offering(sample, names.tools)
+def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) -> Sample:
+    """The sample of a row whose columns a map names.
 
-    return each(_rows(path, names), mapped)
+    Raises:
+        DataError: Naming the column and the remedy.
+    """
+    said = [names.source, names.ability, names.verifier, names.verifier_parm]
+    source = _said(row, names.source)
+    if not source:
+        raise wrong("source", "the row has no source", "fill the column in, or name one source for all rows")
+    # What the command line says is for rows that say nothing, and goes before a word for all of them.
+    verifier = _said(row, names.verifier) if isinstance(names.verifier, Column) else ""
+    verifier = verifier or options.verifier or _said(row, names.verifier)
+    parm = names.verifier_parm
+    if isinstance(parm, Column):
+        parm = json_object(parm.column, row.get(parm.column))
+    boxes = BoxColumn(column=names.evidence) if isinstance(names.evidence, str) else names.evidence
+    sample = question_sample(
+        row,
+        place,
+        replace(options, verifier=known_verifier(verifier) if verifier else None),
+        source=source,
+        ability=_said(row, names.ability),
+        question=(names.question,),
+        answer=(names.answer,),
+        images=_given(names.images),
+        choices=_given(names.choices),
+        identity=_given(names.id),
+        evidence=boxes,
+        verifier_parm=parm,
+        read=[one.column for one in said if isinstance(one, Column)],
+    )
+    if names.tools is None or options.tools is not None:
+        return sample  # or the caller has the last word
+    return offering(sample, names.tools)
+
+
+def _said(row: Row, said: Said | None) -> str:
+    if isinstance(said, Column):
+        value = row.get(said.column)
+        return "" if value is None else text_of(said.column, value).strip()
+    return said.value if isinstance(said, Word) else said or ""
+
+
+def _given(name: str | None) -> tuple[str, ...]:
+    return () if name is None else (name,)
 
 
 def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
@@ -106,6 +158,9 @@ def _chosen(path: Path, names: ColumnMap) -> Any:
 
     opened = _opened(path, names)
     wanted = [names.question, names.answer, names.images, names.choices, names.id]
+    wanted.append(names.evidence.column if isinstance(names.evidence, BoxColumn) else names.evidence)
+    said = {"source": names.source, "ability": names.ability, "verifier": names.verifier}
+    wanted += [one.column for one in (*said.values(), names.verifier_parm) if isinstance(one, Column)]
     there = opened.column_names or list(
         next(iter(opened.take(1)), {})
     )  # JSON has no schema ahead of its rows
@@ -113,6 +168,12 @@ def _chosen(path: Path, names: ColumnMap) -> Any:
         if column is not None and column not in there:
             raise DataError(
                 f"the data set has no column `{column}`", where=str(path), fix=f"it has {', '.join(there)}"
+            )
+    for key, word in said.items():
+        if isinstance(word, str) and word in there:
+            raise RecipeError(
+                f"`{key}: {word}` writes the word into every row, and the data set has a column `{word}`",
+                fix=f"write `{key}: {{column: {word}}}` for what each row says, or `{{value: {word}}}`",
             )
     for column, kind in (opened.features or {}).items():
         if isinstance(kind, datasets.Image):
@@ -133,7 +194,9 @@ def _opened(path: Path, names: ColumnMap) -> Any:
             return part.to_iterable_dataset()
         if path.is_file():
             kind = {".jsonl": "json", ".tsv": "csv"}.get(path.suffix, path.suffix.removeprefix("."))
-            return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)
+            # An answer may be "None" or "NA": only an empty cell is nothing.
+            cells = {"keep_default_na": False, "na_values": [""]} if kind == "csv" else {}
+            return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True, **cells)
         return datasets.load_dataset(str(path), names.config, split=names.split, streaming=True)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(

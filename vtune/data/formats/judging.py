@@ -16,6 +16,8 @@ VERIFIERS = (
     "judge",
 )
 """Verifiers that a format may name."""
+BOXES = ("detection", "grounding", "point_in_box")
+"""Those whose ground truth is boxes."""
 
 _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
 _NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)

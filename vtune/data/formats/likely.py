@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.building import Options
+from vtune.data.formats.samples import ADDED
 from vtune.data.formats.source import files, read_rows
 from vtune.data.vstar import CATEGORIES
 from vtune.errors import DataError
@@ -39,6 +40,8 @@ def check_look(name: str, path: Path, options: Options) -> None:
         right.add("verl")  # rows that name no verifier
     if name in ("v3det", "objects365"):
         right.add("coco")  # its layout
+    if name == "samples":
+        right |= {"vtriune", "verl"}  # lines that do without our own columns
     for file, look in found:
         if look not in right:
             raise DataError(
@@ -68,7 +71,9 @@ def look_of_row(row: Row) -> str | None:
     judge = row.get("reward_model")
     if isinstance(judge, Mapping):
         if "verifier" in judge:
-            return "vtriune"
+            return "samples" if "tool_ratio" in judge or any(row.get(name) for name in ADDED) else "vtriune"
+        if row.get("evidence"):
+            return "samples"
         if "candidate_answers" in judge:
             return "mmsearch"
         if "env_name" in row:

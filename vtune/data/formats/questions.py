@@ -4,9 +4,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
+from types import MappingProxyType
 from typing import Any
 
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
 from vtune.data.options import listing
@@ -54,6 +56,9 @@ def question_sample(
     images: Sequence[str] = IMAGES,
     choices: Sequence[str] = ("choices", "options"),
     identity: Sequence[str] = IDENTITY,
+    evidence: BoxColumn | None = None,
+    verifier_parm: Mapping[str, Any] = MappingProxyType({}),
+    read: Sequence[str] = (),
 ) -> Sample:
     """The sample of a row.
 
@@ -68,6 +73,9 @@ def question_sample(
         images: Columns that may hold pictures.
         choices: Columns that may hold options. Those that the question does not list are written below it.
         identity: Columns that may hold an id; it is made unique by the source.
+        evidence: The column of boxes of what the question is about.
+        verifier_parm: Options of the verifier.
+        read: Further columns that something was made of; all others are kept in `extra_info`.
 
     Raises:
         DataError: Naming the column and the remedy.
@@ -82,7 +90,13 @@ def question_sample(
     if given:
         truth = _lettered(truth, given, keys, answer[0])
     number = first(row, *identity)
-    used = {*question, *answer, *images, *choices, *identity, "data_source", "ability"}
+    used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
+    boxes: list[Row] = []
+    if evidence is not None:
+        used.add(evidence.column)
+        boxes = evidence_rows(evidence, row.get(evidence.column), shown)
+    found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
+    found["verifier_parm"] = {**verifier_parm, **found["verifier_parm"]}
     return build_sample(
         place,
         source=source,
@@ -90,8 +104,9 @@ def question_sample(
         images=shown,
         ability=ability or str(row.get("ability") or ""),
         identity=None if number is None else f"{source}/{text_of(identity[0], number)}",
+        evidence=boxes,
         extra=others(row, *used),
-        **judged(user["content"], truth, options, column=answer[0], choices=given or None),
+        **found,
     )
 
 

@@ -13,6 +13,7 @@ from vtune.data.formats.codev import read_codev
 from vtune.data.formats.deepeyes import read_deepeyes
 from vtune.data.formats.hub import read_hub
 from vtune.data.formats.questions import read_easyr1, read_thinklite
+from vtune.data.formats.samples import read_own
 from vtune.data.formats.search import read_mars, read_mmsearch
 from vtune.data.formats.thyme import read_thyme
 from vtune.data.formats.verl import read_verl
@@ -39,6 +40,9 @@ PHOTOGRAPHS = "its photographs by --images"
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
+        "samples": Format(
+            read_own, "JSON lines of our own layout, as `vtune data export samples` writes them"
+        ),
         "vtriune": Format(read_vtriune, "Parquet of V-Triune (Orsta-Data-47k)"),
         "verl": Format(read_verl, "Parquet or JSON lines of verl"),
         "deepeyes": Format(read_deepeyes, "Parquet of DeepEyes-Datasets-47k, all three files"),

@@ -17,6 +17,7 @@ import pyarrow as pa
 from vtune.data.formats import own
 from vtune.data.formats.building import Found, Options, build_sample, each, others
 from vtune.data.formats.judging import known_verifier
+from vtune.data.formats.samples import refuse_own
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, struct_of, text_of
 from vtune.errors import DataError
@@ -77,6 +78,7 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
     Raises:
         DataError: Naming the column and the remedy.
     """
+    refuse_own(row)
     judge = struct_of(row, "reward_model")
     weights = Fields(judge, "reward_model.")
     images = pictures("images", first(row, "images", "image"), options.base(place.file))

@@ -1,0 +1,141 @@
+"""An output that cannot be written is exit 2 with a message, whatever the verb, and before any work."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runs.commands import evaluation, rl, setting, sft, vtune
+from tests.runs.test_own_traces import sample
+from vtune.schema.parquet import write_samples
+
+pytestmark = pytest.mark.train
+
+READ_ONLY = Path("/proc/sys/kernel")
+"""A folder where nobody can make a file, root neither."""
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("mine") / "mine.parquet"
+    write_samples(file, [sample()])
+    sweep = "variants: {plain: {}}\nseeds: [0]\ndifferences: []\nheld_out: null\nlast_steps: 1\n"
+    file.with_name("sweep.yaml").write_text(sweep)
+    return file
+
+
+VERBS = [
+    "rl",
+    "sft",
+    "eval",
+    "curate",
+    "curate, nothing to do but write",
+    "export",
+    "data import",
+    "data export",
+    "data index",
+    "data make traces",
+    "data make lens",
+    "data make shapes",
+    "data make trails",
+    "data make coco",
+    "recipes copy",
+    "demo",
+    "rl sweep",
+    "inspect",
+    "problems",
+]
+
+
+def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str | Path]:
+    """A command that is right but for its output."""
+    curated = ["--set", f"sources.own.files=[{mine}]"]
+    return {
+        "rl": [*rl(tiny, lens / "train.parquet", out)],
+        "sft": [*sft(tiny, lens / "traces.parquet", out)],
+        "eval": [*evaluation(tiny, lens / "heldout.parquet", out)],
+        "curate": ["curate", "own", "--out", out, *curated],
+        "curate, nothing to do but write": ["curate", "own", "--out", out, *curated, "--set", "filters=[]"],
+        "export": ["export", tiny, out],
+        "data import": ["data", "import", "samples", mine, "--out", out],
+        "data export": ["data", "export", "verl", mine, "--out", out],
+        "data index": ["data", "index", mine, "--out", out],
+        "data make traces": ["data", "make", "traces", "--data", mine, "--out", out],
+        "data make lens": [
+            "data",
+            "make",
+            "lens",
+            "--train",
+            "1",
+            "--eval",
+            "1",
+            "--traces",
+            "1",
+            "--out",
+            out,
+        ],
+        "data make shapes": [
+            "data",
+            "make",
+            "shapes",
+            "--train",
+            "1",
+            "--eval",
+            "1",
+            "--traces",
+            "1",
+            "--out",
+            out,
+        ],
+        "data make trails": [
+            "data",
+            "make",
+            "trails",
+            "--train",
+            "1",
+            "--eval",
+            "1",
+            "--traces",
+            "1",
+            "--out",
+            out,
+        ],
+        "data make coco": [
+            "data",
+            "make",
+            "coco",
+            "--instances",
+            mine,
+            "--images",
+            mine.parent,
+            "--out",
+            out,
+        ],
+        "recipes copy": ["recipes", "copy", "rl/codev", out],
+        "demo": ["demo", "--out", out],
+        "rl sweep": [
+            *("rl", "--recipe", "codev-tiny", "--sweep", mine.with_name("sweep.yaml"), "--out", out),
+            *setting(model=tiny, data=f"[{lens / 'train.parquet'}]"),
+        ],
+        "inspect": ["data", "inspect", mine, "--html", out],
+        "problems": ["data", "validate", mine, "--problems", out],
+    }[verb]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("place", ["below a file", "read-only", "no such device folder"])
+def test_an_output_that_cannot_be_written_is_told_and_not_a_traceback(
+    verb: str, place: str, mine: Path, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("here first")
+    out = {
+        "below a file": tmp_path / "file" / "out",
+        "read-only": READ_ONLY / "out",
+        "no such device folder": Path("/dev/null/deep/out"),
+    }[place]
+    ended = vtune(*words(verb, out, mine, tiny, lens))
+    assert ended.code == 2, ended.err + ended.out
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+    assert "error: " in ended.err
+    assert str(out) in ended.err
+    assert (tmp_path / "file").read_text() == "here first"

@@ -1,0 +1,110 @@
+"""Boxes as data sets hold them: what a question is about, and ground truths that are boxes."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from vtune.config import Strict
+from vtune.data.formats.values import picture_size
+from vtune.files.json_text import parse_json
+from vtune.schema.fields import Row, mistyped, wrong
+from vtune.schema.message import Picture
+
+ENTRY = ("label", "image", "bbox_2d")
+"""Members of an entry of `evidence`."""
+
+
+class BoxColumn(Strict):
+    """The column that holds the boxes of what a question is about."""
+
+    column: str
+    corners: Literal["xyxy", "xywh"] = "xyxy"
+    """What four numbers are: two corners, or (COCO) the upper left one, width and height."""
+    space: Literal["pixels", "relative_1000", "relative_1"] = "pixels"
+    """Of the stored picture, or thousandths or shares of its sides."""
+
+
+def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list[Row]:
+    """Rows of `evidence`, xyxy in pixels of the stored picture.
+
+    Args:
+        spec: What the numbers mean.
+        value: A box of four numbers, an entry {label, image, bbox_2d}, a list of either, or the JSON text of
+            these; null, an empty text and an empty list are no box. Without `image` it is the first picture.
+        shown: The pictures of the question, with their bytes.
+
+    Raises:
+        DataError: If it is none of these, or names a picture that is not there.
+    """
+    found = []
+    for entry in _entries(spec.column, value):
+        unknown = next((name for name in entry if name not in ENTRY), None)
+        if unknown is not None:
+            raise wrong(spec.column, f"a box has the unknown member {unknown!r}", f"write {', '.join(ENTRY)}")
+        number = entry.get("image") or 0
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(shown):
+            raise wrong(
+                spec.column, f"a box is in picture {number!r} of {len(shown)}", "count pictures from 0"
+            )
+        box = _pixels(spec, _four(spec.column, entry.get("bbox_2d")), shown[number])
+        found.append({"label": str(entry.get("label") or ""), "image": number, "bbox_2d": box})
+    return found
+
+
+def box_truth(column: str, value: Any) -> str:
+    """A ground truth of boxes as verifiers read it: the JSON of `[{"label": …, "bbox_2d": […]}]`.
+
+    Args:
+        column: Its name, for errors.
+        value: As for `evidence_rows`; xyxy in the space that `verifier_parm` names.
+
+    Raises:
+        DataError: If it is no list of boxes.
+    """
+    entries = [
+        {"label": str(entry.get("label") or ""), "bbox_2d": _four(column, entry.get("bbox_2d"))}
+        for entry in _entries(column, value)
+    ]
+    return json.dumps(entries, ensure_ascii=False)
+
+
+def _entries(column: str, value: Any) -> list[Mapping[str, Any]]:
+    if isinstance(value, str):
+        try:
+            value = parse_json(value) if value.strip() else None
+        except ValueError:
+            raise wrong(
+                column, f"no box: {value[:60]!r}", "write [x0, y0, x1, y1], or a list of them"
+            ) from None
+    if value is None:
+        return []
+    if isinstance(value, Mapping) or (isinstance(value, list) and value and not _nested(value[0])):
+        value = [value]
+    if not isinstance(value, list):
+        raise mistyped(column, value, "a box [x0, y0, x1, y1], or a list of them")
+    return [entry if isinstance(entry, Mapping) else {"bbox_2d": entry} for entry in value]
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, Mapping | list)
+
+
+def _four(column: str, sides: Any) -> list[float]:
+    numbers = isinstance(sides, list) and all(
+        isinstance(side, int | float) and not isinstance(side, bool) and math.isfinite(side) for side in sides
+    )
+    if not numbers or len(sides) != 4:
+        raise mistyped(column, sides, "a box of four finite numbers")
+    return list(sides)
+
+
+def _pixels(spec: BoxColumn, box: Sequence[float], picture: Picture) -> list[float]:
+    x0, y0, x1, y1 = map(float, box)
+    if spec.corners == "xywh":
+        x1, y1 = x0 + x1, y0 + y1
+    if spec.space == "pixels":
+        return [x0, y0, x1, y1]
+    whole = 1000.0 if spec.space == "relative_1000" else 1.0
+    width, height = picture_size(picture)
+    return [x0 * width / whole, y0 * height / whole, x1 * width / whole, y1 * height / whole]

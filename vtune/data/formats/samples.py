@@ -1,0 +1,175 @@
+"""Samples as JSON lines: the columns of a sample file, an object a line, with pictures in base64.
+
+What a file of samples holds comes back from it unchanged. A line that a person writes may leave out what has
+a default, name pictures by paths and give `prompt` as a text.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.building import Found, Options, each, judged, own_id
+from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.values import conversation, needed, pictures, struct_of, text_of
+from vtune.errors import nearest
+from vtune.files.json_text import parse_json
+from vtune.schema.fields import Fields, Row, mistyped, picture_to_row, wrong
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, sample_to_row
+
+ADDED = ("tools", "evidence", "choices")
+"""Columns of ours that no published layout of samples has."""
+_JUDGE = (
+    "answer",
+    "ground_truth",
+    "verifier",
+    "verifier_parm",
+    "accuracy_ratio",
+    "format_ratio",
+    "tool_ratio",
+    "style",
+)
+_EVIDENCE = ("label", "image", "bbox_2d")
+_RESERVED = ("id", "more_json")
+"""Members of `extra_info` that mean something; what a sample keeps by these names goes into `more_json`."""
+
+
+def read_own(path: Path, options: Options) -> Iterator[Found]:
+    """Samples of files in our own layout, one entry a row."""
+    return each(read_rows(path), lambda row, place: own_sample(row, place, options))
+
+
+def own_sample(row: Row, place: Place, options: Options) -> Sample:
+    """The sample of a row. A row that names no verifier gets the one that suits its answer.
+
+    Raises:
+        DataError: Naming the column and the remedy, also of a column that our layout does not have.
+    """
+    _check_names(row, SAMPLE_COLUMNS.names, "", "what else a row knows goes into `extra_info`")
+    judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
+    _check_names(judge, _JUDGE, "reward_model.", "options of the verifier go into `verifier_parm`")
+    for entry in Fields(row).structs("evidence"):
+        _check_names(entry.values, _EVIDENCE, "evidence.", "boxes are xyxy in pixels of the stored picture")
+    source = text_of("data_source", needed(row, "data_source"))
+    images = pictures("images", _encoded(row.get("images")), options.base(place.file))
+    turns = conversation(needed(row, "prompt"), len(images))
+    identity = info.get("id")
+    found = {
+        **row,
+        **_judgement(row, judge, turns, options),
+        "data_source": source,
+        "images": [picture_to_row(picture) for picture in images],
+        "prompt": turns,
+        "extra_info": {
+            "id": own_id(source, place) if identity is None else text_of("extra_info.id", identity),
+            "more_json": _more(info),
+        },
+    }
+    return sample_from_row(found, place=place.id)
+
+
+def own_line(sample: Sample, index: int) -> Row:
+    """A sample as the object of a line.
+
+    Args:
+        sample: Its pictures hold their bytes.
+        index: Number of the row; no column holds it.
+
+    Raises:
+        DataError: If the sample cannot be stored.
+    """
+    row = sample_to_row(sample)
+    reserved = {key: value for key, value in sample.extra.items() if _is_reserved(key, value)}
+    plain = {key: value for key, value in sample.extra.items() if key not in reserved}
+    return row | {
+        "images": [
+            {"bytes": base64.b64encode(picture.data or b"").decode("ascii"), "path": picture.path}
+            for picture in sample.images
+        ],
+        "reward_model": row["reward_model"] | {"verifier_parm": dict(sample.verifier_parm)},
+        "extra_info": {"id": sample.id, **plain}
+        | ({"more_json": json.dumps(reserved, ensure_ascii=False)} if reserved else {}),
+    }
+
+
+def refuse_own(row: Row) -> None:
+    """See that a row of a published layout has none of our own columns: its reader would lose them.
+
+    Raises:
+        DataError: Naming the column.
+    """
+    held = next((name for name in ADDED if row.get(name)), None)
+    if held is not None:
+        raise wrong(held, "this is a column of our own layout", "import the file as `samples`")
+
+
+def _judgement(row: Row, judge: Mapping[str, Any], turns: Sequence[Row], options: Options) -> Row:
+    """The columns `reward_model` and `choices`."""
+    truth, named = needed(judge, "ground_truth"), judge.get("verifier")
+    choices = Fields(row).texts("choices")
+    found: dict[str, Any] = {}
+    if named is None or not isinstance(truth, str):
+        found = judged(
+            next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), ""),
+            truth,
+            options if named is None else replace(options, verifier=named),
+            column="reward_model.ground_truth",
+            choices=choices or None,
+            model=judge.get("style") == "model",
+        )
+    listed = found.pop("choices", ())
+    parm = json_object("reward_model.verifier_parm", judge.get("verifier_parm")) | found.pop(
+        "verifier_parm", {}
+    )
+    return {
+        "choices": list(choices or listed),
+        "reward_model": {**judge, **found, "verifier_parm": json.dumps(parm)},
+    }
+
+
+def _more(info: Mapping[str, Any]) -> str:
+    """All that `extra_info` holds beside the id, as the one object that a sample keeps."""
+    plain = {key: value for key, value in info.items() if not _is_reserved(key, value)}
+    return json.dumps(plain | json_object("extra_info.more_json", info.get("more_json")))
+
+
+def _is_reserved(key: str, value: Any) -> bool:
+    # The path is a column of its own in Parquet, where a null says that there is none.
+    return key in _RESERVED or (key == "image_path" and value is None)
+
+
+def json_object(column: str, value: Any) -> dict[str, Any]:
+    """A JSON object, or the text of one, as Parquet has it."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except ValueError as error:
+            raise wrong(column, f"not JSON: {error}", "write a JSON object") from None
+    if not (value is None or isinstance(value, Mapping)):
+        raise mistyped(column, value, "a JSON object")
+    return dict(value or {})
+
+
+def _encoded(value: Any) -> Any:
+    """Pictures whose `bytes` are in base64, decoded; all others as they are."""
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    found = []
+    for item in items:
+        data = item.get("bytes") if isinstance(item, Mapping) else None
+        if isinstance(data, str):
+            try:
+                item = {**item, "bytes": base64.b64decode(data, validate=True)}
+            except (binascii.Error, ValueError):
+                raise wrong("images.bytes", "not base64", "encode the file's bytes, or give a path") from None
+        found.append(item)
+    return found
+
+
+def _check_names(row: Mapping[str, Any], known: Sequence[str], prefix: str, rule: str) -> None:
+    for name in row:
+        if name not in known:
+            raise wrong(f"{prefix}{name}", "our layout has no such column", f"{nearest(name, known)}; {rule}")
