@@ -15,7 +15,8 @@ from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import answer_prompt, read_same
+from vtune.judge.prompts import answer_prompt
+from vtune.judge.replies import read_same
 from vtune.models.pictures import PictureReader
 from vtune.models.policy import load_chat, load_policy
 from vtune.report.progress import Steps
@@ -325,11 +326,7 @@ class _Rollouts:
     async def _same_answer(self, answer: str, sample: Sample) -> bool:
         if self._client is None:
             raise RuntimeError("there is no judge to ask")
-        reply = await self._client.ask(answer_prompt(sample, answer), [])
-        same = read_same(reply)
-        if same is None:
-            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of TRUE or FALSE")
-        return same
+        return await self._client.ask_for(answer_prompt(sample, answer), [], read_same, "TRUE or FALSE")
 
     async def _start(self) -> Agent:
         """Load the model, and start what its rollouts need."""
