@@ -44,6 +44,11 @@ class EvidenceJudge(Protocol):
         ...
 
 
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a picture of call `k` shows all of a target, legibly, but too small for `shows_target`."""
+        ...
+
+
 class BoxJudge:
     """Judges by geometry and pixels, where a sample's evidence boxes say where the targets are.
 
@@ -90,16 +95,37 @@ class BoxJudge:
 
     def _shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         levels = self._levels
-        if shows_everything(trajectory, k, sample.evidence, levels):
-            return False
-        whole = whole_images(trajectory, k, levels)
         return any(
             glimpse.share >= levels.target_share
             and glimpse.size >= levels.partial_size
-            and glimpse.crop.shown not in whole
             and not self._problem(trajectory, k, glimpse)
-            for glimpse in glimpses(sample, trajectory, k, levels)
+            for glimpse in self._pointed(sample, trajectory, k)
         )
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a look has `full_share` of a box, less than `partial_size` large."""
+        return await asyncio.to_thread(self._shows_small, sample, trajectory, k)
+
+    def _shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        levels = self._levels
+        return any(
+            glimpse.share >= levels.full_share
+            and glimpse.size < levels.partial_size
+            and not self._problem(trajectory, k, glimpse)
+            for glimpse in self._pointed(sample, trajectory, k)
+        )
+
+    def _pointed(self, sample: Sample, trajectory: Trajectory, k: int) -> list[Glimpse]:
+        """Targets in the regions of call `k`, where these point at something."""
+        levels = self._levels
+        if shows_everything(trajectory, k, sample.evidence, levels):
+            return []
+        whole = whole_images(trajectory, k, levels)
+        return [
+            glimpse
+            for glimpse in glimpses(sample, trajectory, k, levels)
+            if glimpse.crop.shown not in whole
+        ]
 
     def _problem(self, trajectory: Trajectory, k: int, glimpse: Glimpse) -> str:
         """Why the policy does not see a target where a crop claims to show it; empty where it does."""
@@ -164,6 +190,10 @@ class ModelJudge:
                 return True
         return False
 
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Never: the model says itself whether it sees a target, however small."""
+        return False
+
     async def _pictures(self, trajectory: Trajectory, k: int, skipped: frozenset[int]) -> list[Picture]:
         if self._levels.looks == "claimed":
             return [trajectory.images[n] for n in trajectory.calls[k].images if n not in skipped]
@@ -220,10 +250,6 @@ class Judges:
         """The same, with another choice among them."""
         return Judges(self.levels, self._client, only)
 
-    def know(self, sample: Sample) -> bool:
-        """Whether somebody can judge a sample's calls."""
-        return self._judge(sample) is not None
-
     def of(self, sample: Sample) -> EvidenceJudge:
         """The judge of a sample's calls.
 
@@ -241,10 +267,15 @@ class Judges:
             raise ServiceError(what, fix=fix)
         return judge
 
-    def _judge(self, sample: Sample) -> EvidenceJudge | None:
+    def who(self, sample: Sample) -> By | None:
+        """Who judges a sample's calls; None where nobody can."""
         if sample.evidence and self._only != "model":
-            return self._boxes
-        return self._model if self._only != "boxes" else None
+            return "boxes"
+        return "model" if self._model is not None and self._only != "boxes" else None
+
+    def _judge(self, sample: Sample) -> EvidenceJudge | None:
+        judges: dict[By | None, EvidenceJudge | None] = {"boxes": self._boxes, "model": self._model}
+        return judges.get(self.who(sample))
 
     async def same_answer(self, answer: str, sample: Sample) -> bool:
         """Whether the model finds that an answer means the same as the ground truth.
