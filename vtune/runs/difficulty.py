@@ -18,7 +18,7 @@ from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import answer_prompt
 from vtune.judge.replies import read_same
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import load_chat, load_policy
+from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Engine
@@ -70,7 +70,7 @@ def check_pass_rate(spec: PassRate) -> None:
                 f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
                 fix="vllm gives log-probabilities of what it draws from: set 0 or 1",
             )
-    load_chat(spec.model)
+    load_chat(resolved(spec.model))
     check_indexes(spec.tools)
 
 
@@ -217,7 +217,7 @@ class _Rollouts:
         self._pictures: PictureReader | None = None
         self._client: JudgeClient | None = None
         self._settings = {
-            "model": model_print(spec.model),
+            "model": model_print(resolved(spec.model)),
             "engine": spec.engine,
             "seed": spec.seed,
             "dtype": spec.dtype,
@@ -334,7 +334,7 @@ class _Rollouts:
         torch.set_num_threads(spec.threads)
         on_gpu = torch.cuda.is_available() and spec.engine == "transformers"
         device = torch.device("cuda" if on_gpu else "cpu")
-        policy = load_policy(spec.model, budget=spec.images, dtype=spec.dtype, device=device)
+        policy = load_policy(resolved(spec.model), budget=spec.images, dtype=spec.dtype, device=device)
         engine: Engine
         if spec.engine == "transformers":
             # By its own chance each: what is drawn after an interruption is what would have been drawn.
@@ -344,7 +344,7 @@ class _Rollouts:
                 spec.engine,
                 spec.rollout,
                 policy,
-                model=spec.model,
+                model=resolved(spec.model),
                 dtype=spec.dtype,
                 threads=spec.threads,
                 folder=self._folder / "weights",

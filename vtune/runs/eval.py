@@ -29,6 +29,7 @@ from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
 from vtune.runs.folder import MAY_CHANGE, check_folder, environment, write_whole
+from vtune.runs.judge import check_judge
 from vtune.runs.questions import Source, check_questions, fingerprints, read_questions, without_pictures
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.tools import ToolsRecipe, tools_of
@@ -72,8 +73,9 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     """
     _thresholds(suite.reward)
     load_chat(model)
-    count = check_questions(suite, suite.reward, suite.tools, limit=limit)
-    return {"samples": count, "rollouts": count * suite.rollouts}
+    found = check_questions(suite, suite.reward, suite.tools, limit=limit)
+    check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
+    return {"samples": found.count, "rollouts": found.count * suite.rollouts}
 
 
 def run_eval(

@@ -33,6 +33,7 @@ from vtune.runs.data import check_data
 from vtune.runs.engines import check_vllm, training_engine
 from vtune.runs.filling import Filled, Filling
 from vtune.runs.folder import running
+from vtune.runs.judge import check_judge
 from vtune.runs.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
@@ -95,7 +96,9 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_service(recipe.reward)
     load_chat(recipe.model)
     check_targets(recipe.model, recipe.update)
-    return check_prompts(recipe)
+    facts = check_prompts(recipe)
+    check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
+    return facts
 
 
 def check_service(reward: RewardRecipe) -> None:
@@ -152,9 +155,15 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_data(paths)
     check_indexes(recipe.tools)
     check_tools((sample for path in paths for sample in read_samples(path)), recipe.tools)
-    check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
-    rollouts = recipe.prompts_per_step * recipe.group_size
-    return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
+    found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
+    check_evidence(found)
+    return {
+        "samples": len(sample_store(paths)),
+        "steps": recipe.steps,
+        "rollouts_per_step": recipe.prompts_per_step * recipe.group_size,
+        "judged_looks": found.judged_looks,
+        "judged_answers": found.judged_answers,
+    }
 
 
 def _check_engine(rollout: TrainingRollout) -> None:
