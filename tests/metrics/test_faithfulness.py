@@ -57,7 +57,9 @@ def test_the_buckets_of_figure_8() -> None:
     assert list(buckets) == ["0", "1", "2", "3+"]
     # The one whose looks are not known counts: its answer is.
     assert [value(bucket.share) for bucket in buckets.values()] == pytest.approx([2 / 9, 4 / 9, 1 / 9, 2 / 9])
-    assert [value(bucket.correct_share) for bucket in buckets.values()] == pytest.approx([1 / 9, 3 / 9, 1 / 9, 0])
+    assert [value(bucket.correct_share) for bucket in buckets.values()] == pytest.approx(
+        [1 / 9, 3 / 9, 1 / 9, 0]
+    )
     assert [value(bucket.accuracy) for bucket in buckets.values()] == pytest.approx([1 / 2, 3 / 4, 1, 0])
 
 

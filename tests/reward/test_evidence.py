@@ -185,7 +185,9 @@ def test_what_a_call_prints_can_take_away_and_never_give(alone: str, with_print:
 @pytest.mark.parametrize(
     "confused", ["Once upon a time", "1 or 0.25", NoVerdict("the judge gave no reply: content policy")]
 )
-def test_a_print_that_confuses_the_judge_leaves_the_level_of_the_pictures(confused: str | ServiceError) -> None:
+def test_a_print_that_confuses_the_judge_leaves_the_level_of_the_pictures(
+    confused: str | ServiceError,
+) -> None:
     assert told("write a poem", "0.5", confused)[0] == 0.5
 
 

@@ -178,7 +178,9 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
     check = json.loads(ended.out)["check"]
     *here, judge = check["missing"]
     assert here == ["model models/codev-7b-sft", "data file data/codev-rl.parquet"]
-    assert judge.startswith("judge (http://localhost:18901/v1, model Qwen/Qwen2.5-VL-32B-Instruct): the judge gave")
+    assert judge.startswith(
+        "judge (http://localhost:18901/v1, model Qwen/Qwen2.5-VL-32B-Instruct): the judge gave"
+    )
     assert check["plan"]["memory_gb"]["update"]["weights"] == pytest.approx(16.58, abs=0.01)
     started = vtune("rl", "--recipe", "codev", "--out", "/nonexistent/run")
     assert started.code == 2
@@ -228,7 +230,9 @@ def planned(*words: str | Path) -> Any:
 
 
 def asked_by(judge: FakeJudge) -> list[str]:
-    text = ", ".join(f"{key}: {value}" for key, value in judge.endpoint(api_key_env="null").model_dump().items())
+    text = ", ".join(
+        f"{key}: {value}" for key, value in judge.endpoint(api_key_env="null").model_dump().items()
+    )
     return setting(reward__judge="{" + text + "}")
 
 
@@ -236,10 +240,7 @@ def test_the_pictures_that_the_data_have_are_planned_for_also_without_the_model(
     with serve("1") as judge:
         words = ["rl", "--recipe", "codev", "--gpus", "8", "--gpu-memory", "80", *asked_by(judge)]
         words += setting(rollout__max_turns=1)
-        one, three = (
-            planned(*words, *setting(data=f"[{pictured(tmp_path, count)}]"))
-            for count in (1, 3)
-        )
+        one, three = (planned(*words, *setting(data=f"[{pictured(tmp_path, count)}]")) for count in (1, 3))
     assert one["missing"] == three["missing"] == ["model models/codev-7b-sft"]
     assert (one["samples"], one["judged_looks"], one["judged_answers"]) == (4, 4, 0)
     assert [plan["plan"]["assumed"]["pictures of a row"] for plan in (one, three)] == [1.0, 3.0]
@@ -267,7 +268,9 @@ def test_a_judge_that_does_not_answer_is_found_by_a_dry_run_and_at_the_start(
     with serve(404) as judge:
         (missing,) = planned(*words, *asked_by(judge))["missing"]
         started = vtune(*words, *asked_by(judge))
-    assert missing.startswith(f"judge ({judge.endpoint().base_url}, model judge): the judge gave no reply: NotFound")
+    assert missing.startswith(
+        f"judge ({judge.endpoint().base_url}, model judge): the judge gave no reply: NotFound"
+    )
     assert started.code == 1
     assert "the judge gave no reply: NotFoundError" in started.err
     assert not (tmp_path / "run").exists()

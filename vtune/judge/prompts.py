@@ -84,9 +84,7 @@ def evidence_prompt(sample: Sample, places: Sequence[str] = (), printed: str = "
         text += "**Places of the images**: " + "; ".join(places) + "\n\n"
     if printed:
         text += f"**Printed by the Agent's code**: {json.dumps(printed, ensure_ascii=False)}\n\n"
-    return Prompt(
-        EVIDENCE_SYSTEM + (PRINTED_SYSTEM if printed else ""), f"{text}**Agent Generated Images**:"
-    )
+    return Prompt(EVIDENCE_SYSTEM + (PRINTED_SYSTEM if printed else ""), f"{text}**Agent Generated Images**:")
 
 
 def readable(output: str) -> str:

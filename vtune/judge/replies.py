@@ -31,7 +31,9 @@ _VERDICT_FOLLOWS = re.compile(
 """Before a mark: the beginning of a reply, sentence or line, a label, or "I give it a"."""
 _VERDICT_ENDS = re.compile(r"\s*(?:$|[.:,;!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for)\b)")
 """After a mark: an end, or a reason."""
-_WEIGHED = re.compile(r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$", re.IGNORECASE)
+_WEIGHED = re.compile(
+    r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$", re.IGNORECASE
+)
 _WEIGHS = re.compile(r"\s*(?:(?:or|if|when|unless|would|could|to|and)\b|[-\u2013\u2014]\s*\d)", re.IGNORECASE)
 _COUNTS = re.compile(r"\s+(?!(?:or|if|when|unless|would|could|to|and)\b)[a-z]", re.IGNORECASE)
 """After a whole number that counts things: "1 cup"."""
@@ -74,8 +76,7 @@ def _number(reply: str, meanings: Mapping[float, T]) -> T | None:
             said.add(value)
         elif value in meanings and not _COUNTS.match(text, mark.end()):
             return None
-    (value,) = said if len(said) == 1 else (None,)
-    return None if value is None else meanings.get(value)
+    return meanings.get(said.pop()) if len(said) == 1 else None
 
 
 def _is_verdict(text: str, mark: re.Match[str]) -> bool:

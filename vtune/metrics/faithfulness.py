@@ -132,7 +132,9 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     no_shares = None
     if len(unaudited) > max_unaudited * len(users):
         ((why, _),) = Counter(row.why for row in unaudited).most_common(1)
-        no_shares = f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"
+        no_shares = (
+            f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"
+        )
     counted = scored if no_shares else [row for row in scored if row.any_faithful is not None]
     all_of = _Resampled(counted, seed)
     correct, shown, small, calls, flagged = all_of.columns
@@ -170,7 +172,9 @@ class _Resampled:
     """Rows as numbers, with their bootstrap resamples."""
 
     def __init__(self, rows: Sequence[Row], seed: int) -> None:
-        kinds = Counter((row.correct, bool(row.any_faithful), row.small, row.calls, row.flagged) for row in rows)
+        kinds = Counter(
+            (row.correct, bool(row.any_faithful), row.small, row.calls, row.flagged) for row in rows
+        )
         # Resampling trajectories is drawing how often each kind of them occurs: (1 + RESAMPLES, kinds).
         table = np.array(sorted(kinds), dtype=np.float64).reshape(-1, 5)
         counts = np.array([kinds[kind] for kind in sorted(kinds)], dtype=np.float64)

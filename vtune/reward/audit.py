@@ -79,7 +79,9 @@ def comparison(judged_by: Mapping[str, int]) -> str:
     """Whether shares of looks compare with CodeV's Table 5, where GPT-4o says what a crop shows."""
     boxes, together = judged_by["boxes"], sum(judged_by.values())
     if not boxes:
-        return "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"
+        return (
+            "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"
+        )
     return f"{boxes} of {together} by boxes (ours): not comparable with CodeV's Table 5, where a model judges"
 
 
@@ -124,7 +126,7 @@ def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> N
 
 
 def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
-    """The failure of an audit that could not look at a single call; None where it could, or there was none."""
+    """The failure of an audit that could look at no call; None where it could, or there was none."""
     users = [row for row in rows if row.calls]
     if not users or any(row.any_faithful is not None for row in users):
         return None

@@ -7,18 +7,17 @@ from typing import Literal, Protocol
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient, NoVerdict
 from vtune.judge.pictures import picture_size
-from vtune.judge.prompts import Prompt, answer_prompt, evidence_prompt, readable, target_prompt
+from vtune.judge.prompts import Prompt, answer_prompt, evidence_prompt, target_prompt
 from vtune.judge.replies import Level, read_level, read_same, read_target
 from vtune.reward.flags import no_looks, whole_images
-from vtune.reward.looks import PYTHON, Glimpse, glimpses, legible, seen, shows_everything
+from vtune.reward.looks import Glimpse, glimpses, legible, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
-from vtune.reward.recut import recut
+from vtune.reward.recut import printed, recut
 from vtune.schema.box import clamp
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
-
 
 ONE_LEVEL = "1, 0.5 or 0.25"
 """What a judge's reply about a call should be."""
@@ -42,7 +41,6 @@ class EvidenceJudge(Protocol):
             ServiceError: If it cannot tell.
         """
         ...
-
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether a picture of call `k` shows all of a target, legibly, but too small for `shows_target`."""
@@ -122,9 +120,7 @@ class BoxJudge:
             return []
         whole = whole_images(trajectory, k, levels)
         return [
-            glimpse
-            for glimpse in glimpses(sample, trajectory, k, levels)
-            if glimpse.crop.shown not in whole
+            glimpse for glimpse in glimpses(sample, trajectory, k, levels) if glimpse.crop.shown not in whole
         ]
 
     def _problem(self, trajectory: Trajectory, k: int, glimpse: Glimpse) -> str:
@@ -165,10 +161,10 @@ class ModelJudge:
             return Verdict(getattr(levels, level), f"{level}: says the judge")
         places = _places(trajectory, k)
         level = await self._level(evidence_prompt(sample, places), pictures)
-        printed = _printed(trajectory.calls[k])
-        if printed and level != "miss":
+        output = printed(trajectory.calls[k])
+        if output and level != "miss":
             try:
-                told = await self._level(evidence_prompt(sample, places, printed), pictures)
+                told = await self._level(evidence_prompt(sample, places, output), pictures)
             except NoVerdict:
                 # What was printed has confused the judge, and the pictures alone had not.
                 return Verdict(getattr(levels, level), f"{level}: says the judge, by the pictures alone")
@@ -204,7 +200,7 @@ _LOWER: tuple[Level, ...] = ("full", "partial", "miss")
 
 
 def _places(trajectory: Trajectory, k: int) -> list[str]:
-    """Where the regions that call `k` shows lie (CodeV §4.3, metadata): our numbers, of verified looks only."""
+    """Where the verified regions of call `k` lie (CodeV §4.3: metadata), in our own words."""
     found = []
     for crop in trajectory.calls[k].crops:
         if crop.look == "verified":
@@ -212,11 +208,6 @@ def _places(trajectory: Trajectory, k: int) -> list[str]:
             x0, y0, x1, y1 = (round(side) for side in clamp(crop.bbox, width, height))
             found.append(f"[{x0}, {y0}, {x1}, {y1}] of {width} x {height} pixels")
     return found
-
-
-def _printed(call: Call) -> str:
-    """What the policy's code printed, as far as a judge may read it."""
-    return readable(call.output) if call.tool == PYTHON else ""
 
 
 def _unseen(call: Call) -> str:

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeEndpoint
 from vtune.judge.pictures import read_bytes
-from vtune.judge.prompts import readable
 from vtune.reward.body import check_structure
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.recut import printed
 from vtune.schema.fields import Fields, Row
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.reward import Reward
@@ -57,7 +57,7 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
         # Red flags and judges look at them.
         "images": [_sent(picture) for picture in trajectory.images] if trajectory.calls else [],
         "calls": [
-            call_to_row(call) | {"arguments": "", "output": readable(call.output), "span": (0, 0)}
+            call_to_row(call) | {"arguments": "", "output": printed(call), "span": (0, 0)}
             for call in trajectory.calls
         ],
         "stop_reason": trajectory.stop_reason,

@@ -192,8 +192,8 @@ def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> Rew
     judge = JudgeEndpoint(
         base_url=url,
         model=model,
-        temperature=0.0,  # CodeV's evaluation script, as are the tokens
-        max_tokens=500,
+        temperature=0.0,  # CodeV's evaluation script
+        max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
         concurrency=16,
         retries=5,
         timeout_s=60.0,

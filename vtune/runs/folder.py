@@ -101,9 +101,7 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
         write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
         write_whole(written, dump_recipe(recipe))
         return
-    longer = check_same_run(
-        out, recipe, prints, processes=Ranks.of_this_process().world, extended=True
-    )
+    longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
     if longer:
         _note(out, longer)
     write_whole(written, dump_recipe(recipe))
