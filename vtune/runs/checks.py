@@ -62,8 +62,8 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
         if found.kind not in ("rl", "sft"):
             raise RecipeError(f"{name} is no recipe that trains", fix="`vtune recipes list` shows what ships")
         path = found.path
-    kind = RLRecipe if "rollout" in recipe_keys(path) else SFTRecipe
-    recipe: RLRecipe | SFTRecipe = load_recipe(path, kind)
+    draws = "rollout" in recipe_keys(path)
+    recipe: RLRecipe | SFTRecipe = load_recipe(path, RLRecipe) if draws else load_recipe(path, SFTRecipe)
     return recipe.model_copy(update={"model": resolved(recipe.model)})
 
 

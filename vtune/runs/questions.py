@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -71,10 +71,12 @@ class Source(Strict):
     """Null leaves questions as the data put them."""
 
 
-class Checked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Checked:
     """What was found while the questions of a suite were checked."""
 
     count: int
+    """Questions."""
     judged_answers: int
     """Questions whose answers a model compares, where no rule decides."""
     judged_looks: int
