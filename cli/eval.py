@@ -12,7 +12,7 @@ from .options import AsJson, Overrides, Protection, Resume, with_protection
 
 def evaluate(
     suite: Annotated[str, typer.Option("--suite", help="Name of a shipped suite, or a path.")],
-    model: Annotated[str, typer.Option("--model", help="Folder of weights, or hub name.")],
+    model: Annotated[str, typer.Option("--model", help="Folder of weights or of a run, or hub name.")],
     data: Annotated[
         list[Path] | None,
         typer.Option(

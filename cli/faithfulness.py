@@ -44,7 +44,7 @@ def faithfulness(
     if looks not in known:
         raise typer.BadParameter(f"{looks!r} is not one of {', '.join(known)}", param_hint="--looks")
     with stdout_for_the_result():
-        result = run_faithfulness(
+        result, failed = run_faithfulness(
             path,
             tuple(data or ()),
             judge_url=judge_url,
@@ -52,3 +52,5 @@ def faithfulness(
             looks=cast(Looks, looks),
         )
     show(result, render_values, as_json=as_json)
+    if failed is not None:
+        raise failed

@@ -47,6 +47,7 @@ def train_variants(
     from vtune.report.sweep import render_sweeps
     from vtune.runs.launch import processes_of
     from vtune.runs.sweep import check_failed, load_sweep, plan_sweep, run_sweep
+    from vtune.runs.sweep_table import SWEEP
 
     path = find(name, "recipes.sweep")
     plan = load_sweep(path, find(recipe, "recipes.rl"), [*overrides, *protection], suite_overrides=protection)
@@ -57,7 +58,10 @@ def train_variants(
     if dry_run:
         with stdout_for_the_result():
             checked = partial(check, gpus=launched)
-            facts = plan_sweep(plan, folder, check=checked, resume=resume, processes=processes)
+            begin = resume or out is not None
+            if not begin and (folder / SWEEP).exists():
+                say(f"{folder} holds a sweep already: a start needs another --out, or --resume")
+            facts = plan_sweep(plan, folder, check=checked, resume=resume, processes=processes, begin=begin)
         _show_plan(plan.sweep, facts, as_json=as_json)
         return
     given = {"--gpus": gpus, "--hostfile": hostfile, "--track": track}

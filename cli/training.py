@@ -60,10 +60,14 @@ def train(
     check_folder(folder)
     if dry_run:
         from vtune.metrics.trackers import check_tracker
+        from vtune.report.progress import say
 
         with stdout_for_the_result():
             check_tracker(track)
-            check_start(folder, resume=resume)
+            if out is not None or resume:
+                check_start(folder, resume=resume)
+            elif (folder / "recipe.yaml").exists():
+                say(f"{folder} holds a run already: a start needs another --out, or --resume")
             facts = check(recipe, gpus=processes)
         _show_plan(recipe, facts, as_json=as_json)
         return

@@ -11,8 +11,10 @@ from typing import Any
 
 from vtune.judge.client import JudgeEndpoint
 
-Reply = str | int | Callable[[dict[str, Any]], str]
-"""A text, the status of a failure, or what makes a text of the request."""
+Failure = tuple[int, dict[str, Any]]
+"""A status and what the body says of the error."""
+Reply = str | int | Failure | Callable[[dict[str, Any]], str | int | Failure]
+"""A text, the status of a failure with or without its error, or what makes one of these of the request."""
 
 
 @dataclass
@@ -61,9 +63,12 @@ def serve(*replies: Reply, delay_s: float = 0.0) -> Iterator[FakeJudge]:
             with lock:
                 busy -= 1
             reply = reply(body) if callable(reply) else reply
-            status = reply if isinstance(reply, int) else 200
+            status, error = (reply, {"message": "busy"}) if isinstance(reply, int) else (200, {})
+            if isinstance(reply, tuple):
+                status, error = reply
             message = {"role": "assistant", "content": reply}
-            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            # As a model that reasons ends where its tokens are used up.
+            choice = {"index": 0, "finish_reason": "stop" if reply else "length", "message": message}
             done = {
                 "id": "1",
                 "object": "chat.completion",
@@ -71,7 +76,7 @@ def serve(*replies: Reply, delay_s: float = 0.0) -> Iterator[FakeJudge]:
                 "model": "judge",
                 "choices": [choice],
             }
-            data = json.dumps(done if status == 200 else {"error": {"message": "busy"}}).encode()
+            data = json.dumps(done if status == 200 else {"error": error}).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

@@ -2,14 +2,16 @@ import asyncio
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from tests.judge.server import FakeJudge, serve
 from vtune.errors import DataError, RecipeError, ServiceError
-from vtune.judge.client import JudgeClient
+from vtune.judge.client import JudgeClient, NoVerdict
 from vtune.judge.prompts import Prompt
+from vtune.judge.replies import read_level
 from vtune.schema.message import Picture
 
 PROMPT = Prompt("You judge.", "What do you see?")
@@ -90,10 +92,114 @@ def test_no_judge_at_all_and_a_slow_one_are_service_errors() -> None:
     assert isinstance(gone, ServiceError)
 
 
-def test_an_empty_reply_is_a_service_error() -> None:
+def test_an_empty_reply_is_no_verdict_and_the_remedy_is_named() -> None:
     with serve("") as judge:
         (error,) = ask(judge, PROMPT)
-    assert isinstance(error, ServiceError)
+    assert isinstance(error, NoVerdict)
+    assert "its 8 max_tokens went into thoughts" in error.what
+    assert "raise `max_tokens`" in error.fix
+
+
+def reasons(request: dict[str, Any]) -> str | tuple[int, dict[str, Any]]:
+    """As OpenAI's API answers for the GPT-5 family."""
+    if "max_tokens" in request:
+        message = (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. "
+            "Use 'max_completion_tokens' instead."
+        )
+        return 400, {"message": message, "param": "max_tokens", "code": "unsupported_parameter"}
+    if "temperature" in request:
+        message = (
+            "Unsupported value: 'temperature' does not support 0.0 with this model. "
+            "Only the default (1) value is supported."
+        )
+        return 400, {"message": message, "param": "temperature", "code": "unsupported_value"}
+    return "1"
+
+
+def test_a_model_that_reasons_is_asked_in_its_own_terms_after_it_has_said_so_once() -> None:
+    others = [replace(PROMPT, text=str(number)) for number in range(3)]
+    with serve(reasons) as judge:
+        assert ask(judge, PROMPT, concurrency=1) == ["1"]
+        first = len(judge.requests)
+        assert ask(judge, PROMPT, *others, concurrency=1) == ["1"] * 4
+    assert first == 3
+    assert len(judge.requests) == first + 3 + 3
+    assert judge.requests[-1]["max_completion_tokens"] == 8
+    assert not {"max_tokens", "temperature"} & set(judge.requests[-1])
+
+
+def test_many_first_questions_at_once_all_get_through() -> None:
+    with serve(reasons, delay_s=0.02) as judge:
+        assert ask(judge, *[replace(PROMPT, text=str(n)) for n in range(8)], concurrency=8) == ["1"] * 8
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        ({"message": "`temperature` is deprecated for this model."}, "temperature"),
+        ({"message": "max_tokens is not supported, use max_completion_tokens"}, "max_tokens"),
+    ],
+)
+def test_servers_that_name_no_parameter_are_understood_by_their_message(
+    error: dict[str, Any], refused: str
+) -> None:
+    with serve((400, error), "1") as judge:
+        assert ask(judge, PROMPT) == ["1"]
+    assert refused in judge.requests[0]
+    assert refused not in judge.requests[1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "temperature must be at most 2", "param": "temperature"},
+        {"message": "max_tokens is too large: 10000. This model takes 4096.", "param": "max_tokens"},
+        {"message": "image_url is not supported by this model", "param": "messages"},
+    ],
+)
+def test_a_setting_that_is_wrong_is_an_error_and_not_left_out(error: dict[str, Any]) -> None:
+    with serve((400, error), "1") as judge:
+        (failed,) = ask(judge, PROMPT)
+    assert isinstance(failed, ServiceError)
+    assert error["message"] in failed.what
+    assert len(judge.requests) == 1
+
+
+def ask_level(judge: FakeJudge, **changes: Any) -> str | BaseException:
+    async def story() -> str:
+        async with JudgeClient(judge.endpoint(**changes)) as client:
+            return await client.ask_for(PROMPT, [], read_level, "1, 0.5 or 0.25")
+
+    try:
+        return asyncio.run(story())
+    except ServiceError as error:
+        return error
+
+
+def test_an_unreadable_reply_is_asked_for_once_more() -> None:
+    with serve("1 or 0.5", "0.5") as judge:
+        assert ask_level(judge) == "partial"
+    first, second = [request["messages"][0]["content"] for request in judge.requests]
+    assert second == f"{first}\nYour last reply could not be read. Reply with nothing but 1, 0.5 or 0.25."
+
+
+def test_a_judge_that_stays_unreadable_gives_no_verdict() -> None:
+    with serve("well, …") as judge:
+        error = ask_level(judge)
+    assert isinstance(error, NoVerdict)
+    assert error.what == "the judge wrote 'well, …' instead of 1, 0.5 or 0.25, asked twice"
+    assert len(judge.requests) == 2
+
+
+def test_a_judge_that_is_down_is_no_matter_of_the_question() -> None:
+    for status in (401, 404, 503):
+        with serve(status) as judge:
+            error = ask_level(judge, retries=0)
+        assert isinstance(error, ServiceError)
+        assert not isinstance(error, NoVerdict)
+    with serve((400, {"message": "the prompt violates our policy"})) as judge:
+        assert isinstance(ask_level(judge), NoVerdict)
 
 
 def test_after_many_failures_questions_get_one_attempt() -> None:

@@ -15,19 +15,21 @@ class Looked:
     calls: int
     any_faithful: bool | None
     flagged: int = 0
+    small: bool = False
+    why: str = ""
 
 
 ROWS = [
     Looked(True, 1, True),
     Looked(True, 2, True),
-    Looked(True, 1, False, flagged=1),
+    Looked(True, 1, False, flagged=1, small=True),
     Looked(True, 0, False),
     Looked(False, 1, True),
     Looked(False, 4, False, flagged=3),
     Looked(False, 0, False),
-    Looked(False, 3, False),
+    Looked(False, 3, False, small=True),
     Looked(None, 1, True),
-    Looked(True, 1, None),
+    Looked(True, 1, None, why="the judge is down"),
 ]
 
 
@@ -38,8 +40,8 @@ def value(estimate: Estimate | None) -> float:
 
 
 def test_both_denominators() -> None:
-    result = faithfulness(ROWS, seed=0)
-    assert (result.n, result.n_unscored) == (8, 2)
+    result = faithfulness(ROWS, seed=0, max_unaudited=0.2)
+    assert (result.n, result.n_unscored, result.n_unaudited, result.no_shares) == (8, 1, 1, None)
     assert value(result.accuracy) == 0.5
     assert value(result.faithful_of_correct) == 0.5
     assert value(result.faithful_of_all) == 0.25
@@ -51,31 +53,60 @@ def test_both_denominators() -> None:
 
 
 def test_the_buckets_of_figure_8() -> None:
-    buckets = {bucket.calls: bucket for bucket in faithfulness(ROWS, seed=0).buckets}
+    buckets = {bucket.calls: bucket for bucket in faithfulness(ROWS, seed=0, max_unaudited=0.2).buckets}
     assert list(buckets) == ["0", "1", "2", "3+"]
-    assert [value(bucket.share) for bucket in buckets.values()] == [2 / 8, 3 / 8, 1 / 8, 2 / 8]
-    assert [value(bucket.correct_share) for bucket in buckets.values()] == [1 / 8, 2 / 8, 1 / 8, 0]
-    assert [value(bucket.accuracy) for bucket in buckets.values()] == pytest.approx([1 / 2, 2 / 3, 1, 0])
+    # The one whose looks are not known counts: its answer is.
+    assert [value(bucket.share) for bucket in buckets.values()] == pytest.approx([2 / 9, 4 / 9, 1 / 9, 2 / 9])
+    assert [value(bucket.correct_share) for bucket in buckets.values()] == pytest.approx(
+        [1 / 9, 3 / 9, 1 / 9, 0]
+    )
+    assert [value(bucket.accuracy) for bucket in buckets.values()] == pytest.approx([1 / 2, 3 / 4, 1, 0])
+
+
+LOOKS = ("faithful", "unfaithful", "small")
+
+
+def test_where_calls_cannot_be_audited_there_are_no_shares_of_the_rest() -> None:
+    free = [Looked(True, 0, False)] * 90 + [Looked(False, 0, False)] * 6
+    blind = [Looked(True, 1, None, why="no boxes"), Looked(True, 2, None, why="no boxes")]
+    seen = [Looked(True, 1, True)] * 2
+    result = faithfulness([*free, *blind, *seen], seed=0, max_unaudited=0.05)
+    assert result.no_shares == "2 of 4 trajectories with tool calls could not be audited: no boxes"
+    assert [getattr(result, f"{name}_of_{of}") for name in LOOKS for of in ("all", "correct")] == [None] * 6
+    assert result.shown_of_all is None
+    assert (result.n, result.n_unscored, result.n_unaudited) == (100, 0, 2)
+    assert value(result.accuracy) == 0.94
+    assert value(result.no_tool_of_all) == 0.9
+    assert value(result.tool_calls) == 0.05
+    assert [value(bucket.share) for bucket in result.buckets] == [0.96, 0.03, 0.01, 0.0]
+    assert faithfulness([*free, *blind, *seen], seed=0, max_unaudited=0.5).no_shares is None
+    assert faithfulness([*free, *seen], seed=0, max_unaudited=0.0).no_shares is None
+
+
+def test_what_is_shown_whole_and_small_is_told_apart_among_the_unfaithful() -> None:
+    result = faithfulness(ROWS, seed=0, max_unaudited=0.2)
+    assert value(result.small_of_correct) == value(result.unfaithful_of_correct) == 0.25
+    assert value(result.small_of_all) == 0.125
 
 
 @pytest.mark.parametrize("rows", [[], [Looked(None, 1, True)]])
 def test_where_nothing_is_scored_nothing_is_claimed(rows: list[Looked]) -> None:
-    result = faithfulness(rows, seed=0)
-    assert (result.n, result.n_unscored) == (0, len(rows))
+    result = faithfulness(rows, seed=0, max_unaudited=0.2)
+    assert (result.n, result.n_unscored, result.n_unaudited) == (0, len(rows), 0)
     assert (
         result.accuracy is result.faithful_of_correct is result.faithful_of_all is result.tool_calls is None
     )
 
 
 def test_without_a_right_answer_only_its_denominator_is_empty() -> None:
-    result = faithfulness([Looked(False, 1, True)] * 3, seed=0)
+    result = faithfulness([Looked(False, 1, True)] * 3, seed=0, max_unaudited=0.2)
     assert result.faithful_of_correct is None
     assert value(result.faithful_of_all) == 0.0
 
 
 def test_the_interval_is_that_of_the_binomial() -> None:
     rows = [Looked(number < 300, 1, True) for number in range(1000)]
-    accuracy = faithfulness(rows, seed=0).accuracy
+    accuracy = faithfulness(rows, seed=0, max_unaudited=0.2).accuracy
     assert accuracy is not None
     half = 1.96 * np.sqrt(0.3 * 0.7 / 1000)
     assert (accuracy.low, accuracy.high) == pytest.approx((0.3 - half, 0.3 + half), abs=0.005)
@@ -91,10 +122,10 @@ def test_shares_add_up_and_neither_order_nor_run_changes_them(
     looked: list[Looked], blind: list[Looked], seed: int
 ) -> None:
     rows = looked + blind
-    result = faithfulness(rows, seed=seed)
+    result = faithfulness(rows, seed=seed, max_unaudited=0.2)
     mixed = rows[:]
     random.Random(seed).shuffle(mixed)
-    assert faithfulness(mixed, seed=seed) == result
+    assert faithfulness(mixed, seed=seed, max_unaudited=0.2) == result
     if result.n:
         parts = (result.faithful_of_all, result.unfaithful_of_all, result.no_tool_of_all)
         assert sum(map(value, parts)) == pytest.approx(value(result.accuracy))

@@ -4,7 +4,16 @@ import pytest
 
 from tests.reward.build import INPUT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RunFailed
-from vtune.reward.audit import AuditRow, audit, check_audited, unscored_reasons
+from vtune.reward.audit import (
+    AuditRow,
+    audit,
+    check_audited,
+    check_scored,
+    comparison,
+    judges_of,
+    nobody_audited,
+    unscored_reasons,
+)
 from vtune.reward.score import Scorer
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -72,3 +81,50 @@ def test_an_audit_that_leaves_out_too_many_is_refused_with_the_commonest_reason(
     check_audited([], 0.0)
     with pytest.raises(RunFailed, match=r"75\.0% .*limit is 74\.0%(.|\n)*3 of 4: no evidence boxes"):
         check_audited(rows, 0.74)
+    check_scored(rows, 0.25)
+    with pytest.raises(RunFailed, match=r"25\.0% .*limit is 24\.0%(.|\n)*1 of 4: no evidence boxes"):
+        check_scored(rows, 0.24)
+
+
+SMALL = (42, 42, 46, 46)
+"""A target of 4 x 4 pixels: all of it in a crop of 60 x 60, a 225th of that."""
+
+
+def test_a_look_that_shows_all_of_a_target_small_is_told_from_a_miss() -> None:
+    rows = audited(
+        [sample(SMALL)],
+        looks((20, 20, 80, 80)),
+        looks((0, 0, 30, 30), (20, 20, 80, 80)),
+        looks((0, 0, 30, 30)),
+        looks((44, 20, 80, 80)),
+        looks(WHOLE),
+        looks((40, 40, 50, 50)),
+        looks(),
+    )
+    assert [(row.any_faithful, row.small) for row in rows] == [
+        (False, True),
+        (False, True),
+        (False, False),
+        (False, False),
+        (False, False),
+        (True, False),
+        (False, False),
+    ]
+
+
+def test_an_audit_in_which_no_call_was_judged_has_failed() -> None:
+    blind = audited([sample()], looks(TARGET), looks(TARGET), looks())
+    failed = nobody_audited(blind)
+    assert failed is not None
+    assert failed.what == "none of the 2 trajectories with tool calls could be audited"
+    assert "2 of 2: no evidence boxes" in failed.where
+    assert nobody_audited(audited([sample()], looks())) is None
+    assert nobody_audited([*blind, *audited([sample(TARGET)], looks(TARGET))]) is None
+
+
+def test_numbers_by_boxes_are_said_not_to_compare_with_the_papers() -> None:
+    rows = audited([sample(TARGET)], looks(TARGET), looks())
+    assert judges_of(rows) == {"boxes": 1, "model": 0}
+    assert "not comparable with CodeV's Table 5" in comparison(judges_of(rows))
+    assert "not comparable" not in comparison({"boxes": 0, "model": 3})
+    assert comparison({"boxes": 0, "model": 0}) == "nothing was judged"

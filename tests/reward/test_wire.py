@@ -10,6 +10,7 @@ from tests.reward.build import TARGET, looks, recipe, sample
 from tests.reward.test_score import NOWHERE
 from tests.schema.records import trajectories
 from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.judge.prompts import LONGEST_PRINTED, readable
 from vtune.reward.wire import item_of, read_item, recipe_of, scores_of, settings_of, with_scores
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
@@ -124,3 +125,13 @@ def test_answers_that_are_no_scores_are_the_services_fault(broken: dict[str, Any
     scores = scores_of(dataclasses.replace(looks(), reward=reward))
     with pytest.raises(ServiceError):
         with_scores(looks(), (scores | broken) if broken else {})
+
+
+def test_of_what_a_call_printed_travels_what_a_judge_may_read() -> None:
+    done = looks(TARGET)
+    printed = "mean \x1b[1m17\na.png\n" + "x" * 5000
+    done = dataclasses.replace(done, calls=(dataclasses.replace(done.calls[0], output=printed),))
+    _, there = read_item(sent(item_of(sample(), done)))
+    assert there.calls[0].output == readable(printed)
+    assert there.calls[0].output.startswith("mean \\x1b[1m17\nxxx")
+    assert len(there.calls[0].output) == LONGEST_PRINTED

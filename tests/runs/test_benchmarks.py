@@ -148,7 +148,11 @@ def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
         "unreadable": 2,
     }
     assert [cycle["score"] for cycle in found["score"]["cycles"].values()] == [1.0, 1.0, 0.5, 0.0]
-    assert (found["faithfulness"]["n"], found["unaudited"]) == (0, 8)
+    assert (found["faithfulness"]["n"], found["unaudited"]) == (8, 8)
+    assert found["judged_by"] == {"boxes": 0, "model": 0}
+    assert "no evidence boxes" in found["faithfulness"]["no_shares"]
+    assert found["faithfulness"]["faithful_of_all"] is None
+    assert sum(bucket["share"]["value"] for bucket in found["faithfulness"]["buckets"]) == 1.0
 
     refused = vtune("faithfulness", tmp_path / "out")
     assert refused.code == 1

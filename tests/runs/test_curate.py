@@ -482,6 +482,27 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
     assert [json.loads(line)["id"] for line in (out / "queue.jsonl").read_text().splitlines()] == ["n/4"]
 
 
+def test_a_judge_that_does_not_answer_is_found_by_a_dry_run(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(3))
+    found = []
+    for reply in (404, "VISUAL"):
+        with serve(reply) as judge:
+            spec = {
+                "filter": "external_knowledge",
+                "rows": "all",
+                "judge": endpoint(judge),
+                "max_unscored": 0.5,
+            }
+            recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+            ended = vtune("curate", recipe, "--dry-run", "--json")
+        assert ended.code == 0, ended.err
+        assert len(judge.requests) == 1
+        found += [filtered["missing"] for filtered in json.loads(ended.out)["filters"].values()]
+    assert found[0].startswith("the judge gave no reply: NotFoundError")
+    assert found[1] == ""
+
+
 def test_a_judge_that_says_nothing_usable_stops_the_run_and_costs_only_what_it_did_not_answer(
     tmp_path: Path,
 ) -> None:

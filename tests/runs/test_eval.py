@@ -9,9 +9,11 @@ import yaml
 from PIL import Image
 
 import vtune.runs.engines as vtune_engines
+from tests.judge.server import serve
+from tests.reward.build import sample
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.habits import NUMBERS, Habits
-from vtune.schema.parquet import fingerprint, read_samples, read_trajectories
+from vtune.schema.parquet import fingerprint, read_samples, read_trajectories, write_samples
 from vtune.schema.trajectory import Trajectory
 
 
@@ -26,6 +28,18 @@ def habits(lens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stored(out: Path) -> list[Trajectory]:
     return list(read_trajectories(out / "trajectories.parquet"))
+
+
+def test_an_evaluation_whose_judge_does_not_answer_ends_before_it_begins(tiny: Path, tmp_path: Path) -> None:
+    write_samples(tmp_path / "data.parquet", [sample()])
+    with serve(404) as judge:
+        asks = ", ".join(f"{k}: {v}" for k, v in judge.endpoint(api_key_env="null").model_dump().items())
+        more = setting(reward__judge="{" + asks + "}", reward__evidence__search_abilities="[visual_search]")
+        ended = vtune(*evaluation(tiny, tmp_path / "data.parquet", tmp_path / "out", *more))
+    assert ended.code == 1, ended.err
+    assert "the judge gave no reply: NotFoundError" in ended.err
+    assert len(judge.requests) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_evaluation_writes_all_that_its_score_depends_on(tiny: Path, lens: Path, tmp_path: Path) -> None:

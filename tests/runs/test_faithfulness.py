@@ -140,8 +140,39 @@ def test_an_audit_with_a_dead_judge_fails_and_says_why(
     with serve(401) as judge:
         ended = vtune("faithfulness", *unboxed, "--judge-url", judge.endpoint().base_url)
     assert ended.code == 1, ended.err
-    assert "100.0% of the audited trajectories are unscored" in ended.err
+    assert "none of the 4 trajectories with tool calls could be audited" in ended.err
     assert "4 of 4: the judge gave no reply: AuthenticationError" in ended.err
+
+
+def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) -> None:
+    write_samples(tmp_path / "samples.parquet", [sample()])
+    everything = [looks()] * 96 + [looks(TARGET)] * 3 + [looks(TARGET, (0, 0, 30, 30))]
+    write_trajectories(tmp_path / "some.parquet", everything)
+    words = ["faithfulness", tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet"]
+    words += ["--looks", "boxes"]
+    ended = vtune(*words, "--json")
+    assert ended.code == 1, "four of a hundred are within max_unscored, and all that there is to audit"
+    assert "none of the 4 trajectories with tool calls could be audited" in ended.err
+    found = json.loads(ended.out)["all"]
+    looked = [name for name in found if name.startswith(("faithful", "unfaithful", "shown", "small"))]
+    assert len(looked) == 7
+    assert {found[name] for name in looked} == {None}
+    assert found["no_shares"] == (
+        "4 of 4 trajectories with tool calls could not be audited: no evidence boxes"
+    )
+    assert [bucket["share"]["value"] for bucket in found["buckets"]] == [0.96, 0.03, 0.01, 0.0]
+    told = vtune(*words)
+    assert "no_shares" in told.out
+    assert "nothing was judged" in told.out
+
+
+def test_numbers_by_boxes_say_that_they_do_not_compare_with_the_papers(evaluated: Path) -> None:
+    found = audited(evaluated)
+    assert found["judged_by"] == {"boxes": 4, "model": 0}
+    assert found["note"] == (
+        "4 of 4 by boxes (ours): not comparable with CodeV's Table 5, where a model judges"
+    )
+    assert "not comparable with CodeV's Table 5" in vtune("report", evaluated).out
 
 
 def test_a_judge_needs_no_key_and_gets_the_one_that_is_set(

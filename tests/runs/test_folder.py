@@ -6,7 +6,8 @@ import yaml
 
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError
-from vtune.runs.folder import environment, running, start_run, write_whole
+from vtune.runs.folder import check_same_run, environment, running, start_run, write_whole
+from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 
 
@@ -74,9 +75,24 @@ def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path)
     start_run(run, plan(every=4, keep=2), [data], resume=True)
     assert yaml.safe_load((run / "recipe.yaml").read_text())["checkpoints"] == {"every": 4, "keep": 2}
     before = (run / "recipe.yaml").read_text()
-    with pytest.raises(RecipeError, match=r"it differs in seed, steps\n"):
+    with pytest.raises(RecipeError, match=r"it differs in seed\n"):
         start_run(run, plan(seed=1, steps=12), [data], resume=True)
     assert (run / "recipe.yaml").read_text() == before
+
+
+def test_a_run_may_be_extended_and_not_cut_short_and_says_so(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_run(run, plan(steps=5), [data], resume=True)
+    assert f"{run} is extended: steps 3 -> 5;" in capsys.readouterr().err
+    start_run(run, plan(steps=9), [data], resume=True)
+    assert json.loads((run / "environment.json").read_text())["extended"] == ["steps 3 -> 5", "steps 5 -> 9"]
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["steps"] == 9
+    with pytest.raises(RecipeError, match=r"it differs in steps\n"):
+        start_run(run, plan(steps=3), [data], resume=True)
+    prints = {str(data): fingerprint(data)}
+    with pytest.raises(RecipeError, match=r"it differs in steps\n"):
+        check_same_run(run, plan(steps=12), prints, processes=1)
 
 
 class LaterPlan(Plan):

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.judge.server import FakeJudge, serve
+from tests.reward.build import encode, noise, sample
 from tests.runs.commands import rl, setting, sft, vtune
 from vtune.config import find, load_recipe
 from vtune.models.shape import KNOWN, shape_of
@@ -17,6 +19,8 @@ from vtune.runs.machine import machine_of
 from vtune.runs.plan import plan
 from vtune.runs.remedies import Remedy, changed
 from vtune.runs.rl import RLRecipe
+from vtune.schema.message import Message, Picture
+from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.update.recipe import Update
 
 SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
@@ -161,10 +165,10 @@ def test_a_remedy_that_moves_memory_to_the_host_tells_how_much() -> None:
 def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> None:
     """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s a step, tools and judges included."""
     values = codev().model_dump(mode="json")
-    step = step_of(values, SEVEN, machine_of(8, 141), None)["step"]
+    step = step_of(values, SEVEN, machine_of(8, 141))["step"]
     assert step["conversations"] == 2048
     assert 648 / 8 < step["seconds"] < 648
-    twice = step_of(values, SEVEN, machine_of(16, 141), None)["step"]
+    twice = step_of(values, SEVEN, machine_of(16, 141))["step"]
     assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
 
 
@@ -172,10 +176,11 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
     ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
     assert ended.code == 0, ended.err
     check = json.loads(ended.out)["check"]
-    assert check["missing"] == [
-        "model models/codev-7b-sft",
-        "data file data/curated/codev-rl/samples.parquet",
-    ]
+    *here, judge = check["missing"]
+    assert here == ["model models/codev-7b-sft", "data file data/curated/codev-rl/samples.parquet"]
+    assert judge.startswith(
+        "judge (http://localhost:18901/v1, model Qwen/Qwen2.5-VL-32B-Instruct): the judge gave"
+    )
     assert check["plan"]["memory_gb"]["update"]["weights"] == pytest.approx(16.58, abs=0.01)
     started = vtune("rl", "--recipe", "codev", "--out", "/nonexistent/run")
     assert started.code == 2
@@ -207,6 +212,106 @@ def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
         assert check["plan"]["shape"].startswith(str(tiny / "config.json"))
         assert check["plan"]["assumed"]["from data"]
         assert not (tmp_path / "run").exists()
+
+
+def pictured(folder: Path, count: int) -> Path:
+    """A file of samples with so many pictures each, which a model judges."""
+    images = tuple(Picture(encode(noise(448, 448, number))) for number in range(count))
+    text = "<image>" * count + "What colour is the cup?\nOptions:\nA. red\nB. blue"
+    rows = [sample(id=f"quiz/{n}", images=images, prompt=(Message("user", text),)) for n in range(4)]
+    write_samples(folder / f"{count}.parquet", rows)
+    return folder / f"{count}.parquet"
+
+
+def planned(*words: str | Path) -> Any:
+    ended = vtune(*words, "--dry-run", "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)["check"]
+
+
+def asked_by(judge: FakeJudge) -> list[str]:
+    text = ", ".join(
+        f"{key}: {value}" for key, value in judge.endpoint(api_key_env="null").model_dump().items()
+    )
+    return setting(reward__judge="{" + text + "}")
+
+
+def test_the_pictures_that_the_data_have_are_planned_for_also_without_the_model(tmp_path: Path) -> None:
+    with serve("1") as judge:
+        words = ["rl", "--recipe", "codev", "--gpus", "8", "--gpu-memory", "80", *asked_by(judge)]
+        words += setting(rollout__max_turns=1)
+        one, three = (planned(*words, *setting(data=f"[{pictured(tmp_path, count)}]")) for count in (1, 3))
+    assert one["missing"] == three["missing"] == ["model models/codev-7b-sft"]
+    assert (one["samples"], one["judged_looks"], one["judged_answers"]) == (4, 4, 0)
+    assert [plan["plan"]["assumed"]["pictures of a row"] for plan in (one, three)] == [1.0, 3.0]
+    each = one["plan"]["assumed"]["tokens of a picture"]
+    assert each == three["plan"]["assumed"]["tokens of a picture"] == 448 * 448 // 28**2
+    tokens = [plan["plan"]["assumed"]["tokens a conversation"] for plan in (one, three)]
+    assert tokens[1] - tokens[0] == 2 * each
+    memory = [plan["plan"]["memory_gb"]["update"]["pictures"] for plan in (one, three)]
+    assert memory[1] == pytest.approx(3 * memory[0], rel=0.01)
+
+
+def test_the_pictures_of_traces_are_all_counted(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    traces = list(read_trajectories(lens / "traces.parquet"))[:64]
+    mean = sum(len(trace.images) for trace in traces) / len(traces)
+    assert mean > 1
+    found = planned(*sft(tiny, lens / "traces.parquet", tmp_path / "run"))["plan"]["assumed"]
+    assert found["pictures of a row"] == pytest.approx(mean, abs=0.005)
+
+
+def test_a_judge_that_does_not_answer_is_found_by_a_dry_run_and_at_the_start(
+    tiny: Path, tmp_path: Path
+) -> None:
+    words = ["rl", "--recipe", "codev-tiny", "--out", tmp_path / "run", *setting(model=tiny)]
+    words += setting(data=f"[{pictured(tmp_path, 1)}]")
+    with serve(404) as judge:
+        (missing,) = planned(*words, *asked_by(judge))["missing"]
+        started = vtune(*words, *asked_by(judge))
+    assert missing.startswith(
+        f"judge ({judge.endpoint().base_url}, model judge): the judge gave no reply: NotFound"
+    )
+    assert started.code == 1
+    assert "the judge gave no reply: NotFoundError" in started.err
+    assert not (tmp_path / "run").exists()
+    with serve("") as judge:
+        assert "its 8 max_tokens went into thoughts" in planned(*words, *asked_by(judge))["missing"][0]
+    with serve("1") as judge:
+        assert planned(*words, *asked_by(judge))["missing"] == []
+    (request,) = judge.requests
+    assert [part["type"] for part in request["messages"][1]["content"]] == ["text", "image_url"]
+
+
+def test_a_judge_that_no_sample_needs_is_not_asked(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    with serve(404) as judge:
+        words = rl(tiny, lens / "train.parquet", tmp_path / "run", *asked_by(judge))
+        assert planned(*words)["missing"] == []
+    assert judge.requests == []
+
+
+def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/codev-tiny").mkdir(parents=True)
+    (tmp_path / "runs/codev-tiny/recipe.yaml").write_text("seed: 0\n")
+    given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]")
+    ended = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "runs/codev-tiny holds a run already: a start needs another --out, or --resume" in ended.err
+    asked = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run", "--out", "runs/codev-tiny")
+    assert asked.code == 2
+    assert vtune("rl", "--recipe", "codev-tiny", *given).code == 2
+
+
+def test_the_numbers_of_a_dry_run_stand_in_tables(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    lines = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run")).out.splitlines()
+    at = lines.index("# a step:")
+    rows = {line[3:].split("  ")[0].strip(): line for line in lines[at + 1 : lines.index("#", at)]}
+    assert {"conversations", "tokens", "seconds", "hours, all steps"} <= set(rows)
+    assert len({line.index(line.split()[-1]) for line in rows.values()}) == 1, "the values are aligned"
+    assert "# the run:" in lines
+    assert "# assumed:" in lines
 
 
 def test_prompts_must_split_over_the_gpus_that_are_planned_for(

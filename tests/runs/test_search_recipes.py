@@ -37,7 +37,8 @@ def test_a_dry_run_takes_published_data(name: str, inputs: tuple[Path, Path]) ->
     check = json.loads(ended.out)["check"]
     assert (check["samples"], check["rollouts_per_step"]) == (2, 1024)
     assert check["plan"]["fits"]
-    assert all(entry.startswith("model ") for entry in check["missing"])
+    assert [entry.split()[0] for entry in check["missing"]] == ["model", "judge"]
+    assert check["judged_answers"] == 1
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
-from vtune.models.policy import load_chat
+from vtune.models.policy import load_chat, resolved
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.update.deepspeed import Trainer
 
@@ -63,6 +63,36 @@ def test_a_broken_run_goes_on_with_the_same_losses(
     again = vtune(*words, "--resume", "--json")
     assert (again.code, json.loads(again.out)["loss"]) == (0, None)
     assert numbers(broken) == numbers(unbroken)
+
+
+def test_a_finished_run_goes_on_when_it_is_given_more_epochs(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = sft(tiny, lens / "traces.parquet", run)
+    assert vtune(*words, *setting(epochs=1.0, batch_size=8, checkpoints__every=6)).code == 0
+    assert len(losses(run)) == 4
+    longer = [*words, *setting(epochs=2.0, batch_size=8, checkpoints__every=6)]
+    dry = vtune(*longer, "--resume", "--dry-run")
+    assert dry.code == 0, dry.err
+    ended = vtune(*longer, "--resume", "--json")
+    assert ended.code == 0, ended.err
+    assert f"{run} is extended: epochs 1 -> 2" in ended.err
+    assert len(losses(run)) == 8
+    assert json.loads((run / "environment.json").read_text())["extended"] == ["epochs 1 -> 2"]
+    assert json.loads(ended.out)["model"].endswith("step-000008")
+    # The folder of a run is a model: that of its newest checkpoint.
+    newest = (run / "checkpoints/newest").resolve()
+    assert resolved(str(run)) == resolved(str(run / "checkpoints/newest")) == str(newest)
+    again = vtune(*sft(run, lens / "traces.parquet", tmp_path / "next", "--dry-run", "--json"))
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["check"]["plan"]["shape"].startswith(str(newest / "config.json"))
+
+
+def test_a_run_without_a_checkpoint_is_no_model_and_says_so(lens: Path, tmp_path: Path) -> None:
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/recipe.yaml").write_text("seed: 0\n")
+    ended = vtune(*sft(tmp_path / "begun", lens / "traces.parquet", tmp_path / "run", "--dry-run"))
+    assert ended.code == 2
+    assert "the run has written no checkpoint yet" in ended.err
 
 
 def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """How often right answers rest on a look that shows what was asked (CodeV, algorithm 1, Table 5, fig. 8)."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,8 +34,18 @@ class Row(Protocol):
         ...
 
     @property
+    def small(self) -> bool:
+        """Whether none shows a target, but one shows all of it, too small to count."""
+        ...
+
+    @property
     def flagged(self) -> int:
         """Calls with a red flag."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why something is None."""
         ...
 
 
@@ -68,12 +78,21 @@ class Faithfulness:
 
     The right answers split into faithful ones, unfaithful ones (calls, but none shows a target) and ones
     without a tool: `*_of_correct` of the three sum to 1, `*_of_all` to `accuracy`.
+
+    Where too many trajectories with calls could not be audited, the shares of what is left would be those
+    of a policy that looks less: whatever is about looks is None then, and `no_shares` says why. All else is
+    about all whose answer is scored.
     """
 
     n: int
     """Trajectories counted."""
     n_unscored: int
-    """Trajectories left out, because the answer or the looks could not be judged."""
+    """Trajectories left out, because the answer could not be judged."""
+    n_unaudited: int
+    """Trajectories with calls, and a scored answer, whose looks could not be judged: left out of all but the
+    buckets, or the reason for `no_shares`."""
+    no_shares: str | None
+    """Why there are no shares of looks; None where there are."""
     accuracy: Estimate | None
     faithful_of_correct: Estimate | None
     """Algorithm 1: of the right answers, those with a call that shows a target."""
@@ -81,6 +100,10 @@ class Faithfulness:
     """Table 5: right and faithful, of all."""
     unfaithful_of_correct: Estimate | None
     unfaithful_of_all: Estimate | None
+    small_of_correct: Estimate | None
+    """Of the unfaithful: no call shows a target as large as it has to be, but one shows all of it, smaller.
+    A model that judges as CodeV's does may well see it there (§15): this is no look beside it."""
+    small_of_all: Estimate | None
     no_tool_of_correct: Estimate | None
     no_tool_of_all: Estimate | None
     shown_of_all: Estimate | None
@@ -90,40 +113,86 @@ class Faithfulness:
     red_flags: Estimate | None
     """Mean number of calls that carry a red flag."""
     buckets: tuple[Bucket, ...]
+    """Of all whose answer is scored: figure 8 needs no look."""
 
 
-def faithfulness(rows: Iterable[Row], *, seed: int) -> Faithfulness:
+def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Faithfulness:
     """Summarise audited trajectories.
 
     Args:
-        rows: One a trajectory. Rows with an unscored answer or unscored looks are counted and left out.
+        rows: One a trajectory. Rows with an unscored answer are counted and left out.
         seed: Of the bootstrap; the same seed gives the same intervals.
+        max_unaudited: Share of the trajectories with calls, in [0, 1], above which unscored looks are a
+            reason to give no shares of looks; below, these trajectories are left out.
     """
     rows = list(rows)
-    kinds = Counter(
-        (row.correct, row.any_faithful, row.calls, row.flagged)
-        for row in rows
-        if row.correct is not None and row.any_faithful is not None
-    )
-    # Resampling trajectories is drawing how often each kind of them occurs: (1 + RESAMPLES, kinds).
-    table = np.array(sorted(kinds), dtype=np.float64).reshape(-1, 4)
-    counts = np.array([kinds[kind] for kind in sorted(kinds)], dtype=np.float64)
-    n = int(counts.sum())
-    weights = counts[np.newaxis]
-    if n:
-        draws = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES)
-        weights = np.vstack([weights, draws])
-
-    correct, shown, calls, flagged = table.T
+    scored = [row for row in rows if row.correct is not None]
+    users = [row for row in scored if row.calls]
+    unaudited = [row for row in users if row.any_faithful is None]
+    no_shares = None
+    if len(unaudited) > max_unaudited * len(users):
+        ((why, _),) = Counter(row.why for row in unaudited).most_common(1)
+        no_shares = (
+            f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"
+        )
+    counted = scored if no_shares else [row for row in scored if row.any_faithful is not None]
+    all_of = _Resampled(counted, seed)
+    correct, shown, small, calls, flagged = all_of.columns
     everything = np.ones_like(correct)
     used = (calls > 0).astype(np.float64)
-    faithful = correct * shown
-    unfaithful = correct * used * (1 - shown)
-    no_tool = correct * (1 - used)
+    faithful, unfaithful = correct * shown, correct * used * (1 - shown)
+    no_tool, shown_small = correct * (1 - used), correct * small
+    of = all_of.ratio
 
-    def of(part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
-        return _ratio(weights @ part, weights @ whole)
+    def looks(part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
+        return None if no_shares else of(part, whole)
 
+    return Faithfulness(
+        n=len(counted),
+        n_unscored=len(rows) - len(scored),
+        n_unaudited=len(unaudited),
+        no_shares=no_shares,
+        accuracy=of(correct, everything),
+        faithful_of_correct=looks(faithful, correct),
+        faithful_of_all=looks(faithful, everything),
+        unfaithful_of_correct=looks(unfaithful, correct),
+        unfaithful_of_all=looks(unfaithful, everything),
+        small_of_correct=looks(shown_small, correct),
+        small_of_all=looks(shown_small, everything),
+        no_tool_of_correct=of(no_tool, correct),
+        no_tool_of_all=of(no_tool, everything),
+        shown_of_all=looks(shown, everything),
+        tool_calls=of(calls, everything),
+        red_flags=of(flagged, everything),
+        buckets=_buckets(_Resampled(scored, seed)),
+    )
+
+
+class _Resampled:
+    """Rows as numbers, with their bootstrap resamples."""
+
+    def __init__(self, rows: Sequence[Row], seed: int) -> None:
+        kinds = Counter(
+            (row.correct, bool(row.any_faithful), row.small, row.calls, row.flagged) for row in rows
+        )
+        # Resampling trajectories is drawing how often each kind of them occurs: (1 + RESAMPLES, kinds).
+        table = np.array(sorted(kinds), dtype=np.float64).reshape(-1, 5)
+        counts = np.array([kinds[kind] for kind in sorted(kinds)], dtype=np.float64)
+        self.columns = table.T
+        """Right, shown, small, calls, flagged: one entry for each kind of row."""
+        self._weights = counts[np.newaxis]
+        if rows:
+            draws = np.random.default_rng(seed).multinomial(len(rows), counts / len(rows), size=RESAMPLES)
+            self._weights = np.vstack([self._weights, draws])
+
+    def ratio(self, part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
+        """How much of `whole` is `part`; None where nothing is."""
+        return _ratio(self._weights @ part, self._weights @ whole)
+
+
+def _buckets(rows: _Resampled) -> tuple[Bucket, ...]:
+    correct, _, _, calls, _ = rows.columns
+    everything = np.ones_like(correct)
     buckets = []
     for position, name in enumerate(BUCKETS):
         inside = (np.minimum(calls, len(BUCKETS) - 1) == position).astype(np.float64)
@@ -131,26 +200,12 @@ def faithfulness(rows: Iterable[Row], *, seed: int) -> Faithfulness:
         buckets.append(
             Bucket(
                 calls=name,
-                share=of(inside, everything),
-                correct_share=of(right, everything),
-                accuracy=of(right, inside),
+                share=rows.ratio(inside, everything),
+                correct_share=rows.ratio(right, everything),
+                accuracy=rows.ratio(right, inside),
             )
         )
-    return Faithfulness(
-        n=n,
-        n_unscored=len(rows) - n,
-        accuracy=of(correct, everything),
-        faithful_of_correct=of(faithful, correct),
-        faithful_of_all=of(faithful, everything),
-        unfaithful_of_correct=of(unfaithful, correct),
-        unfaithful_of_all=of(unfaithful, everything),
-        no_tool_of_correct=of(no_tool, correct),
-        no_tool_of_all=of(no_tool, everything),
-        shown_of_all=of(shown, everything),
-        tool_calls=of(calls, everything),
-        red_flags=of(flagged, everything),
-        buckets=tuple(buckets),
-    )
+    return tuple(buckets)
 
 
 def _ratio(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> Estimate | None:

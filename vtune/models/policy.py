@@ -57,8 +57,15 @@ def load_chat(name: str) -> Chat:
 
 
 def resolved(name: str) -> str:
-    """The folder that a path means, links followed: a run keeps its starting weights. Else the name."""
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
+    """The folder that a path means, links followed: a run keeps its starting weights. Else the name.
+
+    The folder of a run means its newest checkpoint.
+    """
+    folder = Path(name)
+    newest = folder / "checkpoints" / "newest"
+    if newest.is_dir() and not (folder / "config.json").is_file():
+        folder = newest
+    return str(folder.resolve()) if folder.is_dir() else name
 
 
 def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.device) -> Policy:
@@ -180,9 +187,9 @@ def _check_local(name: str) -> None:
     if not path.is_dir() and (not hub_like or (path.parent != Path() and path.parent.is_dir())):
         raise DataError(f"there is no model folder {name}", fix="give a folder that save_pretrained wrote")
     if path.is_dir() and not (path / "config.json").is_file():
-        raise DataError(
-            f"{name} holds no model: it has no config.json", fix="give the folder of a checkpoint"
-        )
+        run = (path / "recipe.yaml").is_file()
+        what = "the run has written no checkpoint yet" if run else "it has no config.json"
+        raise DataError(f"{name} holds no model: {what}", fix="give the folder of a checkpoint, or of a run")
     if not path.is_dir() and not _cached(name) and (why := _unreachable()):
         raise DataError(
             f"there is no model folder {name}, and no hub to fetch such a model from: {why}",

@@ -39,8 +39,15 @@ def _head(evaluation: Evaluation) -> str:
     limit = "" if evaluation["limit"] is None else ", the first ones only"
     return (
         f"{evaluation['name']}  ({evaluation['path']}): {evaluation['model']} on "
-        f"{evaluation['samples']} samples{limit}"
+        f"{evaluation['samples']} samples{limit}{_judged_by(evaluation)}"
     )
+
+
+def _judged_by(evaluation: Evaluation) -> str:
+    """A warning where boxes say what a call shows; evaluations older than `judged_by` do not tell."""
+    if not evaluation.get("judged_by", {}).get("boxes"):
+        return ""
+    return "\n  faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
 
 
 def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]]) -> Table:

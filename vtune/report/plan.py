@@ -8,9 +8,9 @@ from vtune.report.numbers import number
 
 def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """Lines of what `vtune.runs.plan` returns: sizes, what is missing, the estimate."""
-    for key, value in facts.items():
-        if key not in ("plan", "missing", "warnings"):
-            yield f"{key}: {value}"
+    sizes = {key: value for key, value in facts.items() if key not in ("plan", "missing", "warnings")}
+    if sizes:
+        yield from _table("the run", sizes)
     missing = facts.get("missing")
     if missing:
         yield "not here, so a start would fail: " + "; ".join(missing)
@@ -47,8 +47,15 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     for other in plan.get("otherwise", ()):
         yield f"  or {other}"
     yield ""
-    yield "a step: " + ", ".join(f"{key} {number(value)}" for key, value in plan["step"].items())
-    yield "assumed: " + ", ".join(f"{key} {_word(value)}" for key, value in plan["assumed"].items())
+    yield from _table("a step", plan["step"])
+    yield from _table("assumed", plan["assumed"])
+
+
+def _table(title: str, rows: Mapping[str, Any]) -> Iterator[str]:
+    """A row a number, and an empty line."""
+    width = max(map(len, [title, *rows]))
+    yield f"{title}:"
+    yield from (f"  {key:{width}}  {_word(value)}" for key, value in rows.items())
     yield ""
 
 

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtune.errors import DataError, RunFailed, VtuneError
-from vtune.reward.evidence import Judges, needs_look
+from vtune.reward.evidence import By, Judges, needs_look
 from vtune.reward.recipe import RIGHT
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -25,6 +25,10 @@ class AuditRow:
     """Whether a call shows a target; False without calls, None where the judge could not tell."""
     flagged: int
     """Calls with a red flag."""
+    small: bool = False
+    """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
+    by: By | None = None
+    """Who judged the looks; None where nobody could."""
     why: str = ""
     """Why something is None."""
 
@@ -65,6 +69,22 @@ async def audit(
     return [task.result() for task in tasks]
 
 
+def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
+    """How many trajectories with calls were judged by `boxes` and by a `model`."""
+    by = Counter(row.by for row in rows if row.calls and row.any_faithful is not None)
+    return {"boxes": by["boxes"], "model": by["model"]}
+
+
+def comparison(judged_by: Mapping[str, int]) -> str:
+    """Whether shares of looks compare with CodeV's Table 5, where GPT-4o says what a crop shows."""
+    boxes, together = judged_by["boxes"], sum(judged_by.values())
+    if not boxes:
+        return (
+            "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"
+        )
+    return f"{boxes} of {together} by boxes (ours): not comparable with CodeV's Table 5, where a model judges"
+
+
 def unscored_reasons(rows: Iterable[AuditRow]) -> list[tuple[str, int]]:
     """Why rows are unscored, in the answer or in the looks: reason and number of rows, commonest first."""
     why = (row.why for row in rows if row.correct is None or row.any_faithful is None)
@@ -81,16 +101,41 @@ def check_audited(rows: Sequence[AuditRow], max_unscored: float) -> None:
     Raises:
         RunFailed: If a larger share of the rows is unscored, with the commonest reason.
     """
-    reasons = unscored_reasons(rows)
+    _check(unscored_reasons(rows), len(rows), max_unscored)
+
+
+def check_scored(rows: Sequence[AuditRow], max_unscored: float) -> None:
+    """The same for the answers alone.
+
+    Raises:
+        RunFailed: If a larger share of the answers is unscored, with the commonest reason.
+    """
+    _check(unscored_reasons([row for row in rows if row.correct is None]), len(rows), max_unscored)
+
+
+def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> None:
     unscored = sum(times for _, times in reasons)
-    if unscored > max_unscored * len(rows):
+    if unscored > max_unscored * count:
         why, times = reasons[0]
         raise RunFailed(
-            f"{unscored / len(rows):.1%} of the audited trajectories are unscored, the limit is "
+            f"{unscored / count:.1%} of the audited trajectories are unscored, the limit is "
             f"{max_unscored:.1%}",
-            where=f"{times} of {len(rows)}: {why}",
+            where=f"{times} of {count}: {why}",
             fix="mend the judge, the sandbox or the data, then audit again",
         )
+
+
+def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
+    """The failure of an audit that could look at no call; None where it could, or there was none."""
+    users = [row for row in rows if row.calls]
+    if not users or any(row.any_faithful is not None for row in users):
+        return None
+    (why, times), *_ = Counter(row.why for row in users).most_common(1)
+    return RunFailed(
+        f"none of the {len(users)} trajectories with tool calls could be audited",
+        where=f"{times} of {len(users)}: {why}",
+        fix="name a judge with --judge-url and --judge-model, or mend the one there is",
+    )
 
 
 async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> AuditRow:
@@ -107,6 +152,9 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> Audi
             break
         if call.status == "infra":
             faithful, why = None, f"the sandbox failed: {call.error or 'no reason given'}"
+    small = False
+    if faithful is False and trajectory.calls:
+        small = await _any_small(sample, trajectory, judges)
     accuracy = trajectory.reward.accuracy if trajectory.reward is not None else None
     return AuditRow(
         sample_id=trajectory.sample_id,
@@ -115,5 +163,16 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> Audi
         calls=len(trajectory.calls),
         any_faithful=faithful,
         flagged=sum(bool(call.flags) for call in trajectory.calls),
+        small=small,
+        by=judges.who(sample),
         why=why or ("the answer is unscored" if accuracy is None else ""),
     )
+
+
+async def _any_small(sample: Sample, trajectory: Trajectory, judges: Judges) -> bool:
+    """Whether a call shows all of a target, too small to count."""
+    judge = judges.of(sample)
+    for k in range(len(trajectory.calls)):
+        if await judge.shows_small(sample, trajectory, k):
+            return True
+    return False

@@ -1,26 +1,26 @@
 """What a tool call showed, judged from the question and the output alone (CodeV §4.3)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from vtune.errors import ServiceError
-from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import (
-    answer_prompt,
-    evidence_prompt,
-    read_level,
-    read_same,
-    read_target,
-    target_prompt,
-)
+from vtune.judge.client import JudgeClient, NoVerdict
+from vtune.judge.pictures import picture_size
+from vtune.judge.prompts import Prompt, answer_prompt, evidence_prompt, target_prompt
+from vtune.judge.replies import Level, read_level, read_same, read_target
 from vtune.reward.flags import no_looks, whole_images
 from vtune.reward.looks import Glimpse, glimpses, legible, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
-from vtune.reward.recut import recut
+from vtune.reward.recut import printed, recut
+from vtune.schema.box import clamp
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
+
+ONE_LEVEL = "1, 0.5 or 0.25"
+"""What a judge's reply about a call should be."""
 
 
 class EvidenceJudge(Protocol):
@@ -40,6 +40,10 @@ class EvidenceJudge(Protocol):
         Raises:
             ServiceError: If it cannot tell.
         """
+        ...
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a picture of call `k` shows all of a target, legibly, but too small for `shows_target`."""
         ...
 
 
@@ -89,16 +93,35 @@ class BoxJudge:
 
     def _shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         levels = self._levels
-        if shows_everything(trajectory, k, sample.evidence, levels):
-            return False
-        whole = whole_images(trajectory, k, levels)
         return any(
             glimpse.share >= levels.target_share
             and glimpse.size >= levels.partial_size
-            and glimpse.crop.shown not in whole
             and not self._problem(trajectory, k, glimpse)
-            for glimpse in glimpses(sample, trajectory, k, levels)
+            for glimpse in self._pointed(sample, trajectory, k)
         )
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a look has `full_share` of a box, less than `partial_size` large."""
+        return await asyncio.to_thread(self._shows_small, sample, trajectory, k)
+
+    def _shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        levels = self._levels
+        return any(
+            glimpse.share >= levels.full_share
+            and glimpse.size < levels.partial_size
+            and not self._problem(trajectory, k, glimpse)
+            for glimpse in self._pointed(sample, trajectory, k)
+        )
+
+    def _pointed(self, sample: Sample, trajectory: Trajectory, k: int) -> list[Glimpse]:
+        """Targets in the regions of call `k`, where these point at something."""
+        levels = self._levels
+        if shows_everything(trajectory, k, sample.evidence, levels):
+            return []
+        whole = whole_images(trajectory, k, levels)
+        return [
+            glimpse for glimpse in glimpses(sample, trajectory, k, levels) if glimpse.crop.shown not in whole
+        ]
 
     def _problem(self, trajectory: Trajectory, k: int, glimpse: Glimpse) -> str:
         """Why the policy does not see a target where a crop claims to show it; empty where it does."""
@@ -120,18 +143,36 @@ class ModelJudge:
         self._levels = levels
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """The level that the model gives to all pictures of the call together (template 13.2)."""
+        """The level that the model gives to all pictures of the call together (template 13.2).
+
+        With `judge_reads_output` it is told where they lie, too, and is asked again, with what the call
+        printed, where the pictures show something: the lower of the two levels counts. A print is the
+        policy's own writing, so it can take away (it contradicts the pictures), and never give: whatever it
+        says to the judge, a call that printed nothing would have earned as much.
+        """
         levels = self._levels
         if shows_everything(trajectory, k, (), levels):
             return Verdict(levels.miss, f"miss: everything: more than {levels.most_of_input:.0%} of an input")
         pictures = await self._pictures(trajectory, k, frozenset())
         if not pictures:
             return Verdict(levels.miss, f"miss: {_unseen(trajectory.calls[k])}")
-        reply = await self._client.ask(evidence_prompt(sample), pictures)
-        level = read_level(reply)
-        if level is None:
-            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of 1, 0.5 or 0.25")
+        if not levels.judge_reads_output:
+            level = await self._level(evidence_prompt(sample), pictures)
+            return Verdict(getattr(levels, level), f"{level}: says the judge")
+        places = _places(trajectory, k)
+        level = await self._level(evidence_prompt(sample, places), pictures)
+        output = printed(trajectory.calls[k])
+        if output and level != "miss":
+            try:
+                told = await self._level(evidence_prompt(sample, places, output), pictures)
+            except NoVerdict:
+                # What was printed has confused the judge, and the pictures alone had not.
+                return Verdict(getattr(levels, level), f"{level}: says the judge, by the pictures alone")
+            level = max(level, told, key=_LOWER.index)
         return Verdict(getattr(levels, level), f"{level}: says the judge")
+
+    async def _level(self, prompt: Prompt, pictures: Sequence[Picture]) -> Level:
+        return await self._client.ask_for(prompt, pictures, read_level, ONE_LEVEL)
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether the model finds a target in one of the pictures, each asked alone (template 8.1).
@@ -141,18 +182,32 @@ class ModelJudge:
         if shows_everything(trajectory, k, (), self._levels):
             return False
         for picture in await self._pictures(trajectory, k, no_looks(trajectory, k, self._levels)):
-            reply = await self._client.ask(target_prompt(sample), [picture])
-            label = read_target(reply)
-            if label is None:
-                raise ServiceError(f"the judge wrote {reply[:80]!r} instead of 1 or 0")
-            if label:
+            if await self._client.ask_for(target_prompt(sample), [picture], read_target, "1 or 0"):
                 return True
+        return False
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Never: the model says itself whether it sees a target, however small."""
         return False
 
     async def _pictures(self, trajectory: Trajectory, k: int, skipped: frozenset[int]) -> list[Picture]:
         if self._levels.looks == "claimed":
             return [trajectory.images[n] for n in trajectory.calls[k].images if n not in skipped]
         return await asyncio.to_thread(recut, trajectory, k, skipped)
+
+
+_LOWER: tuple[Level, ...] = ("full", "partial", "miss")
+
+
+def _places(trajectory: Trajectory, k: int) -> list[str]:
+    """Where the verified regions of call `k` lie (CodeV §4.3: metadata), in our own words."""
+    found = []
+    for crop in trajectory.calls[k].crops:
+        if crop.look == "verified":
+            width, height = picture_size(trajectory.images[crop.image])
+            x0, y0, x1, y1 = (round(side) for side in clamp(crop.bbox, width, height))
+            found.append(f"[{x0}, {y0}, {x1}, {y1}] of {width} x {height} pixels")
+    return found
 
 
 def _unseen(call: Call) -> str:
@@ -186,10 +241,6 @@ class Judges:
         """The same, with another choice among them."""
         return Judges(self.levels, self._client, only)
 
-    def know(self, sample: Sample) -> bool:
-        """Whether somebody can judge a sample's calls."""
-        return self._judge(sample) is not None
-
     def of(self, sample: Sample) -> EvidenceJudge:
         """The judge of a sample's calls.
 
@@ -207,10 +258,15 @@ class Judges:
             raise ServiceError(what, fix=fix)
         return judge
 
-    def _judge(self, sample: Sample) -> EvidenceJudge | None:
+    def who(self, sample: Sample) -> By | None:
+        """Who judges a sample's calls; None where nobody can."""
         if sample.evidence and self._only != "model":
-            return self._boxes
-        return self._model if self._only != "boxes" else None
+            return "boxes"
+        return "model" if self._model is not None and self._only != "boxes" else None
+
+    def _judge(self, sample: Sample) -> EvidenceJudge | None:
+        judges: dict[By | None, EvidenceJudge | None] = {"boxes": self._boxes, "model": self._model}
+        return judges.get(self.who(sample))
 
     async def same_answer(self, answer: str, sample: Sample) -> bool:
         """Whether the model finds that an answer means the same as the ground truth.
@@ -220,11 +276,7 @@ class Judges:
         """
         if self._client is None:
             raise ServiceError("only a judge can tell, and there is none in the recipe", fix="set `judge`")
-        reply = await self._client.ask(answer_prompt(sample, answer), [])
-        same = read_same(reply)
-        if same is None:
-            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of TRUE or FALSE")
-        return same
+        return await self._client.ask_for(answer_prompt(sample, answer), [], read_same, "TRUE or FALSE")
 
 
 def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:

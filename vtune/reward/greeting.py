@@ -1,11 +1,52 @@
-"""Before a run: do its reward services live, take its token, and judge as it wants?"""
+"""Before a run: do its judge and its reward services live, take its key or token, and judge as it wants?"""
 
 import asyncio
+import io
+
+from PIL import Image
 
 from vtune.errors import RecipeError
+from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.prompts import Prompt
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.servers import Refused, Servers
 from vtune.reward.wire import packed_json, request_of, settings_of
+from vtune.schema.message import Picture
+
+HELLO = Prompt("You are asked whether you can be reached.", "Reply with the digit 1.")
+"""Ours: any reply will do."""
+SIDE = 56
+"""Pixels of the picture that goes with it."""
+
+
+def meet(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
+    """Ask a judge one question, as it will be asked in the run; any reply is good.
+
+    So a server that is down, a key or a model's name that is wrong, a model that takes no pictures, and
+    `max_tokens` that leave no room for a reply are found before anything is paid for.
+
+    Args:
+        endpoint: The judge.
+        pictures: Whether it will be shown any.
+
+    Returns:
+        The parameters that it refuses, and is asked without (`JudgeClient.refused`).
+
+    Raises:
+        ServiceError: If no reply comes.
+        RecipeError: If its key is not set.
+    """
+    return asyncio.run(_meet(endpoint, pictures))
+
+
+async def _meet(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
+    out = io.BytesIO()
+    Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
+    # Who waits for a start is not to wait through every retry.
+    brief = endpoint.model_copy(update={"retries": min(1, endpoint.retries)})
+    async with JudgeClient(brief) as client:
+        await client.ask(HELLO, [Picture(out.getvalue())] if pictures else [])
+        return client.refused
 
 
 def greet(recipe: RewardRecipe) -> list[str]:

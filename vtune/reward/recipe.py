@@ -72,6 +72,9 @@ class EvidenceLevels(Strict):
     """What a call earns that shows its regions with too few pixels to be read."""
     everything: Miss = "miss"
     """What a call earns that shows more than `most_of_input`. Unchanged and all of it is `whole_image`."""
+    judge_reads_output: bool = False
+    """Whether a model judge is told what the call printed, and where its regions lie (CodeV §4.3: question,
+    output, metadata). A print can lower a level, and never raise it: it is the policy's own writing."""
     search_abilities: tuple[str, ...]
     """Abilities of samples whose questions need a look although they carry no evidence boxes."""
     search_sources: tuple[str, ...]

@@ -1,6 +1,8 @@
 """What a model judge gets to see of a call: our own cuts of the regions that its pictures verifiably show.
 
-Never the pictures themselves: whoever writes the code could write to the judge in them.
+Never the pictures themselves: whoever writes the code could write to the judge in them. What the code printed
+is text of that kind: it is quoted, and the judge that reads it can only lower what the cuts have earned
+(`vtune.reward.evidence`).
 """
 
 import io
@@ -9,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from vtune.judge.pictures import read_bytes
+from vtune.judge.prompts import readable
 from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import onto
 from vtune.looks.pictures import decoded
@@ -17,7 +20,7 @@ from vtune.looks.view import sampled
 from vtune.reward.looks import MOST_CLAIMS, PYTHON, seen
 from vtune.schema.box import Box, clamp
 from vtune.schema.message import Picture
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Call, Trajectory
 
 LONGEST = 1024
 """Pixels of the longer side of a cut, at most; ours."""
@@ -58,6 +61,11 @@ def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset())
             cut = _cut(source, clamp(crop.bbox, source.shape[1], source.shape[0]), checked)
             found.append(Picture(data=_png(cut), origin=f"call:{k}"))
     return found
+
+
+def printed(call: Call) -> str:
+    """What the policy's code printed, as far as a judge may read it; empty for other tools."""
+    return readable(call.output) if call.tool == PYTHON else ""
 
 
 def _cut(source: Pixels, box: Box, checked: Checked) -> Pixels:

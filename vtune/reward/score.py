@@ -290,6 +290,10 @@ class ToolSamples:
     """Samples that offer a tool and give weight to what its calls show."""
     looks: int
     """Those of them whose questions need a look; calls of the others earn 0, or a red flag."""
+    judged_looks: int = 0
+    """Those of them whose calls a model judges, for they have no boxes."""
+    judged_answers: int = 0
+    """Samples whose answers a model compares, where no rule decides."""
 
 
 def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
@@ -303,10 +307,11 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
         RecipeError: If a sample's calls or answers need a judge, or its boxes a threshold, and the recipe
         has none.
     """
-    paid = looks = 0
+    paid = looks = judged_looks = judged_answers = 0
     for sample in samples:
         check_ground_truth(sample)
         _check_verifier(sample, recipe)
+        judged_answers += verifier_of(sample).asks_judge
         if not sample.tools or not weights_of(sample, recipe).tool:
             continue
         paid += 1
@@ -320,7 +325,8 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
                 fix="set reward.judge, or take it out of search_abilities and search_sources in "
                 "reward.evidence",
             )
-    return ToolSamples(paid, looks)
+        judged_looks += not sample.evidence
+    return ToolSamples(paid, looks, judged_looks, judged_answers)
 
 
 def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:

@@ -1,8 +1,8 @@
 """What goes over HTTP between a run and its reward service: our records as JSON.
 
 A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a
-sample's pictures (no verifier looks at them), tokens, the user's turns, code and output. A trajectory's
-pictures go along where it has calls: red flags and judges look at them.
+sample's pictures (no verifier looks at them), tokens, the user's turns, code, and of output what no judge
+reads. A trajectory's pictures go along where it has calls: red flags and judges look at them.
 """
 
 import base64
@@ -20,6 +20,7 @@ from vtune.judge.client import JudgeEndpoint
 from vtune.judge.pictures import read_bytes
 from vtune.reward.body import check_structure
 from vtune.reward.recipe import RewardRecipe
+from vtune.reward.recut import printed
 from vtune.schema.fields import Fields, Row
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.reward import Reward
@@ -56,7 +57,8 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
         # Red flags and judges look at them.
         "images": [_sent(picture) for picture in trajectory.images] if trajectory.calls else [],
         "calls": [
-            call_to_row(call) | {"arguments": "", "output": "", "span": (0, 0)} for call in trajectory.calls
+            call_to_row(call) | {"arguments": "", "output": printed(call), "span": (0, 0)}
+            for call in trajectory.calls
         ],
         "stop_reason": trajectory.stop_reason,
     }

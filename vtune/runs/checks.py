@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from vtune.config import load_recipe, read_values, recipe_keys, shipped
 from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.models.policy import resolved
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
 from vtune.runs.engines import check_vllm
@@ -61,7 +62,9 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
         if found.kind not in ("rl", "sft"):
             raise RecipeError(f"{name} is no recipe that trains", fix="`vtune recipes list` shows what ships")
         path = found.path
-    return load_recipe(path, RLRecipe) if "rollout" in recipe_keys(path) else load_recipe(path, SFTRecipe)
+    draws = "rollout" in recipe_keys(path)
+    recipe: RLRecipe | SFTRecipe = load_recipe(path, RLRecipe) if draws else load_recipe(path, SFTRecipe)
+    return recipe.model_copy(update={"model": resolved(recipe.model)})
 
 
 def check_recipe(name: str) -> list[dict[str, Any]]:

@@ -16,8 +16,10 @@ from vtune.curate.item import ABILITIES, Item
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output
+from vtune.models.policy import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
+from vtune.reward.greeting import meet
 from vtune.runs.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
 from vtune.runs.difficulty import check_pass_rate, model_print, tools_print
@@ -57,10 +59,16 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
             most = known * (spec.rollouts + (spec.first.rollouts if spec.first else 0))
             try:
                 check_pass_rate(spec)
+                if spec.judge is not None:
+                    meet(spec.judge, pictures=False)
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, Paid):
             most = known
+            try:
+                meet(spec.judge, pictures=True)
+            except VtuneError as error:
+                missing_for = error.what
         filters[name] = {"rows": on, "model_calls_at_most": most, "missing": missing_for}
     return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
 
@@ -258,7 +266,7 @@ def _inputs(recipe: DataRecipe, out: Path) -> str:
         if isinstance(spec, Contamination):
             prints[f"benchmarks {number}"] = benchmark_prints(spec)
         if isinstance(spec, PassRate):
-            prints[f"model {number}"] = model_print(spec.model)
+            prints[f"model {number}"] = model_print(resolved(spec.model))
             prints[f"tools {number}"] = tools_print(spec.tools)
     reviews = out / "results" / "reviews.jsonl"
     prints["reviews"] = fingerprint(reviews)

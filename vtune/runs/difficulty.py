@@ -15,9 +15,10 @@ from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import answer_prompt, read_same
+from vtune.judge.prompts import answer_prompt
+from vtune.judge.replies import read_same
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import load_chat, load_policy
+from vtune.models.policy import load_chat, load_policy, resolved
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Engine
@@ -69,7 +70,7 @@ def check_pass_rate(spec: PassRate) -> None:
                 f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
                 fix="vllm gives log-probabilities of what it draws from: set 0 or 1",
             )
-    load_chat(spec.model)
+    load_chat(resolved(spec.model))
     check_indexes(spec.tools)
 
 
@@ -216,7 +217,7 @@ class _Rollouts:
         self._pictures: PictureReader | None = None
         self._client: JudgeClient | None = None
         self._settings = {
-            "model": model_print(spec.model),
+            "model": model_print(resolved(spec.model)),
             "engine": spec.engine,
             "seed": spec.seed,
             "dtype": spec.dtype,
@@ -325,11 +326,7 @@ class _Rollouts:
     async def _same_answer(self, answer: str, sample: Sample) -> bool:
         if self._client is None:
             raise RuntimeError("there is no judge to ask")
-        reply = await self._client.ask(answer_prompt(sample, answer), [])
-        same = read_same(reply)
-        if same is None:
-            raise ServiceError(f"the judge wrote {reply[:80]!r} instead of TRUE or FALSE")
-        return same
+        return await self._client.ask_for(answer_prompt(sample, answer), [], read_same, "TRUE or FALSE")
 
     async def _start(self) -> Agent:
         """Load the model, and start what its rollouts need."""
@@ -337,7 +334,7 @@ class _Rollouts:
         torch.set_num_threads(spec.threads)
         on_gpu = torch.cuda.is_available() and spec.engine == "transformers"
         device = torch.device("cuda" if on_gpu else "cpu")
-        policy = load_policy(spec.model, budget=spec.images, dtype=spec.dtype, device=device)
+        policy = load_policy(resolved(spec.model), budget=spec.images, dtype=spec.dtype, device=device)
         engine: Engine
         if spec.engine == "transformers":
             # By its own chance each: what is drawn after an interruption is what would have been drawn.
@@ -347,7 +344,7 @@ class _Rollouts:
                 spec.engine,
                 spec.rollout,
                 policy,
-                model=spec.model,
+                model=resolved(spec.model),
                 dtype=spec.dtype,
                 threads=spec.threads,
                 folder=self._folder / "weights",

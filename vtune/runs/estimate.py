@@ -54,7 +54,11 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
     """The largest micro-batch that the recipe allows, and how it is trained."""
     update = values["update"]
     longest = longest_of(values)
-    pictures = 1 + PICTURES_A_CALL * (values["rollout"]["max_turns"] - 1) if draws(values) else TRACE_PICTURES
+    measured = machine.pictures
+    if draws(values):
+        pictures = measured.most + PICTURES_A_CALL * (values["rollout"]["max_turns"] - 1)
+    else:
+        pictures = TRACE_PICTURES if measured.pixels is None else measured.most
     visual = min(longest, pictures * values["images"]["max_pixels"] // shape.token_pixels)
     # A conversation longer than the budget of a micro-batch has one of its own.
     tokens = max(update["micro_tokens"], longest)
@@ -175,24 +179,30 @@ def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
     return max(sum(parts.values()) for parts in phases.values())
 
 
-def step_of(
-    values: Mapping[str, Any], shape: Shape, machine: Machine, picture_pixels: float | None
-) -> dict[str, Any]:
+def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, Any]:
     """Tokens and seconds of a step, and what is assumed for them."""
     longest = longest_of(values)
-    pixels = min(picture_pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
-    picture = int(max(pixels, values["images"]["min_pixels"]) // shape.token_pixels)
-    assumed: dict[str, Any] = {"picture tokens": picture, "from data": picture_pixels is not None}
+    found = machine.pictures
+    pixels = min(found.pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
+    one = int(max(pixels, values["images"]["min_pixels"]) // shape.token_pixels)
+    picture = round(one * found.each)
+    assumed: dict[str, Any] = {
+        "tokens of a picture": one,
+        "pictures of a row": round(found.each, 2),
+        "from data": found.pixels is not None,
+    }
     if draws(values):
         limits = values["rollout"]
         turns = min(TURNS, limits["max_turns"])
         written = turns * min(TURN_WORDS, limits["max_new_tokens"])
-        crop = picture // 4 * (turns - 1)
+        crop = one // 4 * (turns - 1)
         text = min(PROMPT_WORDS, max(0, longest - picture - crop - written))
         conversations = values["prompts_per_step"] * values["group_size"]
         assumed |= {"turns": turns, "written tokens": written}
     else:
-        turns, crop, conversations = 1, picture // 4, values["batch_size"]
+        # What calls returned is among the pictures of a trace that was measured.
+        crop = 0 if assumed["from data"] else one // 4
+        turns, conversations = 1, values["batch_size"]
         text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
     tokens = min(longest, text + picture + crop + written)
     assumed["tokens a conversation"] = tokens

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -23,13 +23,13 @@ from vtune.metrics.faithfulness import faithfulness
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype, load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
-from vtune.reward.audit import AuditRow, audit, check_audited
-from vtune.reward.evidence import needs_look
+from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
 from vtune.runs.folder import MAY_CHANGE, check_folder, environment, write_whole
+from vtune.runs.judge import check_judge
 from vtune.runs.questions import Source, check_questions, fingerprints, read_questions, without_pictures
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.tools import ToolsRecipe, tools_of
@@ -81,9 +81,9 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     """
     _thresholds(suite.reward)
     load_chat(model)
-    prompt = suite.rollout.prompt
-    count = check_questions(suite, suite.reward, suite.tools, prompt=prompt, limit=limit)
-    return {"samples": count, "rollouts": count * suite.rollouts}
+    found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
+    check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
+    return {"samples": found.count, "rollouts": found.count * suite.rollouts}
 
 
 def run_eval(
@@ -109,8 +109,9 @@ def run_eval(
         resume: Continue what was begun in `out`; of what is finished, the results are given back.
 
     Returns:
-        What `results.json` holds: the score by the suite's rule, faithfulness over all (of which trajectories
-        `unaudited` says how many nobody could judge), numbers by source, the suite.
+        What `results.json` holds: the score by the suite's rule, faithfulness over all (`judged_by`: how many
+        trajectories with calls boxes and a model have judged; `unaudited`: how many, with or without calls,
+        nobody could judge, for there are no boxes and no judge), numbers by source, the suite.
 
     Raises:
         RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the
@@ -266,7 +267,8 @@ async def _evaluate(
         del seen
         everything = parts(folder)
         judged = await _judge(suite, everything, records, scorer)
-    check_audited(judged.rows, suite.reward.max_unscored)
+    # A judge that failed may be mended; where nobody can judge, the numbers say so.
+    check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     _put_together(everything, out / "trajectories.parquet")
     result = {
         "model": model,
@@ -276,8 +278,11 @@ async def _evaluate(
         "rollouts": total,
         "score": SCORERS[suite.scorer](judged.marks),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
-        "faithfulness": asdict(faithfulness(judged.rows, seed=suite.seed)),
-        "unaudited": judged.unaudited,
+        "faithfulness": asdict(
+            faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
+        ),
+        "judged_by": judges_of(judged.rows),
+        "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),
         "environment": environment(prints),
         "seconds": time.monotonic() - began,
@@ -327,8 +332,6 @@ class _Judged:
     marks: list[Mark] = field(default_factory=list)
     trajectories: list[Trajectory] = field(default_factory=list)
     """Without pictures and tokens."""
-    unaudited: int = 0
-    """Trajectories of questions that need a look and that nobody could judge: no boxes, and no judge."""
 
 
 async def _judge(
@@ -337,17 +340,9 @@ async def _judge(
     found = _Judged()
     for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
         asked = [records[t.sample_id] for t in group]
-        known = [scorer.judges.know(sample) for sample in asked]
-        found.rows.extend(
-            await audit(asked, [t for t, judge in zip(group, known, strict=True) if judge], scorer.judges)
-        )
+        found.rows.extend(await audit(asked, group, scorer.judges))
         found.marks.extend(_mark(t, sample) for t, sample in zip(group, asked, strict=True))
         found.trajectories.extend(map(slim, group))
-        unaudited = sum(
-            not judge and needs_look(sample, suite.reward.evidence)
-            for sample, judge in zip(asked, known, strict=True)
-        )
-        found = replace(found, unaudited=found.unaudited + unaudited)
     return found
 
 

@@ -17,7 +17,7 @@ from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PixelBudget, Pixels
-from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
+from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, resolved, save_policy
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.schema.message import Message
 
@@ -72,11 +72,10 @@ def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) ->
 
 
 def _checkpoint(source: Path) -> Path:
-    newest = source / "checkpoints" / "newest"
-    folder = newest if newest.is_dir() else source
+    folder = Path(resolved(str(source)))
     if not any((folder / name).is_file() for name in ("config.json", ADAPTERS)):
         raise DataError(f"{source} holds no model", fix="give a checkpoint, or the folder of a run")
-    return folder.resolve()
+    return folder
 
 
 def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:

@@ -10,11 +10,19 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from vtune.config import Strict, find, load_recipe
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.client import JudgeEndpoint
 from vtune.metrics.agreement import agreement
 from vtune.metrics.faithfulness import faithfulness
-from vtune.reward.audit import AuditRow, audit, check_audited, unscored_reasons
+from vtune.reward.audit import (
+    AuditRow,
+    audit,
+    check_scored,
+    comparison,
+    judges_of,
+    nobody_audited,
+    unscored_reasons,
+)
 from vtune.reward.evidence import By
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
@@ -86,7 +94,7 @@ def run_faithfulness(
     judge_url: str | None = None,
     judge_model: str | None = None,
     looks: Looks = "auto",
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], RunFailed | None]:
     """Audit what the tool calls of stored trajectories showed.
 
     Args:
@@ -98,15 +106,18 @@ def run_faithfulness(
         looks: Who says what a call shows. With `both` the numbers are those by boxes.
 
     Returns:
-        `all` and `sources`: algorithm 1 with both denominators, shares, buckets and intervals; `files`,
-        with the same numbers for each file of a training run; `settings`; `looks`; `unscored`, the commonest
-        reasons why trajectories were left out, with their numbers. With `both` also `by_model`, the numbers
-        by the model, and `agreement` of boxes and model on the trajectories that have calls.
+        The result, and the failure in which the command ends if no trajectory with calls could be audited:
+        the result then has what needs no look. `all` and `sources`: algorithm 1 with both denominators,
+        shares, buckets and intervals; `files`, with the same numbers for each file of a training run;
+        `settings`; `looks`; `judged_by`, how many trajectories with calls boxes and a model have judged;
+        `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
+        not known, with their numbers. With `both` also `by_model`, the numbers by the model, and `agreement`
+        of boxes and model on the trajectories that have calls.
 
     Raises:
         DataError: If there are no trajectories, or the samples they answer are not found.
         RecipeError: If a model is asked for, and nothing says which.
-        RunFailed: If a larger share of them than `reward.max_unscored` is unscored.
+        RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
     """
     audited = _locate(path, tuple(map(str, data)))
     reward = _with_judge(audited.reward, judge_url, judge_model)
@@ -125,36 +136,48 @@ def run_faithfulness(
                 where=str(path),
                 fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
             )
-        check_audited(everything, reward.max_unscored)
+        check_scored(everything, reward.max_unscored)
     first, *others = judged
     everything = _flat(first)
+    limit = reward.max_unscored
+    judged_by = judges_of(everything)
     result = {
         "path": str(path),
         "settings": audited.settings,
         "looks": looks,
+        "judged_by": judged_by,
+        "note": comparison(judged_by),
         "unscored": dict(unscored_reasons(everything)[:REASONS]),
-        **_numbers(everything, audited.seed),
+        **_numbers(everything, audited.seed, limit),
         "files": {
-            name: asdict(faithfulness(part, seed=audited.seed)) for name, part in first.items() if part
+            name: asdict(faithfulness(part, seed=audited.seed, max_unaudited=limit))
+            for name, part in first.items()
+            if part
         },
     }
+    failed = nobody_audited(everything)
     for rows in others:
         said = [
             (a.any_faithful, b.any_faithful)
             for a, b in zip(everything, _flat(rows), strict=True)
             if a.calls  # without a call there is nothing to disagree about
         ]
-        result |= {"by_model": _numbers(_flat(rows), audited.seed), "agreement": asdict(agreement(said))}
-    return result
+        result |= {
+            "by_model": _numbers(_flat(rows), audited.seed, limit),
+            "agreement": asdict(agreement(said)),
+        }
+        failed = failed or nobody_audited(_flat(rows))
+    return result, failed
 
 
-def _numbers(rows: Sequence[AuditRow], seed: int) -> dict[str, Any]:
+def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any]:
     sources = sorted({row.source for row in rows})
+    parts = {source: [row for row in rows if row.source == source] for source in sources}
     return {
-        "all": asdict(faithfulness(rows, seed=seed)),
+        "all": asdict(faithfulness(rows, seed=seed, max_unaudited=limit)),
         "sources": {
-            source: asdict(faithfulness([row for row in rows if row.source == source], seed=seed))
-            for source in sources
+            source: asdict(faithfulness(part, seed=seed, max_unaudited=limit))
+            for source, part in parts.items()
         },
     }
 
@@ -170,8 +193,8 @@ def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> Rew
     judge = JudgeEndpoint(
         base_url=url,
         model=model,
-        temperature=0.0,  # CodeV's evaluation script, as are the tokens
-        max_tokens=500,
+        temperature=0.0,  # CodeV's evaluation script
+        max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
         concurrency=16,
         retries=5,
         timeout_s=60.0,

@@ -19,6 +19,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files import writing
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_folder_output, unwritable
+from vtune.report.progress import say
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 
@@ -62,6 +63,9 @@ MAY_CHANGE = (
 )
 """Keys that a resumed run may change: they do not touch what is learnt."""
 
+LENGTHS = ("steps", "epochs")
+"""Keys that a resumed run may raise: it goes on beyond its end."""
+
 
 @contextmanager
 def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks) -> Iterator[None]:
@@ -97,11 +101,25 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
         write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
         write_whole(written, dump_recipe(recipe))
         return
-    check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world)
+    longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
+    if longer:
+        _note(out, longer)
     write_whole(written, dump_recipe(recipe))
 
 
-def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, processes: int) -> None:
+def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
+    """Write beside the run, and say, that it goes on beyond the end that it began with."""
+    file = out / "environment.json"
+    known = read_record(file, fix="the run wrote it; restore it")
+    told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
+    known["extended"] = [*known.get("extended", []), *told]
+    write_whole(file, json.dumps(known, indent=2) + "\n")
+    say(f"{out} is extended: {', '.join(told)}; what depends on the length of a run follows the new one")
+
+
+def check_same_run(
+    out: Path, recipe: Strict, prints: Mapping[str, str], *, processes: int, extended: bool = False
+) -> dict[str, tuple[float, float]]:
     """See that a run folder began with this recipe, on these data, in as many processes.
 
     Args:
@@ -109,6 +127,10 @@ def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, proc
         recipe: What is to be run now.
         prints: Data file -> its fingerprint now.
         processes: Over all machines.
+        extended: Whether it may be longer now.
+
+    Returns:
+        Of the `LENGTHS` that were raised: before and now.
 
     Raises:
         RecipeError: If the recipe or the number of processes differs.
@@ -118,6 +140,12 @@ def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, proc
     before = read_values(written, fix="the run wrote it; restore it")
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
+    longer = {
+        key: (before[key], now[key])
+        for key in LENGTHS
+        if extended and key in changed and _raised(before.get(key), now.get(key))
+    }
+    changed = [key for key in changed if key not in longer]
     if changed:
         raise RecipeError(
             f"the recipe is not the one that {out} began with; it differs in {', '.join(changed)}",
@@ -136,6 +164,11 @@ def check_same_run(out: Path, recipe: Strict, prints: Mapping[str, str], *, proc
                 f"{name} is not the file that {out} began with",
                 fix="put the old file back, or start a new run in another --out",
             )
+    return longer
+
+
+def _raised(before: Any, now: Any) -> bool:
+    return isinstance(before, int | float) and isinstance(now, int | float) and now > before
 
 
 def _completed(before: Any, kind: type[Strict]) -> Any:

@@ -17,6 +17,18 @@ OUTSIDE_GB = {"gpu": 1.5, "cpu": 0.7}
 
 
 @dataclass(frozen=True, slots=True)
+class Pictures:
+    """The pictures of a question or a trace, which a plan has to find room for."""
+
+    pixels: float | None = None
+    """Of one, on average; None: nothing was measured."""
+    each: float = 1.0
+    """Of one row, on average."""
+    most: int = 1
+    """Of one row, at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """What a plan is for."""
 
@@ -28,6 +40,8 @@ class Machine:
     device: Device
     said: str
     """Where this was found."""
+    pictures: Pictures = Pictures()
+    """What the data will bring to it."""
 
     @property
     def room_gb(self) -> float:

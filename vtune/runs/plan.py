@@ -5,17 +5,20 @@ Nothing is started and nothing allocated.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vtune.config import Strict
-from vtune.models.policy import load_chat
+from vtune.errors import VtuneError
+from vtune.models.policy import load_chat, resolved
 from vtune.models.shape import KNOWN, find_shape, local_file
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.estimate import fits, on_host, peak_of, phases_of, step_of, vllm_notes
-from vtune.runs.machine import GB, Machine, machine_of
+from vtune.runs.judge import check_judge
+from vtune.runs.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.remedies import advice
 from vtune.runs.rl import RLRecipe, check_prompts, check_sizes, doubts
 from vtune.runs.sft import SFTRecipe, check_traces
@@ -25,7 +28,7 @@ from vtune.schema.pixels import size_of
 from vtune.update.lora import check_targets
 
 LOOKED_AT = 64
-"""Rows of the data whose pictures are measured."""
+"""Rows of each data file whose pictures are counted and measured."""
 
 
 def plan_rl(
@@ -33,8 +36,8 @@ def plan_rl(
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` tells: the sizes of the run, what is missing for it, and the estimate.
 
-    A model folder, a data file or a reward service that is not there is listed under `missing`; what is
-    there and wrong is an error, as at the start of a run.
+    A model folder, a data file, a reward service or a judge that is not there is listed under `missing`; what
+    is there and wrong is an error, as at the start of a run. The judge is asked one question.
 
     Args:
         recipe: What is to be run.
@@ -45,22 +48,26 @@ def plan_rl(
     Raises:
         VtuneError: With the problems found.
     """
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     machine = machine_of(gpus, gpu_memory)
     check_sizes(recipe, machine.gpus)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
-    pixels = None if facts["missing"] else _mean_pixels(recipe.data, _asked)
+    machine = replace(machine, pictures=_pictures(recipe.data, _asked))
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
-    return facts | {"plan": plan(recipe, machine, shape=shape, picture_pixels=pixels)}
+    needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
+    facts["missing"] += _judge(recipe.reward, *needs)
+    return facts | {"plan": plan(recipe, machine, shape=shape)}
 
 
 def plan_sft(
     recipe: SFTRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
 ) -> dict[str, Any]:
     """What `vtune sft --dry-run` tells; see `plan_rl`."""
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     facts = _inputs(recipe, lambda: check_traces(recipe))
-    pixels = None if facts["missing"] else _mean_pixels(recipe.data, _traced)
-    return facts | {"plan": plan(recipe, machine_of(gpus, gpu_memory), shape=shape, picture_pixels=pixels)}
+    machine = replace(machine_of(gpus, gpu_memory), pictures=_pictures(recipe.data, _traced))
+    return facts | {"plan": plan(recipe, machine, shape=shape)}
 
 
 def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -84,36 +91,44 @@ def _services(reward: RewardRecipe) -> list[str]:
     return [f"reward service {line}" for line in greet(reward)]
 
 
-def _mean_pixels(names: Sequence[str], pictures: Callable[[Path], Iterator[bytes]]) -> float | None:
-    """Of the pictures in the first rows of the first file; None without pictures."""
-    sizes = [size_of(data) for data in pictures(Path(names[0]))]
-    return sum(width * height for width, height in sizes) / len(sizes) if sizes else None
+def _judge(reward: RewardRecipe, answers: int, looks: int) -> list[str]:
+    """Why the judge cannot be used from here, where the data need it."""
+    try:
+        check_judge(reward, answers=answers, looks=looks)
+    except VtuneError as error:
+        return [f"judge ({error.where}): {error.what}" if error.where else f"judge: {error.what}"]
+    return []
 
 
-def _asked(path: Path) -> Iterator[bytes]:
-    for sample in islice(read_samples(path), LOOKED_AT):
-        yield from _loaded(sample.images, path)
+def _pictures(names: Sequence[str], pictures: Callable[[Path], Iterator[Sequence[Picture]]]) -> Pictures:
+    """What the first rows of each file that is here bring; unmeasured where none is, or none has pictures."""
+    sizes: list[tuple[int, int]] = []
+    counts: list[int] = []
+    for path in (Path(name) for name in names if Path(name).exists()):
+        for row in islice(pictures(path), LOOKED_AT):
+            counts.append(len(row))
+            sizes += [size_of(load_picture(picture, path.parent)) for picture in row]
+    if not sizes:
+        return Pictures()
+    pixels = sum(width * height for width, height in sizes) / len(sizes)
+    return Pictures(pixels=pixels, each=len(sizes) / len(counts), most=max(counts))
 
 
-def _traced(path: Path) -> Iterator[bytes]:
-    for trace in islice(read_trajectories(path), LOOKED_AT):
-        yield from _loaded(trace.images[:1], path)
+def _asked(path: Path) -> Iterator[Sequence[Picture]]:
+    return (sample.images for sample in read_samples(path))
 
 
-def _loaded(pictures: Sequence[Picture], path: Path) -> Iterator[bytes]:
-    yield from (load_picture(picture, path.parent) for picture in pictures)
+def _traced(path: Path) -> Iterator[Sequence[Picture]]:
+    return (trace.images for trace in read_trajectories(path))
 
 
-def plan(
-    recipe: Strict, machine: Machine, *, shape: str | None = None, picture_pixels: float | None = None
-) -> dict[str, Any]:
+def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[str, Any]:
     """Estimate a run of a recipe on a machine.
 
     Args:
         recipe: Of `vtune rl` or `vtune sft`.
-        machine: What it is to run on.
+        machine: What it is to run on, and what the data bring to it.
         shape: Name of a known model whose shape to take, instead of that of the recipe's model.
-        picture_pixels: Of a mean picture of the data; assumed if None.
 
     Returns:
         `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
@@ -146,7 +161,7 @@ def plan(
         "peak_gb": round(peak, 1),
         "room_gb": round(machine.room_gb, 1),
         "host_gb": on_host(values, size, machine),
-        **step_of(values, size, machine, picture_pixels),
+        **step_of(values, size, machine),
         "notes": vllm_notes(values, size, machine, phases),
     }
     if not result["fits"]:

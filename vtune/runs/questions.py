@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Self
@@ -15,6 +15,7 @@ from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.data.vstar import scan_vstar
 from vtune.errors import DataError
+from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import check_samples
 from vtune.rollout.prompts import Style
@@ -75,10 +76,22 @@ class Source(Strict):
     """Null leaves questions as the data put them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found while the questions of a suite were checked."""
+
+    count: int
+    """Questions."""
+    judged_answers: int
+    """Questions whose answers a model compares, where no rule decides."""
+    judged_looks: int
+    """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
+
+
 def check_questions(
     source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, prompt: Style, limit: int | None
-) -> int:
-    """See that all questions can be read and judged, without a model; return their number.
+) -> Checked:
+    """See that all questions can be read and judged, without a model; count them.
 
     Args:
         source: Of a suite.
@@ -93,18 +106,19 @@ def check_questions(
             cannot run.
     """
     check_indexes(tools)
-    count = 0
+    count = answers = looks = 0
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
-        nonlocal count
+        nonlocal count, answers, looks
         for entry in _scan(source, path):
             if count == limit:
                 return
             count += 1
             if isinstance(entry, Sample):
                 check_tools([entry], tools, prompt)
+                looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
-                    check_samples([entry], reward)
+                    answers += check_samples([entry], reward).judged_answers
                 except DataError as error:
                     # Told with its row.
                     entry = error
@@ -124,7 +138,7 @@ def check_questions(
         check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE")
     if not count:
         raise DataError("the suite has no sample", where=", ".join(source.data))
-    return count
+    return Checked(count, answers, looks)
 
 
 def read_questions(source: Source, *, limit: int | None) -> Iterator[Question]:

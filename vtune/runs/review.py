@@ -10,6 +10,7 @@ from typing import Any
 from vtune.curate.item import Item, asked_key, concerns, input_pictures, judged_key
 from vtune.curate.judging import (
     ExternalKnowledge,
+    Label,
     LabelCheck,
     Review,
     knowledge_prompt,
@@ -72,11 +73,11 @@ async def judge_all(
     async with JudgeClient(spec.judge, cache=cache) as client:
         for batch in chunks(items, spec.judge.concurrency * AHEAD):
             wanted = [(position, item) for position, item in batch if concerns(spec, item)]
-            replies = await asyncio.gather(*[_ask(spec, client, item) for _, item in wanted])
-            for (position, item), reply in zip(wanted, replies, strict=True):
+            opinions = await asyncio.gather(*[_ask(spec, client, item) for _, item in wanted])
+            for (position, item), opinion in zip(wanted, opinions, strict=True):
                 place = item.source, position
                 found.asked[place] = item.sample.id
-                _take(spec, found, place, item, reply, reviews)
+                _take(spec, found, place, item, opinion, reviews)
             for _ in batch:
                 progress.advance()
     return found
@@ -89,12 +90,17 @@ class _Failed:
     """A picture that cannot be read, and not a judge that does not answer."""
 
 
-async def _ask(spec: ExternalKnowledge | LabelCheck, client: JudgeClient, item: Item) -> str | _Failed:
+async def _ask(
+    spec: ExternalKnowledge | LabelCheck, client: JudgeClient, item: Item
+) -> bool | Label | _Failed:
+    """Whether outside knowledge is needed, or what the judge thinks of the label."""
     sample = item.sample
-    prompt = knowledge_prompt(sample) if isinstance(spec, ExternalKnowledge) else label_prompt(sample)
     try:
         pictures = [Picture(data=data) for data in input_pictures(item)]
-        return await client.ask(prompt, pictures)
+        if isinstance(spec, ExternalKnowledge):
+            asked = knowledge_prompt(sample)
+            return await client.ask_for(asked, pictures, read_knowledge, "VISUAL or EXTERNAL")
+        return await client.ask_for(label_prompt(sample), pictures, read_label, "RIGHT, WRONG or UNSURE")
     except DataError as error:
         return _Failed(error.what, ours=True)
     except ServiceError as error:
@@ -106,25 +112,17 @@ def _take(
     found: Opinions,
     place: tuple[str, int],
     item: Item,
-    reply: str | _Failed,
+    opinion: bool | Label | _Failed,
     reviews: Results,
 ) -> None:
-    """Sort one reply into what was found."""
-    if isinstance(reply, _Failed):
-        (found.dropped if reply.ours else found.unscored)[place] = reply.why
-        return
-    if isinstance(spec, ExternalKnowledge):
-        external = read_knowledge(reply)
-        if external is None:
-            found.unscored[place] = f"the judge said {reply[:60]!r}"
-        elif external:
+    """Sort one opinion into what was found."""
+    if isinstance(opinion, _Failed):
+        (found.dropped if opinion.ours else found.unscored)[place] = opinion.why
+    elif isinstance(spec, ExternalKnowledge):
+        if opinion:
             found.dropped[place] = "the judge says that it needs knowledge from outside the pictures"
-        return
-    label = read_label(reply)
-    if label is None:
-        found.unscored[place] = f"the judge said {reply[:60]!r}"
-    elif label != "right":
-        _doubt(spec, found, place, item, label, reviews)
+    elif opinion != "right":
+        _doubt(spec, found, place, item, opinion, reviews)
 
 
 def _doubt(

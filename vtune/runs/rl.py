@@ -33,6 +33,7 @@ from vtune.runs.data import check_data
 from vtune.runs.engines import check_vllm, training_engine
 from vtune.runs.filling import Filled, Filling
 from vtune.runs.folder import running
+from vtune.runs.judge import check_judge
 from vtune.runs.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.rollouts import Rollouts
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
@@ -98,7 +99,9 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
         say(f"warning: {warning}")
     load_chat(recipe.model)
     check_targets(recipe.model, recipe.update)
-    return check_prompts(recipe)
+    facts = check_prompts(recipe)
+    check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
+    return facts
 
 
 def doubts(recipe: RLRecipe) -> list[str]:
@@ -172,12 +175,18 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_indexes(recipe.tools)
     offered = (sample for path in paths for sample in read_samples(path))
     check_tools(offered, recipe.tools, recipe.rollout.prompt)
-    check_evidence(check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward))
+    found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
+    check_evidence(found)
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
     if problem:
         say(f"warning: {problem}")
-    rollouts = recipe.prompts_per_step * recipe.group_size
-    return {"samples": len(sample_store(paths)), "steps": recipe.steps, "rollouts_per_step": rollouts}
+    return {
+        "samples": len(sample_store(paths)),
+        "steps": recipe.steps,
+        "rollouts_per_step": recipe.prompts_per_step * recipe.group_size,
+        "judged_looks": found.judged_looks,
+        "judged_answers": found.judged_answers,
+    }
 
 
 def _check_engine(rollout: TrainingRollout) -> None:

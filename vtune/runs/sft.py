@@ -106,9 +106,9 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
         nothing was left to do), `seconds`.
     """
     check_tracker(track)
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     plan = check_sft(recipe)
     ranks = Ranks.of_this_process()
-    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         return {
             "traces": plan["traces"],

@@ -203,7 +203,13 @@ def _check_same_evaluation(run: Run, suite: EvalSuite, prints: Mapping[str, str]
 
 
 def plan_sweep(
-    plan: Plan, out: Path, *, check: Callable[[RLRecipe], dict[str, Any]], resume: bool, processes: int
+    plan: Plan,
+    out: Path,
+    *,
+    check: Callable[[RLRecipe], dict[str, Any]],
+    resume: bool,
+    processes: int,
+    begin: bool = True,
 ) -> dict[str, Any]:
     """What a dry run tells: each variant's own plan, and what would become of each run.
 
@@ -213,6 +219,7 @@ def plan_sweep(
         check: The plan of one recipe.
         resume: Whether the sweep in the folder would go on.
         processes: Of each run.
+        begin: Whether a sweep is to begin, or go on, in just this folder: else nobody minds what is in it.
 
     Raises:
         VtuneError: With the problems found.
@@ -220,7 +227,8 @@ def plan_sweep(
     missing = [] if plan.suite is None else [f for f in plan.suite.data if not Path(f).exists()]
     variants = {name: check(recipe) for name, recipe in plan.recipes.items()}
     if not missing and not any(facts["missing"] for facts in variants.values()):
-        check_sweep_folder(plan, out, resume=resume, processes=processes)
+        if begin:
+            check_sweep_folder(plan, out, resume=resume, processes=processes)
         _check_held_out(plan)
     states = {run.name: _state(run) for run in runs_of(plan, out)}
     return {"variants": variants, "runs": states, "missing": [f"data file {name}" for name in missing]}

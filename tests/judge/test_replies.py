@@ -1,0 +1,112 @@
+"""What judges write around their verdicts, and what is read in it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.judge.replies import read_level, read_same, read_target
+
+
+@given(st.text() | st.text("01.25 :/-\nTRUEFALSEscore", max_size=60))
+def test_no_reply_of_a_judge_raises(reply: str) -> None:
+    assert read_level(reply) in (None, "full", "partial", "miss")
+    assert read_target(reply) in (None, True, False)
+    assert read_same(reply) in (None, True, False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "level"),
+    [
+        ("1", "full"),
+        ("1.0", "full"),
+        ("0.5.", "partial"),
+        (".5", "partial"),
+        ("**0.50**", "partial"),
+        ("Score = 0.25", "miss"),
+        ("0.25: does not match", "miss"),
+        ("0.25 - the images do not show the mailbox", "miss"),
+        ("1: The slippers are clearly visible.", "full"),
+        ("1 (the mug is in the middle)", "full"),
+        ("Score: 1\nThe image clearly shows 1 mug and 2 plates.", "full"),
+        ("The crop shows half of the sign, so I would give it a 0.5.", "partial"),
+        ("I give this 1.", "full"),
+        ("The score is **0.5** because only 1 of the 2 cups is visible.", "partial"),
+        ('{"score": 1, "reason": "clearly visible"}', "full"),
+        ("\\boxed{0.25}", "miss"),
+        ("0.5/1", "partial"),
+        ("1 out of 1", "full"),
+        ("<think>Score = 1 if it is there, 0.5 if partly.</think>0.25", "miss"),
+    ],
+)
+def test_a_level_is_read_in_the_text_around_it(reply: str, level: str) -> None:
+    assert read_level(reply) == level
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "It is clearly visible.",
+        "0.75",
+        "0",
+        "2",
+        "50%",
+        "1 or 0.5",
+        "0.5 or lower",
+        "0.25-0.5",
+        "between 0.5 and 1",
+        "Score: 0.5, though it could be 1.",
+        "Score: 1. No, 0.5.",
+        "not 1",
+        "0.25, not 1",
+        "1 if the sign is visible",
+        "Score = 1 if Agent Generated Images clearly contains at least one object. Score = 0.5",
+        "1, 0.5 or 0.25",
+        "1 person is visible, but no mailbox",
+        "Image 1 shows the street.",
+        "At (0.31, 0.5) there is a cup.",
+        "Score: 1/2",
+    ],
+)
+def test_a_reply_that_weighs_levels_or_gives_none_is_unreadable(reply: str) -> None:
+    assert read_level(reply) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [
+        ("1", True),
+        ("0.", False),
+        ("`1`", True),
+        ("1: the cup stands on the table", True),
+        ("Answer: 0. There is 1 dog, and no cup.", False),
+        ("1 or 0", None),
+        ("1 dog", None),
+        ("yes", None),
+        ("", None),
+        ("0.5", None),
+    ],
+)
+def test_a_label_is_one_digit_put_as_a_verdict(reply: str, label: bool | None) -> None:
+    assert read_target(reply) is label
+
+
+@pytest.mark.parametrize(
+    ("reply", "same"),
+    [
+        ("TRUE", True),
+        (" false.", False),
+        ("**True**", True),
+        ("FALSE: the student says red, the reference blue.", False),
+        ("Both are the number 4.\nTRUE", True),
+        ("The answer is TRUE.", True),
+        ("TRUE or FALSE", None),
+        ("TRUE. No: FALSE.", None),
+        ("It is true that both are fruits.", None),
+        ("1", None),
+        ("", None),
+        ("yes", None),
+    ],
+)
+def test_a_comparison_is_one_word_put_as_a_verdict(reply: str, same: bool | None) -> None:
+    assert read_same(reply) is same

@@ -1,0 +1,93 @@
+"""What a judge's reply says: one level, label or verdict, whatever stands around it, or nothing at all.
+
+Judges are asked for one word and write sentences. A reply counts where it holds exactly one of the possible
+marks, put as a verdict; one that weighs two, or quotes the rules, is unreadable. Nothing is guessed.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
+
+Level = Literal["full", "partial", "miss"]
+"""How well a call's pictures match the question."""
+
+_LEVELS: dict[float, Level] = {1.0: "full", 0.5: "partial", 0.25: "miss"}
+_LABELS = {1.0: True, 0.0: False}
+_SAME = {"TRUE": True, "FALSE": False}
+
+_MARKUP = re.compile(r"[*`\"'#_\\$]|\bboxed\b")
+_OF_ONE = re.compile(r"(?<=\d)\s*(?:/|out of)\s*1(?:\.0+)?(?![\d.])")
+"""The scale, in "0.5/1" or "0.5 out of 1"."""
+_NUMBER = re.compile(r"(?<![\w.%/-])(\d*\.\d+|\d+)(?![\w%/]|\.\d)")
+_WORD = re.compile(r"\b(TRUE|FALSE)\b", re.IGNORECASE)
+
+_VERDICT_FOLLOWS = re.compile(
+    r"(?:^|[.:=!?;,(\[{>\n]\s*|\ba\s+|\b(?:score|rating|level|label|answer|verdict|result)\s*(?:(?:is|of)\s+(?:a\s+)?)?"
+    r"|\b(?:give|assign|rate)\s+(?:(?:it|this|that)\s+)?)$",
+    re.IGNORECASE,
+)
+"""Before a mark: the beginning of a reply, sentence or line, a label, or "I give it a"."""
+_VERDICT_ENDS = re.compile(r"\s*(?:$|[.:,;!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for)\b)")
+"""After a mark: an end, or a reason."""
+_WEIGHED = re.compile(
+    r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$", re.IGNORECASE
+)
+_WEIGHS = re.compile(r"\s*(?:(?:or|if|when|unless|would|could|to|and)\b|[-\u2013\u2014]\s*\d)", re.IGNORECASE)
+_COUNTS = re.compile(r"\s+(?!(?:or|if|when|unless|would|could|to|and)\b)[a-z]", re.IGNORECASE)
+"""After a whole number that counts things: "1 cup"."""
+NEAR = 60
+"""Characters before a mark that tell what it is."""
+
+
+def read_level(reply: str) -> Level | None:
+    """The level that a reply to `evidence_prompt` gives, or None where it gives none or weighs several."""
+    return _number(reply, _LEVELS)
+
+
+def read_target(reply: str) -> bool | None:
+    """The label that a reply to `target_prompt` gives, or None where it gives none or weighs both."""
+    return _number(reply, _LABELS)
+
+
+def read_same(reply: str) -> bool | None:
+    """The verdict in a reply to `answer_prompt`, or None where it gives none or weighs both."""
+    text = _bare(reply)
+    found = list(_WORD.finditer(text))
+    if len({mark[0].upper() for mark in found}) != 1:
+        return None
+    return _SAME[found[0][0].upper()] if any(_is_verdict(text, mark) for mark in found) else None
+
+
+def _number(reply: str, meanings: Mapping[float, T]) -> T | None:
+    """The meaning of the only number of a reply that is a verdict.
+
+    A whole number counts where it is put as a verdict: "1 cup" is no score. A fraction is always about the
+    score, and one that means nothing (0.75) makes the reply unreadable.
+    """
+    text = _OF_ONE.sub("", _bare(reply))
+    said: set[float] = set()
+    for mark in _NUMBER.finditer(text):
+        value, fraction = float(mark[0]), "." in mark[0]
+        if _before(_WEIGHED, text, mark) or _WEIGHS.match(text, mark.end()):
+            return None
+        if fraction or _is_verdict(text, mark):
+            said.add(value)
+        elif value in meanings and not _COUNTS.match(text, mark.end()):
+            return None
+    return meanings.get(said.pop()) if len(said) == 1 else None
+
+
+def _is_verdict(text: str, mark: re.Match[str]) -> bool:
+    return _before(_VERDICT_FOLLOWS, text, mark) and bool(_VERDICT_ENDS.match(text, mark.end()))
+
+
+def _before(pattern: re.Pattern[str], text: str, mark: re.Match[str]) -> bool:
+    """Whether what stands just before a mark ends as the pattern says."""
+    return bool(pattern.search(text, max(0, mark.start() - NEAR), mark.start()))
+
+
+def _bare(reply: str) -> str:
+    """What a reply says at its end: without thoughts, and without markup."""
+    return _MARKUP.sub("", reply.rpartition("</think>")[2]).strip()
