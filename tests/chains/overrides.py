@@ -15,11 +15,14 @@ from vtune.runs.data_recipe import DataRecipe
 from vtune.runs.eval import EvalSuite
 from vtune.runs.recipes import find_shipped
 from vtune.runs.rl import RLRecipe
+from vtune.runs.sft import SFTRecipe
 
-KINDS = {"data": DataRecipe, "rl": RLRecipe, "eval": EvalSuite}
+KINDS = {"data": DataRecipe, "sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}
 """Kind of a recipe, as in `vtune recipes list` -> what it is read into."""
 
-_MACHINE = ("dtype", "threads", "images.max_pixels", "sandbox.seconds", "rollout.max_batch")
+_MACHINE = (
+    "dtype", "threads", "images.max_pixels", "sandbox.seconds", "rollout.max_batch", "rollout.max_tokens",
+)  # fmt: skip
 """Sizes of the machine. `sandbox.seconds` is a limit: the machine of a test may be busy."""
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
@@ -28,7 +31,21 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "filters.*.judge.base_url",
         "filters.*.model",
         "filters.*.engine",  # vLLM is not everywhere
+        "filters.*.images.min_pixels",
+        "filters.*.at_least",  # a count: tests have few rows
         *(f"filters.*.{key}" for key in _MACHINE),
+    ),
+    "sft": (
+        "model",
+        "data",
+        "epochs",
+        "batch_size",
+        "max_tokens",
+        "images.max_pixels",
+        "update.dtype",
+        "update.threads",
+        "update.micro_tokens",
+        "update.warmup_steps",  # longer than a short run
     ),
     "rl": (
         "model",
@@ -38,9 +55,12 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "group_size",
         "rollout.engine",  # as above
         "reward.judge.base_url",
+        "images.min_pixels",
         "images.max_pixels",
         "sandbox.seconds",
         "rollout.max_batch",
+        "rollout.max_tokens",
+        "trajectories_every",
         "update.dtype",
         "update.threads",
         "update.micro_tokens",

@@ -22,6 +22,7 @@ from vtune.curate.judging import KNOWLEDGE_SYSTEM, LABEL_SYSTEM
 from vtune.judge.prompts import ANSWER_SYSTEM, EVIDENCE_SYSTEM
 from vtune.metrics.log import read_metrics
 from vtune.models.chat import Chat
+from vtune.reward.greeting import HELLO
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.prompts import CODEV_SYSTEM
 from vtune.rollout.scripted import ScriptedEngine
@@ -153,7 +154,7 @@ def judges(request: dict[str, Any]) -> str:
     if system["content"] == ANSWER_SYSTEM:
         reference, given = re.findall(r"answer: (\".*\")", text)
         return "TRUE" if reference == given else "FALSE"
-    assert system["content"] == EVIDENCE_SYSTEM
+    assert system["content"] in (EVIDENCE_SYSTEM, HELLO.system)
     return "1"
 
 

@@ -1,7 +1,7 @@
 """A user's own questions with boxes, from a file to the report, with the recipes that ship.
 
-Recipes are changed in nothing but what `OVERRIDDEN` lists. The policy is scripted: it says what the traces
-say that its cold start is taught, so that every step of the chain has to agree with the one before it.
+Recipes are changed in nothing but what `overrides` lists. The policy is scripted: it says what the traces say
+that its cold start is taught, so that every step of the chain has to agree with the one before it.
 """
 
 import csv
@@ -18,6 +18,7 @@ from PIL import Image, ImageDraw
 
 import vtune.runs.eval as evaluating
 import vtune.runs.rl as training
+from tests.chains.overrides import settings
 from tests.runs.commands import numbers, vtune
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
@@ -29,39 +30,8 @@ from vtune.schema.trajectory import Trajectory
 
 pytestmark = pytest.mark.train
 
-OVERRIDDEN = {
-    "model",
-    "data",
-    "sources.own.files",
-    # sizes and counts
-    "steps",
-    "epochs",
-    "batch_size",
-    "prompts_per_step",
-    "group_size",
-    "max_tokens",
-    "images.max_pixels",
-    "rollout.max_tokens",
-    "rollout.max_batch",
-    "update.micro_tokens",
-    "update.warmup_steps",
-    "trajectories_every",
-    # what this machine is, where the recipe means eight GPUs
-    "rollout.engine",
-    "update.dtype",
-    "update.threads",
-    "dtype",
-    "threads",
-}
 SIZE = (448, 336)
 COUNT = 6
-
-
-def settings(**values: object) -> list[str]:
-    """`--set` words of keys that may be changed."""
-    keys = {key.replace("__", "."): value for key, value in values.items()}
-    assert set(keys) <= OVERRIDDEN
-    return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
 
 
 def done(*words: str | Path) -> dict[str, Any]:
@@ -189,7 +159,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     done("data", "import", "samples", as_lines(root), "--out", lines, "--strict")
     file, columns = as_table(root)
     done("data", "import", "hf", file, "--columns", columns, "--images", root, "--out", table, "--strict")
-    done("curate", "own", "--out", root / "curated", *settings(sources__own__files=f"[{lines}]"))
+    done("curate", "own", "--out", root / "curated", *settings("data", sources__own__files=f"[{lines}]"))
     samples, traces = root / "curated" / "samples.parquet", root / "traces.parquet"
     done("data", "make", "traces", "--data", samples, "--out", traces)
     machine = {"update__dtype": "float32", "update__threads": 1}
@@ -197,15 +167,15 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     school = root / "sft"
     done(
         *("sft", "--recipe", "codev", "--out", school),
-        *settings(model=tiny, data=f"[{traces}]", batch_size=3, epochs=1.0, max_tokens=4096),
-        *settings(update__warmup_steps=0, **small),
+        *settings("sft", model=tiny, data=f"[{traces}]", batch_size=3, epochs=1.0, max_tokens=4096),
+        *settings("sft", update__warmup_steps=0, **small),
     )
     model = (school / "checkpoints" / "newest").resolve()
     words = [
         *("rl", "--recipe", "codev", "--out", str(root / "rl")),
-        *settings(model=model, data=f"[{samples}]", steps=1, prompts_per_step=COUNT, group_size=2),
-        *settings(rollout__max_tokens=4096, rollout__max_batch=4, trajectories_every=1),
-        *settings(rollout__engine="transformers", **small),
+        *settings("rl", model=model, data=f"[{samples}]", steps=1, prompts_per_step=COUNT, group_size=2),
+        *settings("rl", rollout__max_tokens=4096, rollout__max_batch=4, trajectories_every=1),
+        *settings("rl", rollout__engine="transformers", **small),
     ]
     done(*words, "--dry-run")
     with pytest.MonkeyPatch.context() as patch:
@@ -223,7 +193,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
         patch.setattr(evaluating, "evaluation_engine", engine)
         done(
             *("eval", "--suite", "own", "--model", model, "--data", samples, "--out", root / "eval"),
-            *settings(images__max_pixels=50176, rollout__max_tokens=4096, dtype="float32", threads=1),
+            *settings("eval", images__max_pixels=50176, rollout__max_tokens=4096, dtype="float32", threads=1),
         )
     return Chain(samples, traces, school, root / "rl", root / "eval", table)
 

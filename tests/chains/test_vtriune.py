@@ -7,7 +7,6 @@ or too hard; in training it is always right, and must earn all that each source 
 import json
 import re
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import vtune.runs.difficulty as difficulty
 import vtune.runs.engines as engines
 from tests.chains.obedient import obedient
+from tests.chains.overrides import settings
 from tests.data.formats.published import jpeg, parquet
 from tests.runs.commands import numbers, vtune
 from vtune.config import find, load_recipe
@@ -27,28 +27,6 @@ from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 
 pytestmark = pytest.mark.train
-
-ALLOWED = (
-    "model",
-    "data",
-    "steps",
-    "prompts_per_step",
-    "group_size",
-    "images.*",
-    "rollout.engine",
-    "rollout.max_*",
-    "update.threads",
-    "update.dtype",
-    "update.micro_tokens",
-    "filters.*.model",
-    "filters.*.engine",
-    "filters.*.dtype",
-    "filters.*.threads",
-    "filters.*.images.*",
-    "filters.*.rollout.max_*",
-    "filters.*.at_least",
-)
-"""What a chain may change of a shipped recipe: model, machine, paths, sizes and counts."""
 
 FIGURE_8 = """<image>
 Please detect all instances of the following category within the image:
@@ -162,17 +140,6 @@ def by_place(files: list[Path]) -> dict[str, Sample]:
     return found
 
 
-def words(given: dict[str, object]) -> list[str]:
-    """`--set` words of allowed overrides.
-
-    Raises:
-        AssertionError: If one changes more than model, machine, paths, sizes and counts.
-    """
-    for key in given:
-        assert any(fnmatch(key, pattern) for pattern in ALLOWED), f"a chain may not change {key}"
-    return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-
-
 @pytest.fixture(scope="module")
 def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the whole chain ran: `data/orsta`, `curated`, `run`."""
@@ -202,26 +169,19 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 more = {"model": tiny, "engine": "transformers", "dtype": "float32", "threads": 1}
                 more |= {f"images.{key}": value for key, value in small.items()}
                 given |= {f"filters.{number}.{key}": value for key, value in more.items()}
-        ended = vtune("curate", "orsta-47k", "--out", "curated", "--json", *words(given))
+        ended = vtune("curate", "orsta-47k", "--out", "curated", "--json", *settings("data", **given))
         assert ended.code == 0, ended.err
         (folder / "curated.json").write_text(ended.out)
         given = {"model": tiny, "data": "[curated/samples.parquet]", "steps": 2, "prompts_per_step": 16}
         given |= {"group_size": 2, "rollout.engine": "transformers", "update.dtype": "float32"}
         given |= {"update.threads": 1} | {f"images.{key}": value for key, value in small.items()}
-        ended = vtune("rl", "--recipe", "orsta-7b", "--out", "run", *words(given))
+        ended = vtune("rl", "--recipe", "orsta-7b", "--out", "run", *settings("rl", **given))
         assert ended.code == 0, ended.err
     return folder
 
 
 def sources() -> set[str]:
     return set(load_recipe(find("orsta-47k", "data_recipes"), DataRecipe).sources)
-
-
-def test_a_chain_may_not_change_what_a_recipe_says() -> None:
-    with pytest.raises(AssertionError, match=r"may not change reward\.format"):
-        words({"reward.format": 0.0})
-    with pytest.raises(AssertionError, match=r"filters\.10\.rollout\.prompt"):
-        words({"filters.10.rollout.prompt": "plain"})
 
 
 def test_no_source_is_lost_between_the_published_rows_and_the_training_data(chain: Path) -> None:
