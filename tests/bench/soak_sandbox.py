@@ -70,12 +70,12 @@ class Hostile:
 
 
 HOSTILE = (
-    Hostile("endless loop", "while True: pass", ("timeout",), busy=True),
-    Hostile("sleep", "import time\ntime.sleep(60)", ("timeout",)),
+    Hostile("endless loop", "while True: pass", ("timeout", "limit"), busy=True),
+    Hostile("sleep", "import time\ntime.sleep(60)", ("timeout", "limit")),
     Hostile(
         "swallowed limit",
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
-        ("timeout", "killed"),
+        ("timeout", "limit", "killed"),
         busy=True,
     ),
     Hostile(
@@ -97,10 +97,12 @@ HOSTILE = (
     Hostile("read the host", "open('/etc/shadow').read()", ("error",)),
     Hostile("write the host", "open('../escape', 'w')", ("error",)),
     Hostile("spoil the input", "open(image_path, 'r+b')", ("error",)),
-    Hostile("memory", "a = np.ones(4 << 30, np.uint8)", ("error",)),
-    Hostile("flood", "while True: print('x' * 1000)", ("error",)),
-    Hostile("large file", "open('large', 'wb').write(bytes(65 << 20))", ("error", "killed", "timeout")),
-    Hostile("files", "for n in range(3000): open(f'f{n}', 'w').close()", ("killed", "timeout")),
+    Hostile("memory", "a = np.ones(4 << 30, np.uint8)", ("limit",)),
+    Hostile("flood", "while True: print('x' * 1000)", ("limit",)),
+    Hostile(
+        "large file", "open('large', 'wb').write(bytes(65 << 20))", ("error", "killed", "timeout", "limit")
+    ),
+    Hostile("files", "for n in range(3000): open(f'f{n}', 'w').close()", ("killed", "timeout", "limit")),
     Hostile("forged answer", "os.write(10, b'\\0\\0\\0\\2{}')", ("killed",)),
     Hostile("endless answer", "os.write(10, b'\\xff' * 100)\nwhile True: pass", ("killed",), busy=True),
     Hostile("no channel", "os.closerange(3, 64)", ("killed",)),
@@ -110,7 +112,7 @@ HOSTILE = (
     Hostile(
         "late alarm",
         "import signal\nsignal.setitimer(0, 0.01, 0.01)",
-        ("ok", "timeout", "killed"),
+        ("ok", "timeout", "limit", "killed"),
         spoils=True,
     ),
     Hostile("seek", "os.lseek(1, 1 << 40, 0)", ("ok", "error", "killed"), spoils=True),
