@@ -24,6 +24,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ DYING_SECONDS = 1.0
 """After the kill of a server, in which a new session may still be one of its last."""
 SETTLE_SECONDS = 10.0
 """For the last processes to be gone."""
+THREADS = 4
+"""Of the event loop, which encode pictures."""
 SHOWN = 50
 """Wrong answers that the summary quotes."""
 NEVER_FOUND = -1
@@ -404,7 +407,13 @@ async def soak(*, seconds: float, sessions: int, seed: int, limits: Limits = LIM
 
 
 async def _once() -> None:
-    """Open and close a sandbox: what Python opens but once is then open before the first count."""
+    """Open and close a sandbox: what Python opens but once is then open before the first count.
+
+    So are the threads of the event loop, which it starts when they are first needed and keeps.
+    """
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+    all_there = threading.Barrier(THREADS)
+    await asyncio.gather(*(asyncio.to_thread(all_there.wait) for _ in range(THREADS)))
     async with Sandbox() as sandbox, await sandbox.open([_encoded(_picture(0))], seed=0) as session:
         await session.run("image.save('a.png')")
 
