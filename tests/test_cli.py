@@ -294,7 +294,7 @@ def test_a_dry_run_shows_the_recipe_as_it_would_run_and_starts_nothing(tmp_path:
     assert planned(tmp_path, dry_run=True) == []
     assert json.loads(capfd.readouterr().out) == {"recipe": {"steps": 4}, "check": {"samples": 9}}
     assert planned(tmp_path, dry_run=True, as_json=False) == []
-    assert capfd.readouterr().out == "# samples: 9\nsteps: 4\n"
+    assert capfd.readouterr().out == "# the run:\n#   samples  9\n#\nsteps: 4\n"
 
 
 def test_a_dry_run_counts_the_processes_of_all_machines(tmp_path: Path, capfd: Any) -> None:

@@ -132,7 +132,7 @@ def test_the_cost_is_that_of_the_run_where_it_logged_one(tmp_path: Path) -> None
 def test_the_constants_are_those_of_the_run(tmp_path: Path) -> None:
     only = {"beta": 1.0, "tools": {"zoom": {"similarity": 0.3, "confidence": 0.0}}}
     run = report(write(tmp_path / "run", only, logged=False))
-    assert run["credit"] == only
+    assert run["credit"] == only | {"support": True, "clip": True}
     assert set(run["tools"]) == {"zoom"}
     assert run["training"][1]["corrected"] == 1
     assert not report(write(tmp_path / "other", None, logged=False))["transferred"]
