@@ -26,6 +26,8 @@ MOST_CLAIMS = 32
 """Regions that one call may claim to show: beyond, none is looked at, for a mosaic of so many is no look."""
 WIDER = 1.2
 """Times the area that is claimed, from which on the rest of a picture is looked at too."""
+UPRIGHT = 0.98
+"""Share of the box around a picture's corners that they enclose, from which on it is not turned; ours."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
 
@@ -193,7 +195,7 @@ def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
         return crop.bbox
     wide = clamp(around(there), *picture_size(trajectory.images[crop.image]))
     # A turned picture has corners that show nothing of the box around it.
-    upright = covered(there) > 0.98 * area(around(there))
+    upright = covered(there) > UPRIGHT * area(around(there))
     if not upright or area(wide) < WIDER * area(crop.bbox):
         return crop.bbox
     return wide if seen(trajectory, call, crop, wide).look == "verified" else crop.bbox
