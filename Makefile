@@ -1,4 +1,8 @@
-# Everything runs in .venv, which is made when it is missing or pyproject.toml is newer.
+# Everything runs in .venv, which is made when it is missing or pyproject.toml is newer. pip would compile all of
+# torch and transformers; most is never imported, and the rest is compiled when it is. Not so in the sandbox,
+# which writes nothing: what it imports is imported once here. Kept for the next process in any case: where a machine
+# forbids it, each of the hundreds of processes of the tests compiles torch again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -7,13 +11,21 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: demo test test-vllm lint bench bench-vllm bench-trl clean
+.PHONY: demo test test-suite test-random test-vllm lint bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
 
-test: $(READY) test-vllm
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+SEED ?= 1
+
+test: test-suite test-vllm
+
+test-suite: $(READY)
+	$(PYTEST)
+
+test-random: $(READY)  ## test-suite in an order drawn by SEED
+	$(PYTEST) --random-order --random-order-seed=$(SEED)
 
 test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm
@@ -41,7 +53,8 @@ bench-trl: .venv-trl/.ready  ## samples a second against TRL, which has an envir
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -e ".[dev]"
+	$(BIN)/python -m pip install --no-compile -e ".[dev]"
+	$(BIN)/python -c "import vtune.sandbox.guest.runner"
 	touch $@
 
 .venv-vllm: $(VLLM_READY)
@@ -49,7 +62,8 @@ $(READY): pyproject.toml
 $(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
 	$(PYTHON) -m venv .venv-vllm
 	$(VLLM)/python tests/vllm/install.py
-	$(VLLM)/python -m pip install --constraint tests/vllm/requirements.txt -e . pytest pytest-xdist hypothesis beartype
+	$(VLLM)/python -m pip install --no-compile --constraint tests/vllm/requirements.txt -e . pytest pytest-xdist hypothesis beartype
+	$(VLLM)/python -c "import vtune.sandbox.guest.runner"
 	touch $@
 
 clean:

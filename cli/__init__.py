@@ -1,1 +1,1 @@
-"""The `vtune` command line: one thin file a verb."""
+"""The `vtune` command line: one thin file per verb."""

@@ -5,9 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import AsJson, Seed
+from .options import AsJson, Seed, UsedFiles
 
 PromptStyle = Literal["codev", "plain", "tools"]
+EncoderFamily = Literal["e5", "bge", "qwen3", "contriever"]
+SearchMethod = Literal["exact", "hnsw"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 make = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -150,6 +152,27 @@ def traces(
     show(result, render_values, as_json=as_json)
 
 
+@make.command("passages")
+def passages(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Dump of Wikipedia (.xml, .xml.bz2), or JSON lines or Parquet of articles (title, text)."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="File of JSON lines to write.")],
+    words: Annotated[int, typer.Option("--words", min=1, help="Of a passage.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Cut the articles of a Wikipedia dump into passages, for `vtune data index`."""
+    from vtune.report.values import render_values
+    from vtune.runs.wikipedia import make_passages
+
+    from .output import show
+
+    show(make_passages(source, out, words=words), render_values, as_json=as_json)
+
+
 @app.command("import")
 def import_(
     layout: Annotated[
@@ -182,6 +205,7 @@ def import_(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first odd row; else it is left out and listed.")
     ] = False,
+    uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Read files as others publish them, and write samples (of Thyme: traces) with their pictures."""
@@ -189,9 +213,11 @@ def import_(
     from vtune.data.offer import named_tools
     from vtune.report.samples import render_import
     from vtune.runs.importing import import_data
+    from vtune.uses import use
 
     from .output import show
 
+    use(uses or ())
     offered = named_tools(tools) if tools else None
     options = Options(images=images, verifier=verifier, tools=offered, columns=columns)
     result = import_data(layout, paths, out, options=options, strict=strict)
@@ -228,15 +254,37 @@ def index(
             "--pictures", help="The corpus is a folder of pictures, or rows with image, title, text."
         ),
     ] = False,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", help="Model that embeds passages: a dense index; without it, BM25."),
+    ] = None,
+    family: Annotated[
+        EncoderFamily | None,
+        typer.Option("--family", help="With --encoder: how it was trained to read queries and passages."),
+    ] = None,
+    search: Annotated[
+        SearchMethod | None,
+        typer.Option("--search", help="With --encoder: exact, or hnsw (graphs); by size."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build an index for text_search_tool, or with --pictures for image_search_tool."""
+    """Build an index for text_search_tool (BM25, or dense), or with --pictures for image_search_tool."""
+    if encoder is None and (family is not None or search is not None):
+        raise typer.BadParameter("it says how an --encoder is used", param_hint="--family, --search")
+    if encoder is not None and pictures:
+        raise typer.BadParameter("encoders of texts index no pictures", param_hint="--encoder")
+    if encoder is not None and family is None:
+        raise typer.BadParameter("say of which family the encoder is", param_hint="--family")
     from vtune.report.values import render_values
+    from vtune.runs.dense import index_dense
     from vtune.runs.indexing import index_passages, index_pictures
 
     from .output import show
 
-    result = index_pictures(corpus, out) if pictures else index_passages(corpus, out)
+    if encoder is not None and family is not None:
+        result = index_dense(corpus, out, encoder=encoder, family=family, method=search)
+    else:
+        result = index_pictures(corpus, out) if pictures else index_passages(corpus, out)
     show(result, render_values, as_json=as_json)
 
 
@@ -264,6 +312,7 @@ def validate(
     problems: Annotated[
         Path | None, typer.Option("--problems", help="Write all bad rows here, a line each.")
     ] = None,
+    uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every row, and every ground truth against its own verifier; no model is needed."""
@@ -271,9 +320,11 @@ def validate(
     from vtune.report.samples import render_validation
     from vtune.runs.data import validate as validate_files
     from vtune.runs.data import write_problems
+    from vtune.uses import use
 
     from .output import show
 
+    use(uses or ())
     if problems is not None:
         check_file_output(problems, inputs=files, option="--problems")
     result = validate_files(files)

@@ -11,7 +11,7 @@ import typer
 from vtune.errors import INTERRUPTED, WITHIN, RunFailed, ServiceError, VtuneError
 from vtune.files.terminal import brief, clean
 
-from . import data, recipes, sandbox, serve
+from . import data, parts, recipes, sandbox, serve
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
@@ -63,6 +63,7 @@ app.add_typer(serve.app, name="serve", help="Services that runs and other progra
 app.command("doctor")(doctor)
 app.add_typer(sandbox.app, name="sandbox", help="Try code in the sandbox, and attack it.")
 app.add_typer(recipes.app, name="recipes", help="List, show and copy what ships.")
+app.add_typer(parts.app, name="parts", help="List the parts that recipes name, and check your own.")
 
 # Before torch is loaded: its CPU threads spin while they wait, which costs a busy machine 4 to 14 times
 # the speed of generation (measured); passive ones sleep. Who has set it knows better.
@@ -99,7 +100,8 @@ def main() -> None:
     except SystemExit as status:
         if status.code == INTERRUPTED and WITHIN not in os.environ:
             sys.stderr.write(
-                "interrupted; sft, rl and eval continue with --resume, demo and curate when started again\n"
+                "interrupted; sft, rl and eval continue with --resume; demo, curate and data index --encoder "
+                "when started again\n"
             )
         raise
 

@@ -51,6 +51,9 @@ Protection = Annotated[
         help="auto (default: the best that works here), namespaces, flat, or unsafe: no protection at all.",
     ),
 ]
+UsedFiles = Annotated[
+    list[Path] | None, typer.Option("--uses", help="File with parts of your own (`vtune parts`); repeatable.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
 

@@ -45,3 +45,24 @@ def copy(name: Name, target: Annotated[Path, typer.Argument(help="New file, or a
     from vtune.runs.recipes import copy_recipe
 
     typer.echo(str(copy_recipe(name, target)))
+
+
+@app.command("check")
+def check(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names, files or folders of recipes; all that ship if not given."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """See that each recipe reads what another, or a command, writes; exit 1 where one does not."""
+    from vtune.report.joins import render_joins
+    from vtune.runs.chain.walk import check_joins
+
+    from .output import show, stdout_for_the_result
+
+    with stdout_for_the_result():
+        result = check_joins(names or ())
+    show(result, render_joins, as_json=as_json)
+    if result["breaks"]:
+        raise typer.Exit(1)

@@ -45,7 +45,8 @@ def rl(
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
     from vtune.runs.plan import plan_rl
-    from vtune.runs.rl import RLRecipe, check_sizes, run_rl
+    from vtune.runs.rl import RLRecipe, check_sizes
+    from vtune.runs.rl_loop import run_rl
 
     from .sweep import train_variants
     from .training import planned_for, train

@@ -1,13 +1,15 @@
 """`vtune serve`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from .options import AsJson
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Device = Literal["cpu", "cuda"]
 
 
 @app.callback()
@@ -75,6 +77,13 @@ def search(
     pictures: Annotated[
         Path | None, typer.Option("--pictures", help="Index of pictures: `vtune data index --pictures`.")
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", help="Of a dense index: where its model is now; else as it names it."),
+    ] = None,
+    device: Annotated[
+        Device | None, typer.Option("--device", help="Of a dense index: what embeds queries; cpu.")
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
     ] = "127.0.0.1",
@@ -92,12 +101,15 @@ def search(
     try:
         from vtune.runs.searching import run_search
         from vtune.runs.serve import read_token
+        from vtune.tools.passages import IndexEncoder
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
     from vtune.report.values import render_values
 
     from .output import show
 
+    named = encoder is not None or device is not None
+    embedder = IndexEncoder(model=encoder, device=device or "cpu") if named else None
     run_search(
         index,
         pictures,
@@ -105,6 +117,7 @@ def search(
         port,
         token=None if token_file is None else read_token(token_file),
         threads=threads,
+        encoder=embedder,
         max_bytes=max_mb * 2**20,
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )

@@ -46,7 +46,8 @@ def train_variants(
     from vtune.report.progress import say
     from vtune.report.sweep import render_sweeps
     from vtune.runs.launch import processes_of
-    from vtune.runs.sweep import check_failed, load_sweep, plan_sweep, run_sweep
+    from vtune.runs.sweep import load_sweep
+    from vtune.runs.sweep_runs import check_failed, plan_sweep, run_sweep
     from vtune.runs.sweep_table import SWEEP
 
     path = find(name, "recipes.sweep")

@@ -82,6 +82,8 @@ def train(
         words = _without_launch(sys.argv[1:])
         sys.stdout.write(launch(words, folder, processes=gpus, hostfile=hostfile))
         return
+    if Ranks.of_this_process().first:
+        check_start(folder, resume=resume)  # a run finds it too, after its data are read
     with stdout_for_the_result():
         result = run(recipe, folder, resume=resume, track=track)
     if Ranks.of_this_process().first:

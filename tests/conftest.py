@@ -22,14 +22,28 @@ settings.load_profile("vtune")
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
+HANGS = 1800.0
+"""Seconds after which a process is taken for one that waits for ever. Nobody waits as long but for a failure,
+and what works takes many times its usual time where the machine has other things to do."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the files of tests/golden")
 
 
-LONGEST = ("test_launch.py", "test_benchmarks.py", "test_curate.py", "test_mixed_tasks.py", "test_attacks.py")
-"""Files that take a minute and more: a worker that began with one of them last would keep all waiting."""
+LONGEST = (
+    "test_launch.py",
+    "test_bad_inputs.py",
+    "test_deepspeed.py",
+    "test_mixed_tasks.py",
+    "test_outcomes.py",
+    "test_benchmarks.py",
+    "test_curate.py",
+    "test_verifying.py",
+    "test_rl.py",
+    "test_attacks.py",
+)
+"""Files of half a minute and more: a worker that began with one of them late would keep all waiting."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -287,6 +287,8 @@ def test_training_goes_to_a_folder_named_after_the_recipe(tmp_path: Path, capfd:
 
 
 def test_training_resumes_where_it_is_told_to(tmp_path: Path, capfd: Any) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, out=tmp_path / "run", resume=True) == [(Plan(steps=4), tmp_path / "run", True)]
 
 

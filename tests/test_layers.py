@@ -9,10 +9,13 @@ from tests.conftest import ROOT
 
 LAYERS = [
     {"errors"},
-    {"files"},
+    {"files", "parts"},
+    {"uses"},
     {"config", "schema"},
     {"sandbox", "looks"},
-    {"tools", "verifiers", "judge", "data", "models"},
+    {"verifiers", "judge", "models"},
+    {"tools"},
+    {"data"},
     {"curate", "rollout", "reward", "advantage", "update", "metrics"},
     {"report"},
     {"runs"},
@@ -81,6 +84,7 @@ def test_imports_point_down(file: str) -> None:
         ("httpx2", {"vtune/rollout/servers.py", "vtune/tools/http.py"}),
         ("httptools", {"vtune/reward/connections.py"}),
         ("bm25s", {"vtune/tools/bm25.py", "vtune/tools/bm25_build.py", "vtune/tools/words.py"}),
+        ("usearch", {"vtune/tools/dense.py", "vtune/tools/dense_build.py"}),
     ],
 )
 def test_one_file_imports_it(name: str, owners: set[str]) -> None:

@@ -1,52 +1,80 @@
-"""The README's map names what is there, and nothing else."""
+"""The pages are complete: one for every folder and verb, and a map with one line for every file."""
 
-import re
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+import pytest
+import typer
+
+from tests.conftest import ROOT
+from tests.pages import TOPS, text_of
+from vtune.cli.main import app
+
+MAP = "vtune/README.md"
+LARGE = 12
+"""From so many modules on, a package has a page."""
 
 
-def files_of_the_map() -> set[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = text.split("## The map", 1)[1].split("```")[1]
-    found, folder = set(), ""
-    for line in block.strip().splitlines()[1:]:
-        name = line.split()[0]
-        if name.endswith("/"):
-            folder = name
-        elif line.startswith("  "):
-            found.add(folder + name)
-    return found
+def modules(package: Path) -> list[Path]:
+    """The files of a package, without what is below it."""
+    return sorted(path for path in package.glob("*.py") if path.name != "__init__.py")
 
 
-def test_the_map_has_one_line_for_every_file() -> None:
-    there = {
-        path.relative_to(ROOT).as_posix()
-        for top in ("cli", "vtune")
-        for path in (ROOT / top).rglob("*.py")
-        # The attacks that ship are read as text; none of them is a module.
-        if path.name != "__init__.py" and path.parent.name != "snippets"
-    }
-    assert len(there) > 50
-    assert files_of_the_map() == there
+def packages() -> list[Path]:
+    """Every package of `cli/` and `vtune/`, by its path."""
+    return sorted(init.parent for top in ("cli", "vtune") for init in (ROOT / top).rglob("__init__.py"))
+
+
+def opening(path: Path) -> str:
+    """The first paragraph of a module's docstring, on one line."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(docstring.partition("\n\n")[0].split())
+
+
+def lines_of_the_map() -> Iterator[str]:
+    """One line for each package, and one for each of its files."""
+    for package in packages():
+        yield f"{package.relative_to(ROOT).as_posix() + '/':<33} {opening(package / '__init__.py')}"
+        for path in modules(package):
+            yield f"{'  ' + path.name:<33} {opening(path)}"
+
+
+def test_the_map_has_the_first_words_of_every_file(request: pytest.FixtureRequest) -> None:
+    lines = list(lines_of_the_map())
+    assert len(lines) > 50
+    assert [line for line in lines if len(line.split()) < 3] == []
+    before, title, after = text_of(MAP).partition("## The map\n")
+    intro, fence, rest = after.partition("```text\n")
+    found, end, behind = rest.partition("```")
+    if request.config.getoption("--golden"):
+        text = "".join([before, title, intro, fence, *(f"{line}\n" for line in lines), end, behind])
+        (ROOT / MAP).write_text(text, encoding="utf-8")
+        found = "".join(f"{line}\n" for line in lines)
+    assert found.splitlines() == lines, "`pytest tests/test_readme.py --golden` writes the map"
+
+
+def test_every_folder_and_every_large_package_has_its_page() -> None:
+    folders = [ROOT / top for top in TOPS]
+    large = [path for path in (ROOT / "vtune").iterdir() if len(modules(path)) >= LARGE]
+    assert len(folders) > 4
+    assert len(large) > 4
+    for folder in [*folders, *large]:
+        assert (folder / "README.md").is_file(), f"{folder.relative_to(ROOT)} has no README.md"
+
+
+def test_the_first_page_is_short() -> None:
+    assert len(text_of("README.md").encode()) <= 10 * 1024
 
 
 def test_every_verb_has_its_page() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    pages = " ".join(re.findall(r"^### (.*)$", text, re.MULTILINE))
-    for verb in (
-        "demo",
-        "data",
-        "curate",
-        "sft",
-        "rl",
-        "eval",
-        "export",
-        "faithfulness",
-        "report",
-        "sandbox",
-        "serve",
-        "doctor",
-        "recipes",
-    ):
-        assert f"`vtune {verb}" in pages
+    command = typer.main.get_command(app)
+    assert isinstance(command, typer.core.TyperGroup)
+    verbs = {name: verb for name, verb in command.commands.items() if not verb.hidden}
+    assert len(verbs) > 10
+    for name, verb in verbs.items():
+        page = text_of(f"cli/{name}.md")
+        assert page.startswith(f"# `vtune {name}")
+        assert f"[`vtune {name}`](cli/{name}.md)" in text_of("README.md")
+        if isinstance(verb, typer.core.TyperGroup):
+            assert [below for below in verb.commands if below not in page] == []

@@ -9,15 +9,16 @@ from difflib import get_close_matches
 from importlib import resources
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.reading import read_text
 from vtune.files.yaml_text import read_yaml
+from vtune.uses import use
 
 Loc = tuple[str | int, ...]
 
@@ -45,6 +46,13 @@ class Strict(BaseModel):
                 raise ValueError(f"{name} is {str(given[name]).lower()}, which is no value for it")
         return values
 
+
+def _is_empty(files: tuple[str, ...]) -> bool:
+    return not files
+
+
+Uses = Annotated[tuple[str, ...], Field(exclude_if=_is_empty)]
+"""Files with parts of the user's own; paths start from the recipe's folder, those of `--set` from here."""
 
 R = TypeVar("R", bound=Strict)
 
@@ -97,6 +105,7 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
     given: set[Loc] = set()
     for override in overrides:
         given.add(_apply(values, override))
+    _bring(kind, values, path.parent if ("uses",) not in {loc[:1] for loc in given} else Path())
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -106,6 +115,24 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
             place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
             rows.append(f"  {place}: {_explain(section, loc, problem)}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def _bring(kind: type[Strict], values: dict[str, Any], base: Path) -> None:
+    """Load the files that a recipe names under `uses`, so that the names of their parts are known.
+
+    Args:
+        kind: Of the recipe; one that has no `uses` is left alone.
+        values: Of the recipe; the paths in it become absolute.
+        base: Where relative paths start from.
+
+    Raises:
+        RecipeError: If a file cannot be used.
+    """
+    files = values.get("uses")
+    reads = "uses" in kind.model_fields or kind.model_config.get("extra") == "ignore"
+    if reads and isinstance(files, list) and all(isinstance(file, str) for file in files):
+        values["uses"] = [str((base / file).resolve()) for file in files]
+        use(values["uses"])
 
 
 def recipe_keys(path: Path) -> list[str]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from vtune.advantage.group import group_advantages
 from vtune.advantage.recipe import Credit
-from vtune.advantage.similarity import STOP_WORDS
 from vtune.schema.box import iou
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Call, Crop, Status, Trajectory
+from vtune.tools.similarity import STOP_WORDS
 
 TYPE = {
     "image_search_tool": "image_search",

@@ -3,7 +3,7 @@
 python -m tests.bench.soak_kill --kills 20 --processes 2
 
 Every trial is a run of ten steps of its own. One of its processes is killed (SIGKILL): the command,
-DeepSpeed's launcher, a watcher, a rank, or one of the sandbox. Where that ends the run, it is resumed. At the
+its launcher, a watcher, a rank, or one of the sandbox. Where that ends the run, it is resumed. At the
 end its weights must be those of the unbroken run, bit by bit, its metrics one line a step and equal, and its
 trajectories the same tokens of the same samples, none twice and none left out.
 """

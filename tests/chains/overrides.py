@@ -55,6 +55,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "group_size",
         "rollout.engine",  # as above
         "reward.judge.base_url",
+        "tools.text_search.index",
+        "tools.text_search.summariser.base_url",
         "images.min_pixels",
         "images.max_pixels",
         "sandbox.seconds",
@@ -65,7 +67,15 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "update.threads",
         "update.micro_tokens",
     ),
-    "eval": ("data", *_MACHINE),
+    "eval": (
+        "data",
+        "images.min_pixels",
+        "reward.judge.base_url",
+        "tools.text_search.summariser.base_url",
+        "tools.text_search.web.api_key_env",  # the web is not everywhere: its recorded answers are given
+        "tools.text_search.web.recorded",
+        *_MACHINE,
+    ),
 }
 """Kind -> keys; `*` is any one part of a key."""
 

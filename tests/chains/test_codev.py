@@ -1,5 +1,11 @@
-"""CodeV's chain: its data as they are published -> `data/codev-rl` -> `rl/codev`, and V* -> `eval/vstar`."""
+"""CodeV's chain: its data as they are published, to its tables, with the recipes that ship.
 
+Thyme-SFT -> `data/codev-sft` -> `sft/codev`; DeepEyes and ThinkLite -> `data/codev-rl` -> `rl/codev`; V* and
+HR-Bench -> `eval/vstar`, `eval/hrbench-4k`. Of two rollouts in training one does what its prompt asks and the
+other what Thyme's traces taught.
+"""
+
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -12,14 +18,16 @@ import pytest
 import vtune.runs.difficulty as difficulty
 import vtune.runs.engines as engines
 from tests.chains.overrides import check_unchanged, settings
-from tests.data.benchmarks import make_vstar, picture
+from tests.chains.pictures import shows_colour
+from tests.chains.table import Record, record_earned
+from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
 from tests.data.formats.published import DEEPEYES_SYSTEM, DEEPEYES_USER, parquet
 from tests.judge.server import FakeJudge, serve
-from tests.runs.commands import vtune
+from tests.runs.commands import numbers, vtune
 from tests.runs.looking import BOX, HABITS, NUMBERS, Looking
 from vtune.config import find, load_recipe
 from vtune.curate.judging import KNOWLEDGE_SYSTEM, LABEL_SYSTEM
-from vtune.judge.prompts import ANSWER_SYSTEM, EVIDENCE_SYSTEM
+from vtune.judge.prompts import ANSWER_SYSTEM, EVIDENCE_SYSTEM, TARGET_SYSTEM
 from vtune.metrics.log import read_metrics
 from vtune.models.chat import Chat
 from vtune.reward.greeting import HELLO
@@ -154,6 +162,8 @@ def judges(request: dict[str, Any]) -> str:
     if system["content"] == ANSWER_SYSTEM:
         reference, given = re.findall(r"answer: (\".*\")", text)
         return "TRUE" if reference == given else "FALSE"
+    if system["content"] == TARGET_SYSTEM:
+        return str(int(shows_colour(user["content"])))
     assert system["content"] in (EVIDENCE_SYSTEM, HELLO.system)
     return "1"
 
@@ -170,16 +180,24 @@ class Obedient(ScriptedEngine):
     Args:
         chat: Whose words it reads and writes.
         knows: Questions that it answers right.
+        taught: Turns of a trace; every second rollout looks and answers in their words.
     """
 
-    def __init__(self, chat: Chat, knows: frozenset[str]) -> None:
+    def __init__(self, chat: Chat, knows: frozenset[str], taught: tuple[str, ...] = ()) -> None:
         super().__init__(chat, ["never said"])
         self._knows = knows
+        self._taught = taught
 
     async def generate(self, request: Request) -> Completion:
         prompt = self._chat.decode(list(request.token_ids))
         (asked,) = [asked for asked in ASKED if asked.text in prompt]
         path = re.search(r'### User Image Path:\*\* "([^"]+)"', prompt)
+        *_, rollout, turn = request.key
+        if self._taught and rollout % 2 and asked.search:
+            said = (
+                self._taught[turn].replace(TRACE_PATH, path[1] if path else "").replace("1984", asked.truth)
+            )
+            return await ScriptedEngine(self._chat, [said]).generate(request)
         if asked.search and CODEV_SYSTEM in prompt and path and "<sandbox_output>\n" not in prompt:
             said = (
                 "<think>I look closer.<code>\n```python\nfrom PIL import Image\n"
@@ -224,19 +242,86 @@ def curated(
     return folder / "out"
 
 
+TRACE_PATH = "/mnt/data/temp/00000001_00.jpg"
+LOOK = (
+    "<code>\n```python\nfrom PIL import Image\n"
+    f'image = Image.open("{TRACE_PATH}")\nimage.crop((20, 20, 140, 110)).save("look.png")\n'
+    'print("look.png")\n```\n</code>'
+)
+OUTPUT = "\n<sandbox_output><image></sandbox_output>\n"
+END = "Now I can read it.</think>\n<answer>1984</answer>"
+
+
+def thyme_row(rounds: int) -> dict[str, Any]:
+    """As Thyme-SFT has it: pictures in base64, and one `<think>` around all rounds of code."""
+    question = (
+        f'<image>\nWhich year is on the sign?\n### User Image Path:** "{TRACE_PATH}"\n'
+        '### User Image Size:** "400×300"\n### **Output Format (strict adherence required):**\n'
+        "<think>Your detailed reasoning process, including any <code> </code>, should go here.</think>\n"
+        "<answer>Answer to the user's question.</answer>"
+    )
+    return {
+        "image": [base64.b64encode(photograph(rounds)).decode()] * (rounds + 1),
+        "question": question,
+        "response": "<think>I look closer.\n" + (LOOK + OUTPUT) * rounds + END,
+    }
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `data/codev-sft` makes of Thyme's files: of one, two and three rounds."""
+    folder = tmp_path_factory.mktemp("thyme")
+    names = ("wo_thinking_thyme_single_round", "2round", "3round")
+    files = [parquet(folder / f"{name}.parquet", [thyme_row(k)]) for k, name in enumerate(names, start=1)]
+    ended = vtune(
+        "data", "import", "thyme", folder, "--out", folder / "out" / "thyme.parquet", "--strict", "--json"
+    )
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["kept"] == len(files)
+    changes = settings("data", sources__thyme_sft__files=f"[{folder / 'out' / 'thyme.parquet'}]")
+    ended = vtune("curate", "codev-sft", "--out", folder / "curated", *changes, "--json")
+    assert ended.code == 0, ended.err
+    return folder / "curated"
+
+
+@pytest.fixture(scope="module")
+def school(traces: Path, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `sft/codev` on it."""
+    out = tmp_path_factory.mktemp("school") / "run"
+    changes = settings(
+        "sft",
+        model=tiny,
+        data=f"[{traces / 'traces.parquet'}]",
+        epochs=1.0,
+        batch_size=2,
+        images__max_pixels=12544,
+        update__dtype="float32",
+        update__threads=1,
+        update__micro_tokens=4096,
+        update__warmup_steps=0,
+    )
+    ended = vtune("sft", "--recipe", "codev", "--out", out, *changes, "--json")
+    assert ended.code == 0, ended.err
+    return out
+
+
 def training(data: list[Path], out: Path, **more: object) -> list[str]:
     files = ", ".join(map(str, data))
     return ["rl", "--recipe", "codev", "--out", str(out), *settings("rl", data=f"[{files}]", **more)]
 
 
 @pytest.fixture(scope="module")
-def trained(curated: Path, judge: FakeJudge, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(
+    curated: Path, judge: FakeJudge, school: Path, traces: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The folder of one step of `rl/codev` on it, by a policy that knows everything."""
+    (one_round,) = [t for t in read_trajectories(traces / "traces.parquet") if len(t.calls) == 1]
+    taught = tuple(turn.content for turn in one_round.messages if turn.role == "assistant")
     out = tmp_path_factory.mktemp("trained") / "run"
     words = training(
         [curated / "samples.parquet"],
         out,
-        model=tiny,
+        model=school,
         steps=1,
         prompts_per_step=len(KEPT),
         group_size=2,
@@ -251,7 +336,7 @@ def trained(curated: Path, judge: FakeJudge, tiny: Path, tmp_path_factory: pytes
     )
     with pytest.MonkeyPatch.context() as patch:
         knows = frozenset(asked.text for asked in ASKED)
-        patch.setattr(engines, "TransformersEngine", lambda policy, **_: Obedient(policy.chat, knows))
+        patch.setattr(engines, "TransformersEngine", lambda policy, **_: Obedient(policy.chat, knows, taught))
         ended = vtune(*words, "--json")
     assert ended.code == 0, ended.err
     return out
@@ -260,6 +345,26 @@ def trained(curated: Path, judge: FakeJudge, tiny: Path, tmp_path_factory: pytes
 def drawn(run: Path) -> list[Trajectory]:
     (step,) = (run / "trajectories").iterdir()
     return list(read_trajectories(step))
+
+
+def test_the_cold_start_learns_from_published_traces(traces: Path, school: Path) -> None:
+    check_unchanged("data", "codev-sft", traces / "recipe.yaml")
+    check_unchanged("sft", "codev", school / "recipe.yaml")
+    assert sorted(len(trace.calls) for trace in read_trajectories(traces / "traces.parquet")) == [1, 2]
+    (dropped,) = [json.loads(line) for line in (traces / "drops.jsonl").read_text().splitlines()]
+    assert dropped["filter"] == "tool_rounds"
+    assert {step for step, _ in numbers(school)} == {0}
+
+
+def test_what_the_traces_taught_earns_full_marks_in_their_one_pair_of_thoughts(trained: Path) -> None:
+    taught = [found for found in drawn(trained) if found.rollout == 1 and found.calls]
+    assert {found.source for found in taught} == {asked.source for asked in ASKED if asked.search}
+    for found in taught:
+        turns = [turn.content for turn in found.messages if turn.role == "assistant"]
+        assert [turn.count("<think>") for turn in turns] == [1, 0]
+        assert found.reward is not None
+        assert found.reward.format == 1.0, found.reward.why
+        assert found.reward.total == pytest.approx(1.8)
 
 
 def test_the_data_recipe_writes_rows_for_code(curated: Path) -> None:
@@ -287,10 +392,12 @@ def test_thinklite_keeps_the_parts_that_figure_7_splits_by(curated: Path, traine
     assert {line.source for line in read_metrics(trained / "metrics.jsonl")} == sources | {"all"}
 
 
-def test_an_obedient_policy_earns_full_marks_for_every_source(trained: Path) -> None:
+def test_an_obedient_policy_earns_full_marks_for_every_source(trained: Path, record_property: Record) -> None:
     check_unchanged("rl", "codev", trained / "recipe.yaml")
     trajectories = drawn(trained)
     assert len(trajectories) == 2 * len(KEPT)
+    for number, whose in enumerate(("obedient", "taught")):
+        record_earned(record_property, f"rl/codev, {whose}", [t for t in trajectories if t.rollout == number])
     search = {asked.source for asked in KEPT if asked.search}
     for found in trajectories:
         assert found.reward is not None
@@ -345,3 +452,36 @@ def test_vstar_as_published_is_evaluated_and_audited(
     assert found["score"]["score"] == 5 / 8
     audited = json.loads(vtune("faithfulness", out, "--json").out)["all"]
     assert {name: audited[name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
+
+
+def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
+    tiny: Path, judge: FakeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no boxes: its shares of looks are CodeV's Table 5, by a judge, or none."""
+    photographs = [picture(number, (4000, 2000), BOX) for number in range(2)]
+    data = write_tsv(tmp_path / "hr_bench_4k.tsv", hrbench_rows(photographs))
+    suite = load_recipe(find("hrbench-4k", "eval_suites"), EvalSuite, [f"data=[{data}]"])
+    samples = list(read_records(suite))
+    assert len(samples) == len(HABITS)
+    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
+    small = settings("eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0)
+    out = tmp_path / "out"
+    words = ["eval", "--suite", "hrbench-4k", "--model", tiny, "--out", out]
+    ended = vtune(*words, *small, *settings("eval", data=f"[{data}]"), "--json")
+    assert ended.code == 0, ended.err
+    check_unchanged("eval", "hrbench-4k", out / "suite.yaml")
+    assert json.loads(ended.out)["score"]["score"] == 5 / 8
+    assert vtune("faithfulness", out, "--json").code == 1
+    url = judge.endpoint().base_url
+    ended = vtune("faithfulness", out, "--judge-url", url, "--judge-model", "judge", "--json")
+    assert ended.code == 0, ended.err
+    audited = json.loads(ended.out)["all"]
+    assert {name: audited[name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
+
+
+def test_the_report_shows_all_runs_of_the_chain(school: Path, trained: Path) -> None:
+    ended = vtune("report", school, trained, "--json")
+    assert ended.code == 0, ended.err
+    first, second = json.loads(ended.out)["runs"]
+    assert first["sources"]["all"]["loss"]["last"] > 0
+    assert second["sources"]["vstar"]["reward_tool"]["last"] == 1.0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.chains.obedient import TAGS, answer, obedient, replied
+from tests.chains.table import Record, record_combinations
 from tests.data.formats.published import MAKERS
 from tests.rollout.build import SAMPLE
 from tests.verifiers.cases import CASES, sample_of
@@ -84,9 +85,10 @@ def synthetic(name: str) -> Iterator[Sample]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_obedience_pays_with_every_verifier(name: str, style: Style) -> None:
+def test_obedience_pays_with_every_verifier(name: str, style: Style, record_property: Record) -> None:
     samples = list(synthetic(name))
     assert len(samples) in (16, 96)
+    record_combinations(record_property, {"verifier, place, wording, space": len(samples)})
     for sample in samples:
         check(sample, style, SIZE, SHOWN)
 

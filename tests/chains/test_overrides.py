@@ -9,10 +9,10 @@ from vtune.config import dump_recipe, load_recipe
 from vtune.runs.recipes import find_shipped
 
 SHIPPED = {
-    "data": ("codev-rl", "orsta-47k", "own"),
+    "data": ("codev-sft", "codev-rl", "orsta-47k", "search-4k", "own"),
     "sft": ("codev",),
-    "rl": ("codev", "orsta-7b"),
-    "eval": ("vstar", "own"),
+    "rl": ("codev", "orsta-7b", "credit-search-8b", "credit-search-4b"),
+    "eval": ("vstar", "hrbench-4k", "search", "own"),
 }
 """What chains run."""
 

@@ -17,8 +17,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 import vtune.runs.eval as evaluating
-import vtune.runs.rl as training
+import vtune.runs.rl_loop as training
 from tests.chains.overrides import settings
+from tests.chains.table import Record, record_earned
 from tests.runs.commands import numbers, vtune
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
@@ -228,7 +229,12 @@ def test_the_sandbox_returns_to_the_taught_policy_what_its_traces_say(chain: Cha
             ]
 
 
-def test_the_taught_policy_earns_full_marks_for_every_source(chain: Chain) -> None:
+def test_the_taught_policy_earns_full_marks_for_every_source(chain: Chain, record_property: Record) -> None:
+    for name, file in (
+        ("rl/codev (own data), taught", chain.rl / "trajectories" / "step-000000.parquet"),
+        ("eval/own, taught", chain.eval / "trajectories.parquet"),
+    ):
+        record_earned(record_property, name, read_trajectories(file))
     rows = numbers(chain.rl)
     assert {source for _, source in rows} == {"all", "own"}
     for row in rows.values():

@@ -16,6 +16,7 @@ import vtune.runs.difficulty as difficulty
 import vtune.runs.engines as engines
 from tests.chains.obedient import obedient
 from tests.chains.overrides import settings
+from tests.chains.table import Record, record_earned
 from tests.data.formats.published import jpeg, parquet
 from tests.runs.commands import numbers, vtune
 from vtune.config import find, load_recipe
@@ -193,9 +194,13 @@ def test_no_source_is_lost_between_the_published_rows_and_the_training_data(chai
     assert kept.count("d3") == 2
 
 
-def test_an_obedient_policy_earns_all_that_each_source_pays(chain: Path) -> None:
+def test_an_obedient_policy_earns_all_that_each_source_pays(chain: Path, record_property: Record) -> None:
     rows = {source: row for (_, source), row in numbers(chain / "run").items() if source != "all"}
     assert set(rows) == sources()
+    files = sorted((chain / "run" / "trajectories").glob("*.parquet"))
+    record_earned(
+        record_property, "rl/orsta-7b, obedient", [t for file in files for t in read_trajectories(file)]
+    )
     for source, row in rows.items():
         boxed = source in ("v3det", "object365", "d3")
         assert row["accuracy"] == pytest.approx(1.0), source

@@ -1,4 +1,4 @@
-"""What filters do where a recipe says nothing, and that README says the same."""
+"""What filters do where a recipe says nothing, and that the page of data recipes says the same."""
 
 import io
 import re
@@ -16,7 +16,7 @@ from vtune.runs.data_recipe import DataRecipe, Filter, PassRate
 FILTERS: dict[str, type[Selected]] = {
     get_args(kind.model_fields["filter"].annotation)[0]: kind for kind in get_args(get_args(Filter)[0])
 }
-PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "data_recipes" / "README.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*)\|$", PAGE, re.MULTILINE))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import HANGS, ROOT
 from tests.fuzz.cases import Case, cases
 from tests.fuzz.world import build as build_world
 
@@ -42,7 +42,7 @@ def outcomes(
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
         check=True,
-        timeout=600,
+        timeout=HANGS,
     )
     results = json.loads((folder / "results.json").read_text())
     for number, result in enumerate(results):
@@ -113,7 +113,9 @@ CONSOLE = {
 def test_the_installed_command_says_so_too(name: str, world: dict[str, Any]) -> None:
     folder = world["samples"].parent.parent
     script = Path(sys.executable).with_name("vtune")
-    result = subprocess.run([script, *CONSOLE[name]], cwd=folder, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [script, *CONSOLE[name]], cwd=folder, capture_output=True, text=True, timeout=HANGS
+    )
     assert result.returncode == 2, result.stderr
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr

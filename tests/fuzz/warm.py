@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 AT_ONCE = 2
-PATIENCE = 60
+PATIENCE = 600
 """Seconds after which a command is killed: a machine may be busy, but what waits for ever is found."""
 ROOM = 4 * 2**30
 """Bytes of addresses that a command may take beyond those of the imports: what reads for ever ends."""

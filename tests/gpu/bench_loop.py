@@ -34,7 +34,8 @@ from vtune.runs.learning import item_of
 from vtune.runs.lens import make_lens
 from vtune.runs.machine import machine_of
 from vtune.runs.plan import plan
-from vtune.runs.rl import RLRecipe, _jobs, _prompts
+from vtune.runs.rl import RLRecipe
+from vtune.runs.rl_draw import jobs_of, prompts_of
 from vtune.runs.sandbox import sandbox_of
 from vtune.schema.store import sample_store
 from vtune.update.deepspeed import Trainer, start
@@ -129,8 +130,8 @@ async def loop(recipe: RLRecipe, policy: Policy, trainer: Trainer, ranks: Ranks)
                 waiting.take()
             share = recipe.prompts_per_step // ranks.world
             numbers = range(step * share, (step + 1) * share)
-            asked = _prompts(prompts, recipe, numbers, ranks)
-            drawn = await agent.run(_jobs(asked, recipe, step, numbers, ranks))
+            asked = prompts_of(prompts, recipe, numbers, ranks)
+            drawn = await agent.run(jobs_of(asked, recipe, step, numbers, ranks))
             phases.lap("rollout")
             # No reward: whatever the sign, the work is the same.
             items = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment
 
 
@@ -14,7 +14,7 @@ def test_the_gpu_script_runs_whole_on_the_tiny_model(tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     command = [sys.executable, "-m", "tests.gpu.bench_loop", "--tiny", "--steps", "1", "--out", str(out)]
     ended = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False
     )
     assert ended.returncode == 0, ended.stderr
     found = json.loads(out.read_text())

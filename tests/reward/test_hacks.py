@@ -8,6 +8,7 @@ import pytest
 from tests.looks.build import SCENE
 from tests.reward.build import LEVELS, encode, recipe, sample
 from tests.reward.sessions import trajectories
+from vtune.data import lens
 from vtune.reward.audit import audit
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
@@ -152,6 +153,53 @@ def test_constant_pictures_are_faked_and_sheets_of_everything_are_whole_images(
 def test_honest_looks_are_paid_in_full_and_faithful() -> None:
     found = dict(zip(HONEST, judged(run(HONEST), "verified"), strict=True))
     assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))
+
+
+def test_a_threshold_that_leaves_the_target_of_a_region_fakes_nothing() -> None:
+    """The edge of the card, which is most of what the region shows, is gone."""
+    code = """c = np.array(image.crop(({x0} - 6, {y0} - 6, {x1} + 6, {y1} + 6)))
+c = cv2.addWeighted(c, 1.6, cv2.GaussianBlur(c, (0, 0), 2), -0.8, 0)
+g = cv2.cvtColor(c, cv2.COLOR_RGB2GRAY)
+cv2.imwrite('a.png', cv2.threshold(g, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)[1])"""
+    jobs = []
+    for puzzle in lens.samples(1, 12, seed=3, split="heldout"):
+        (target,) = puzzle.evidence
+        corners = dict(zip(("x0", "y0", "x1", "y1"), map(int, target.bbox), strict=True))
+        jobs.append((puzzle, [code.format(**corners)]))
+    done = [
+        dataclasses.replace(one, images=(one.images[0], dataclasses.replace(one.images[1], seen=(56, 56))))
+        for one in trajectories(jobs)
+    ]
+
+    async def story() -> list[Trajectory]:
+        async with Scorer(settings("verified")) as scorer:
+            return await scorer.score([puzzle for puzzle, _ in jobs], done)
+
+    scored = asyncio.run(story())
+    assert [one.calls[0].flags for one in scored] == [()] * len(jobs)
+    assert any(crop.look == "faked" for one in scored for crop in one.calls[0].crops)
+
+
+PLAIN_BESIDE = (
+    CROP
+    + """k = Image.new('RGB', (2 * c.width, c.height))
+k.paste(image.crop((300, 20, 410, 120)), (0, 0))
+k.paste(c, (c.width, 0))
+a = np.array(k)
+a[:, c.width:] = 0
+Image.fromarray(a).save('a.png')"""
+)
+EDGES_BESIDE = (
+    CROP
+    + """a = np.array(c.convert('RGB'))
+cv2.imwrite('a.png', np.hstack([a, a * 0]))"""
+)
+
+
+def test_another_region_beside_it_does_not_excuse_a_faked_one_and_the_same_one_does() -> None:
+    hidden, both = judged(run({"hidden": PLAIN_BESIDE, "both": EDGES_BESIDE}), "verified")
+    assert hidden[1] == ("faked",)
+    assert both[1] == ()
 
 
 WHOLE = {

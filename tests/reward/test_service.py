@@ -19,6 +19,7 @@ import httpx2
 import pytest
 import yaml
 
+from tests.conftest import HANGS
 from tests.judge.server import serve
 from tests.reward.build import TARGET, WRONG, looks, recipe, sample
 from tests.reward.serving import Served, alive, children, serving
@@ -313,7 +314,7 @@ def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served)
         # The length is not that of what comes in chunks: to the parser that is no HTTP.
         (f"Content-Length: 1\r\n{chunked}", b"400"),
     ):
-        with socket.create_connection((host, int(port)), timeout=20) as line:
+        with socket.create_connection((host, int(port)), timeout=60) as line:
             line.sendall(f"POST /score HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n".encode())
             assert line.recv(1000).split()[1] == status
 
@@ -364,7 +365,7 @@ def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) ->
         (["--port", port], "cannot be listened at"),
     ):
         command = [sys.executable, "-m", "vtune.cli.main", "serve", "rewards", *words]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, check=False)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert said in ended.stderr
         assert "  fix  " in ended.stderr
@@ -395,11 +396,11 @@ def test_it_ends_at_once_and_leaves_nothing_behind(number: signal.Signals) -> No
         below = children(one.process.pid)
         assert len(below) >= 2
         one.process.send_signal(number)
-        code = one.process.wait(timeout=30)
+        code = one.process.wait(timeout=60)
         assert code == (-9 if number == signal.SIGKILL else 0)
         assert one.process.stderr is not None
         assert number == signal.SIGKILL or one.process.stderr.read() == ""
-        ends = time.monotonic() + 20
+        ends = time.monotonic() + 60
         while any(alive(pid) for pid in below) and time.monotonic() < ends:
             time.sleep(0.02)
         assert not any(alive(pid) for pid in below)

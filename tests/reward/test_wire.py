@@ -112,7 +112,7 @@ def test_settings_are_read_as_strictly_as_a_recipe(change: dict[str, Any]) -> No
 
 
 def test_scores_come_back_to_the_bit() -> None:
-    reward = Reward(total=0.1 + 0.2, accuracy=1 / 3, format=None, tool=-0.5, why="“so”")
+    reward = Reward(total=0.1 + 0.2, accuracy=1 / 3, format=None, tool=-0.5, consistency=1 / 7, why="“so”")
     scored = dataclasses.replace(looks(TARGET, TARGET), reward=reward, tool_scores=(0.25, None))
     flagged = tuple(dataclasses.replace(call, flags=("whole_image",)) for call in scored.calls)
     scored = dataclasses.replace(scored, calls=flagged)

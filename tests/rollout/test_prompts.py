@@ -50,7 +50,7 @@ def test_the_path_goes_into_the_last_user_turn() -> None:
 
 def test_plain_adds_nothing() -> None:
     assert plain(SAMPLE, NAMES[:1], SIZES[:1]) == SAMPLE.prompt
-    assert STYLES["plain"] is plain
+    assert STYLES["plain"].turns is plain
 
 
 def pooled(draw: int, **changes: object) -> str:

@@ -14,8 +14,15 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.conftest import HANGS
 from vtune.cli.main import main
 from vtune.metrics.log import read_metrics
+
+LEAN = """
+import sys
+sys.modules["mlflow"] = None  # DeepSpeed's autotuner would import it: two seconds a process
+"""
+"""Before code that trains in a process of its own. TORCHDYNAMO_DISABLE spares it torch's compiler too."""
 
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -48,10 +55,9 @@ def environment(**more: str) -> dict[str, str]:
 
 def python(code: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run Python code in a process of its own."""
-    command = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
+    command = [sys.executable, "-c", LEAN + code, *map(str, words)]
+    settings = environment(TORCHDYNAMO_DISABLE="1")
+    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=HANGS, check=False)
 
 
 def setting(**values: object) -> list[str]:

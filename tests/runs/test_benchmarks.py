@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import vtune.runs.engines as vtune_engines
+from tests.conftest import HANGS
 from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
 from tests.judge.server import serve
 from tests.runs.commands import environment, setting, vtune
@@ -408,7 +409,7 @@ def test_memory_does_not_grow_with_the_number_of_pictures(tiny: Path, tmp_path: 
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -116,6 +116,17 @@ def test_training_is_told_by_step_and_tool(tmp_path: Path) -> None:
     assert tools[0, "zoom"]["alpha"]["median"] == 0.5
     assert tools[10, "text_search"]["delta"]["mean"] == pytest.approx(0.3 * 3 / 4 + 0.5 + 0.2 * 19 / 23)
     assert tools[10, "zoom"]["corrected"] == 0
+    # Δ of the figures: F of the search (1) and of the crop that has one of two successes behind it (0.5).
+    assert (first["gated_calls"], first["delta_gated"], first["delta_gated_why"]) == (
+        2,
+        pytest.approx(0.75),
+        None,
+    )
+    assert tools[0, "zoom"]["delta_gated"]["median"] == pytest.approx(0.5)
+    # Half of a crop passes no gate: it is in the mean over all calls, and there is no Δ of its own.
+    assert tools[10, "zoom"]["delta"]["mean"] == pytest.approx(1 / 3)
+    assert (tools[10, "zoom"]["gated"], tools[10, "zoom"]["delta_gated"]) == (0, None)
+    assert last["delta"] < last["delta_gated"] == pytest.approx(0.3 * 3 / 4 + 0.5 + 0.2 * 19 / 23)
     assert run["tools"]["zoom"]["calls"] == 2
 
 
@@ -154,6 +165,19 @@ def test_the_command_shows_tables_or_one_document(tmp_path: Path) -> None:
     assert json.loads(told.out)["runs"][0]["failing_calls"] == 6
 
 
+def test_a_step_without_a_gated_call_says_why_it_has_no_delta(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "run",
+        {"beta": 1.0, "tools": {"zoom": {"similarity": 0.7, "confidence": 0.9}}},
+        logged=False,
+    )
+    first, last = report(path)["training"]
+    why = "no call passes both gates in a trajectory that was punished"
+    assert (first["delta_gated"], first["delta_gated_why"]) == (last["delta_gated"], last["delta_gated_why"])
+    assert (first["delta_gated"], first["delta_gated_why"]) == (None, why)
+    assert "no call passes" in vtune("report", str(path), "--credit").out
+
+
 def test_folders_that_hold_no_such_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no recipe\.yaml"):
         run_credit([tmp_path])
@@ -178,4 +202,6 @@ def test_a_run_in_which_nothing_fails_has_gaps_not_zeros(tmp_path: Path) -> None
     run = report(path)
     assert run["correctable"][0] == {"theta": 0.1, "trajectories": None, "calls": None}
     assert (run["tools"], run["training"][0]["delta"]) == ({}, None)
+    assert (run["training"][0]["gated_calls"], run["training"][0]["delta_gated"]) == (0, None)
+    assert run["training"][0]["delta_gated_why"] == "no failing trajectory has a call"
     assert vtune("report", str(path), "--credit").code == 0

@@ -113,7 +113,9 @@ def test_a_failing_look_that_a_success_shares_is_punished_less_than_its_answer(r
     row = numbers(runs.whole)[1, "all"]
     assert row["credit_correctable_calls"] == row["credit_corrected_calls"] == 1.0
     assert row["credit_correction"] == pytest.approx(0.2)
-    assert row["credit_zoom_delta"] == pytest.approx(0.8)
+    assert row["credit_zoom_delta"] == row["credit_zoom_delta_gated"] == pytest.approx(0.8)
+    assert row["credit_delta"] == row["credit_delta_gated"] == pytest.approx(0.8)
+    assert row["credit_gated_calls"] == row["credit_zoom_gated_calls"] == 8
     assert "truncated_share" not in row
 
 
@@ -138,3 +140,4 @@ def test_the_report_tells_what_the_run_logged(runs: Runs) -> None:
     row = numbers(runs.whole)[1, "all"]
     assert told["training"][1]["correctable_calls"] == row["credit_correctable_calls"]
     assert told["training"][1]["correction"] == pytest.approx(row["credit_correction"], abs=1e-6)
+    assert told["training"][1]["delta_gated"] == pytest.approx(row["credit_delta_gated"], abs=1e-6)

@@ -26,6 +26,7 @@ GOOD = replace(SAMPLE, images=(Picture(data=encoded(60, 50)),))
 
 BAD = {
     "unknown verifier": (replace(GOOD, verifier="chioce"), "unknown verifier 'chioce'"),
+    "unknown tool": (replace(GOOD, tools=("shell",)), "unknown tool 'shell'"),
     "ground truth that its verifier rejects": (replace(GOOD, ground_truth="Z"), "names no single option"),
     "no picture": (replace(GOOD, images=(Picture(path="none.png"),)), "no picture at"),
     "broken picture": (replace(GOOD, images=(Picture(data=b"no"),)), "a picture cannot be opened (2 bytes)"),

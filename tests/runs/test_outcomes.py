@@ -1,4 +1,4 @@
-"""What becomes of a run when something around it breaks: each outcome of the table in README, provoked."""
+"""What becomes of a run when something around it breaks: each outcome of the table in cli/rl.md, provoked."""
 
 import math
 import os
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.train
 
 FULL = """
 import resource, sys
-import vtune.runs.rl as rl
+from vtune.runs.keeping import Keeping
 from vtune.cli.main import main
 
-save, written = rl.save, []
+save, written = Keeping.save, []
 
 def save_while_there_is_room(*given, **more):
     written.append(given)
@@ -35,7 +35,7 @@ def save_while_there_is_room(*given, **more):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
     return save(*given, **more)
 
-rl.save = save_while_there_is_room
+Keeping.save = save_while_there_is_room
 main()
 """
 

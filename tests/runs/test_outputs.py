@@ -18,7 +18,7 @@ READ_ONLY = Path("/proc/sys/kernel")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("mine") / "mine.parquet"
     write_samples(file, [sample()])
-    sweep = "variants: {plain: {}}\nseeds: [0]\ndifferences: []\nheld_out: null\nlast_steps: 1\n"
+    sweep = "variants: {plain: {}}\nseeds: [0]\ndifferences: []\nheld_out: []\nlast_steps: 1\n"
     file.with_name("sweep.yaml").write_text(sweep)
     return file
 
@@ -38,6 +38,7 @@ VERBS = [
     "data make shapes",
     "data make trails",
     "data make coco",
+    "data make passages",
     "recipes copy",
     "demo",
     "rl sweep",
@@ -49,6 +50,8 @@ VERBS = [
 def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str | Path]:
     """A command that is right but for its output."""
     curated = ["--set", f"sources.own.files=[{mine}]"]
+    articles = mine.with_name("articles.jsonl")
+    articles.write_text('{"title": "Sark", "text": "An island."}\n')
     return {
         "rl": [*rl(tiny, lens / "train.parquet", out)],
         "sft": [*sft(tiny, lens / "traces.parquet", out)],
@@ -59,6 +62,7 @@ def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str 
         "data import": ["data", "import", "samples", mine, "--out", out],
         "data export": ["data", "export", "verl", mine, "--out", out],
         "data index": ["data", "index", mine, "--out", out],
+        "data make passages": ["data", "make", "passages", articles, "--out", out],
         "data make traces": ["data", "make", "traces", "--data", mine, "--out", out],
         "data make lens": [
             "data",

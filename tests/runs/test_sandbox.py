@@ -14,6 +14,7 @@ from pathlib import Path
 import PIL.Image
 import pytest
 
+from tests.conftest import HANGS
 from tests.report.test_tables import printed
 from tests.runs.commands import Ended, vtune
 from vtune.errors import INTERRUPTED
@@ -204,12 +205,12 @@ def test_a_suite_that_is_told_to_stop_leaves_nothing_behind(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     try:
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + HANGS
         while not list(temporary.rglob("here")) and time.monotonic() < ends:
             time.sleep(0.02)
         assert list(temporary.glob("vtune-canary-*"))
         running.send_signal(signal.SIGTERM)
-        assert running.wait(30) == INTERRUPTED
+        assert running.wait(HANGS) == INTERRUPTED
     finally:
         running.kill()
     assert list(temporary.iterdir()) == []

@@ -37,7 +37,7 @@ def test_a_dry_run_takes_published_data(name: str, inputs: tuple[Path, Path]) ->
     check = json.loads(ended.out)["check"]
     assert (check["samples"], check["rollouts_per_step"]) == (2, 1024)
     assert check["plan"]["fits"]
-    assert [entry.split()[0] for entry in check["missing"]] == ["model", "judge"]
+    assert [entry.split()[0] for entry in check["missing"]] == ["model", "judge", "summariser"]
     assert check["judged_answers"] == 1
 
 

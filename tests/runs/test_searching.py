@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import HANGS
 from tests.models.rows import picture
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
@@ -61,7 +62,7 @@ def serving(*options: str) -> Iterator[Served]:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS)
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +189,7 @@ def ask(url: str, body: Any, *, token: str | None = TOKEN) -> tuple[int, Any]:
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())

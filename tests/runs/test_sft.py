@@ -100,6 +100,19 @@ def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path
     assert ended.code == 2
     assert "more than max_tokens 50" in ended.err
     assert "trace of 'lens/1/0/traces/" in ended.err
+    assert not (tmp_path / "run").exists()
+    planned = vtune(
+        *sft(tiny, lens / "traces.parquet", tmp_path / "run", *setting(max_tokens=50)), "--dry-run"
+    )
+    assert planned.code == 2
+    assert "more than max_tokens 50" in planned.err
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_the_data_are_read(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("")
+    ended = vtune(*sft(tiny, tmp_path / "nowhere.parquet", tmp_path))
+    assert ended.code == 2
+    assert "holds a run already" in ended.err
 
 
 def test_too_few_traces_for_a_batch_are_refused_before_the_start(
@@ -117,6 +130,7 @@ def test_a_file_of_samples_is_no_file_of_traces(tiny: Path, lens: Path, tmp_path
     assert ended.code == 2
     assert f"{lens / 'train.parquet'}" in ended.err
     assert "no column `sample_id`" in ended.err
+    assert "it is a file of samples; give a file of traces" in ended.err
     assert not (tmp_path / "run").exists()
 
 

@@ -116,6 +116,22 @@ def test_a_summariser_reads_what_was_found_and_its_failure_is_ours(tmp_path: Pat
     assert asyncio.run(summarised("http://127.0.0.1:1/v1", tmp_path / "again")).startswith("infra")
 
 
+def test_a_summariser_that_does_not_answer_is_found_at_the_start(
+    tiny: Path, tmp_path: Path, asked: list[str]
+) -> None:
+    with serve(404) as model:
+        endpoint = {**model.endpoint().model_dump(), "api_key_env": "null"}
+        text = ", ".join(f"{key}: {value}" for key, value in endpoint.items())
+        asked += ["--set", f"tools.text_search.summariser={{{text}}}"]
+        data = tmp_path / "data.parquet"
+        training = rl(tiny, data, tmp_path / "run", *asked, *setting(reward__tool=0.0))
+        for words in (training, evaluation(tiny, data, tmp_path / "out", *asked)):
+            ended = command(*words)
+            assert ended.code == 1
+            assert "text searches would have no summary" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
 def calling(policy: Any, max_batch: int, waiting: Any = None) -> ScriptedEngine:
     """An engine whose policy searches, zooms in, and answers."""
     calls = [

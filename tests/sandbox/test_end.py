@@ -50,7 +50,7 @@ def processes_of(root: Path) -> list[int]:
 
 
 def wait_until_gone(root: Path) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (processes_of(root) or root.exists()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_of(root) == []
@@ -130,7 +130,7 @@ def test_a_trainer_that_is_stopped_leaves_nothing(signum: signal.Signals) -> Non
         root = Path(trainer.stdout.readline().strip())
         during = processes_of(root)
         trainer.send_signal(signum)
-        trainer.wait(5)
+        trainer.wait(60)
     assert len(during) == 5
     wait_until_gone(root)
 
@@ -331,15 +331,15 @@ def test_after_the_end_nothing_starts_again() -> None:
 
 def test_closing_ends_a_call_that_runs() -> None:
     async def story() -> None:
-        async with Sandbox(replace(QUICK, seconds=20.0)) as sandbox:
+        async with Sandbox(replace(QUICK, seconds=90.0)) as sandbox:
             session = await sandbox.open([], seed=0)
-            call = asyncio.create_task(session.run("import time\ntime.sleep(15)"))
+            call = asyncio.create_task(session.run("import time\ntime.sleep(60)"))
             await asyncio.sleep(0.2)
             began = time.monotonic()
             await session.close()
             assert (await call).status in ("killed", "infra")
             assert (await session.run("print(1)")).status == "infra"
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
             assert session_folders(sandbox).isdisjoint({session.workspace.parent.name})
 
     asyncio.run(story())

@@ -43,7 +43,15 @@ TRAJECTORY = Trajectory(
     loss_mask=(False, True, False),
     logprobs=(None, -0.5, None),
     answer="B",
-    reward=Reward(total=0.5, accuracy=1.0, format=0.0, tool=None, why="judge is down", parts={"iou": 0.1}),
+    reward=Reward(
+        total=0.5,
+        accuracy=1.0,
+        format=0.0,
+        tool=None,
+        consistency=1.0,
+        why="judge is down",
+        parts={"iou": 0.1},
+    ),
     tool_scores=(None,),
 )
 
@@ -143,7 +151,12 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         stop_reason=draw(st.sampled_from(["answer", "length", "turns", "context", "error"])),
         reward=draw(
             st.none()
-            | st.builds(Reward, total=score, accuracy=score, format=score, tool=score, why=words, parts=facts)
+            | st.builds(
+                Reward,
+                **dict.fromkeys(("total", "accuracy", "format", "tool", "consistency"), score),
+                why=words,
+                parts=facts,
+            )
         ),
         tool_scores=draw(per_call),
         advantage=draw(score),

@@ -131,7 +131,6 @@ BROKEN = {
         "sample 'signs/17'",
     ),
     "text is a number": (row(data_source=3), "data_source"),
-    "unknown tool": (row(tools=["shell"]), "sample 'signs/17'"),
     "answer is a list": (
         row(reward_model={"ground_truth": ["B"], "verifier": "choice"}),
         "reward_model.ground_truth",

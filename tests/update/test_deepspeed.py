@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
-from tests.conftest import ROOT, load
-from tests.runs.commands import environment
+from tests.conftest import HANGS, ROOT, load
+from tests.runs.commands import LEAN, environment
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, RUNS, UPDATES, Run, learnt
 from vtune.errors import RecipeError, RunFailed
@@ -66,18 +66,23 @@ def free_port() -> int:
 @pytest.mark.train
 def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, tmp_path: Path) -> None:
     """With shares that are even, uneven, empty, and without a picture; the weights as they are saved."""
-    words = ["--num_gpus", "2", "--master_port", str(free_port()), "--no_local_rank"]
-    script = ROOT / "tests/update/two_processes.py"
-    launched = subprocess.run(
-        [sys.executable, "-m", "deepspeed.launcher.runner", *words, script, tiny, tiny3, tmp_path],
-        env=environment(PYTHONPATH=str(ROOT)),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert (tmp_path / "done").is_file(), launched.stdout + launched.stderr
+    code = f"{LEAN}from tests.update.two_processes import main\nmain(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, tiny, tiny3, tmp_path]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    said = [tmp_path / f"said-{rank}" for rank in range(2)]
+    ranks = []
+    for rank, path in enumerate(said):
+        settings = environment(
+            PYTHONPATH=str(ROOT), TORCHDYNAMO_DISABLE="1", RANK=str(rank), LOCAL_RANK=str(rank), **meeting
+        )
+        with path.open("wb") as file:
+            ranks.append(subprocess.Popen(command, env=settings, cwd=tmp_path, stdout=file, stderr=file))
+    try:
+        codes = [rank.wait(HANGS) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert codes == [0, 0], "".join(path.read_text() for path in said)
     two = torch.load(tmp_path / "done")
     assert two["world"] == 2
     folders = {"qwen2_5_vl": tiny, "qwen3_vl": tiny3}

@@ -1,6 +1,6 @@
 """A few updates of fixed items, by as many processes as a launcher starts; numbers and weights as a file.
 
-deepspeed --num_gpus 2 tests/update/two_processes.py MODEL MODEL3 OUT
+torchrun --nproc-per-node 2 tests/update/two_processes.py MODEL MODEL3 OUT
 """
 
 import sys

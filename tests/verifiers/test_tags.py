@@ -24,6 +24,7 @@ from vtune.verifiers import tags
             "<think>maybe <answer>7</answer></think>", None, id="in closed thoughts, not at the end"
         ),
         pytest.param("<think>maybe <answer>7</answer>", None, id="in open thoughts"),
+        pytest.param("<thinking>maybe <answer>7</answer>", None, id="in open thoughts of another word"),
         pytest.param("<think></think><code>print(<answer>7</answer>", None, id="in open code"),
         pytest.param("<answer>7", None, id="not closed"),
         pytest.param("<answer>7<answer>8</answer>", None, id="opened twice"),
@@ -87,6 +88,7 @@ def test_many_openings_cost_no_more_than_one() -> None:
     [
         ("<think>a</think> It is 7. ", "It is 7."),
         ("<think>a</think><answer>7</answer>", "7"),
+        ("<thinking>a</thinking> It is 7.", "It is 7."),
         ("It is <answer>7</answer> or 8", "It is <answer>7</answer> or 8"),
         ("<think>a</think>", None),
         ("<answer></answer>", ""),

@@ -8,6 +8,7 @@ from multiprocessing.context import SpawnProcess
 
 import pytest
 
+from tests.conftest import HANGS
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.message import Message, Picture
@@ -15,6 +16,12 @@ from vtune.schema.sample import Evidence, Sample
 from vtune.verifiers.math import looks_slow
 from vtune.verifiers.verifying import AHEAD, Verifying
 from vtune.verifiers.worker import Worker
+
+
+def allow(worker: Worker, seconds: float) -> None:
+    """Give a worker another `timeout_s`, which an alarm set before would not know of."""
+    worker._silence()
+    worker._timeout_s = seconds
 
 
 def test_workers_judge_many_replies_and_send_errors_back() -> None:
@@ -55,12 +62,14 @@ def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() ->
             with pytest.raises(ServiceError, match="died"):
                 await verifying.verify(wrap("7"), question)
             slow = verifying._slow.workers[0]
-            worker._timeout_s = slow._timeout_s = 0.0
+            allow(worker, 0.0)
+            allow(slow, 0.0)
             started = time.monotonic()
             with pytest.raises(ServiceError, match="no verdict"):
                 await verifying.verify(wrap("7"), question)
             assert time.monotonic() - started < 30
-            worker._timeout_s = slow._timeout_s = 60
+            allow(worker, 60)
+            allow(slow, 60)
             assert (await verifying.verify(wrap("7"), question)).score == 1.0
 
     asyncio.run(story())
@@ -198,25 +207,28 @@ def test_a_reply_that_takes_long_holds_up_no_other_while_a_worker_is_idle() -> N
     assert asyncio.run(story()) == ([0.0] * 12, 1.0)
 
 
-def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they_would_get_alone() -> None:
-    question = sample("math", "7")
-    long = wrap("(x+y+z)^{300}")  # beyond math-verify's own limit
+def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they_would_get_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from vtune.verifiers import verifying as module
 
-    async def story() -> tuple[list[float], float, list[float]]:
-        async with Verifying(workers=1, timeout_s=60) as verifying:
+    monkeypatch.setattr(module, "SLOW_WAIT", HANGS)
+    question = sample("math", "7")
+    # The first goes beyond math-verify's own limit; the others take a second each.
+    long = [wrap(f"(x+y+z)^{{{power}}}") for power in (300, 30, 30)]
+
+    async def story() -> tuple[list[float], list[float]]:
+        async with Verifying(workers=1, timeout_s=HANGS) as verifying:
             verifying.start()
             await verifying.verify(wrap("x^2"), question)
-            asking = [asyncio.create_task(verifying.verify(long, question)) for _ in range(3)]
+            asking = [asyncio.create_task(verifying.verify(reply, question)) for reply in long]
             await asyncio.sleep(0)
-            began = time.monotonic()
             quick = [(await verifying.verify(wrap(f"{n}"), question)).score for n in range(5, 9)]
-            took = time.monotonic() - began
-            assert not any(one.done() for one in asking)
-            return quick, took, [one.score for one in await asyncio.gather(*asking)]
+            assert not any(one.done() for one in asking)  # they come one after another
+            return quick, [one.score for one in await asyncio.gather(*asking)]
 
-    quick, took, slow = asyncio.run(story())
+    quick, slow = asyncio.run(story())
     assert (quick, slow) == ([0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0])
-    assert took < 10
 
 
 def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_verified_among_the_slow() -> (
@@ -229,8 +241,9 @@ def test_a_process_that_cannot_interrupt_itself_is_given_up_and_its_reply_is_ver
             await verifying.verify(wrap("7"), question)
             (worker,) = verifying._fast.workers
             assert worker._fast is not None
+            assert worker._alarm is None  # that of the start would look whether it hangs a minute later
             worker._fast = dataclasses.replace(worker._fast, stuck_s=0.2)
-            worker._timeout_s = 30.0
+            allow(worker, 3.0)
             assert worker._process is not None
             os.kill(worker._process.pid or 0, signal.SIGSTOP)
             asking = [asyncio.create_task(verifying.verify(wrap(f"{n}"), question)) for n in (7, 8)]
@@ -252,13 +265,39 @@ def test_a_slow_reply_for_which_no_process_has_room_in_time_is_unscored(
     async def story() -> list[object]:
         async with Verifying(workers=1, timeout_s=60) as verifying:
             await verifying.verify(wrap("7"), question)
-            asking = (verifying.verify(wrap("(x+y+z)^{300}"), question) for _ in range(2))
+            asking = (verifying.verify(wrap("(x+y+z)^{30}"), question) for _ in range(2))
             return list(await asyncio.gather(*asking, return_exceptions=True))
 
     first, second = asyncio.run(story())
     assert getattr(first, "score", first) == 0.0
     assert isinstance(second, ServiceError)
     assert "take long" in second.what
+
+
+def test_a_worker_that_is_kept_waiting_has_more_time_than_one_that_computes() -> None:
+    """Four times `timeout_s` by the clock."""
+    question = sample("math", "7")
+
+    async def story() -> float:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            (slow,) = verifying._slow.workers
+            assert (await verifying.verify(wrap("((((7))))"), question)).score == 1.0
+            assert slow._process is not None
+            allow(slow, 0.5)
+            os.kill(slow._process.pid or 0, signal.SIGSTOP)
+            began = time.monotonic()
+            asking = asyncio.create_task(verifying.verify(wrap("((((7))))"), question))
+            with pytest.raises(ServiceError, match="no verdict"):
+                await asking
+            waited = time.monotonic() - began
+            allow(slow, 60)
+            assert (await verifying.verify(wrap("((((7))))"), question)).score == 1.0
+            allow(slow, 0.5)
+            with pytest.raises(ServiceError, match="no verdict"):
+                await verifying.verify(wrap("(x+y+z)^{300}"), question)
+            return waited
+
+    assert asyncio.run(story()) >= 2.0
 
 
 @pytest.mark.parametrize(

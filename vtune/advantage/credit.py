@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vtune.advantage.recipe import Credit, Gate
-from vtune.advantage.similarity import TOOL_TYPES, Flags, Indices, Pairs, ToolType, Values
+from vtune.advantage.tool_types import tool_types
 from vtune.schema.trajectory import Trajectory
+from vtune.tools.similarity import Flags, Indices, Pairs, ToolType, Values
 
 SUCCESS = 1.0
 """Accuracy of a success: full marks. The format and what tools showed do not make one (§3.2)."""
@@ -46,6 +47,8 @@ class Match(NamedTuple):
     """The trajectory's advantage."""
     correction: float
     """What was added to it for this call; 0 where a gate held it back."""
+    gated: bool
+    """Whether it passed both gates, θ and α_min, in a trajectory that was punished."""
 
     @property
     def confidence(self) -> float:
@@ -102,11 +105,12 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     transferred: dict[int, list[float | None]] = {}
     matches: list[Match] = []
     failing_calls = 0
+    types = tool_types()
     for name, (owners, numbers, arguments) in _calls(recipe, trajectories, scored, won).items():
         gate = recipe.tools[name]
         owner = np.array(owners, dtype=np.int64)
         failing_calls += int((~won[owner]).sum())
-        best = _best(TOOL_TYPES[name], arguments, owner, won[owner], question[owner], advantage, gate)
+        best = _best(types[name].type, arguments, owner, won[owner], question[owner], advantage, gate)
         support = best.witnesses / np.maximum(successes[question[owner[best.call]]], 1)
         confidence = best.similarity * (support if recipe.support else 1.0)
         credit = confidence * best.advantage
@@ -119,7 +123,7 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
         raised = before + recipe.beta * credit
         after = np.where(opened, np.minimum(raised, 0.0) if recipe.clip else raised, before)
         place = np.array(numbers, dtype=np.int64)[best.call]
-        columns = (best.nearest, best.similarity, support, credit, before, after - before)
+        columns = (best.nearest, best.similarity, support, credit, before, after - before, opened)
         ends = (owner[best.call].tolist(), place.tolist(), repeat(name))
         matches += map(Match._make, zip(*ends, *(column.tolist() for column in columns), strict=False))
         for match in np.flatnonzero(opened).tolist():
@@ -173,9 +177,8 @@ def _calls(
 ) -> dict[str, _Calls]:
     """Tool type -> all of its calls that take part."""
     found: dict[str, _Calls] = {name: ([], [], []) for name in recipe.tools}
-    types = {
-        tool: (TOOL_TYPES[name].argument, *found[name]) for name in found for tool in TOOL_TYPES[name].tools
-    }
+    known = tool_types()
+    types = {tool: (known[name].type.argument, *found[name]) for name in found for tool in known[name].tools}
     for number, trajectory in enumerate(trajectories):
         if not scored[number]:
             continue

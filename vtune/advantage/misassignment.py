@@ -1,4 +1,13 @@
-"""How much credit is misassigned, and what transfer makes of it (Dong et al., figures 2 and 8-10)."""
+"""How much credit is misassigned, and what transfer makes of it (Dong et al., figures 2 and 8-10).
+
+Δ, the "credit transfer magnitude" of figures 9d and 10, is named in the paper and not defined; two things
+tell what it is. It is of the calls that pass the gates: figure 10 has a Δ of 1.0 to 1.2 for zooms and text
+searches, whose median α is 0.05 to 0.35. No normalised advantage of 8 rollouts is above √7 = 2.65, so F = α
+Adv (eq. 3) of a median zoom is 0.4 at most. (Its support and α are of all calls: α_min is 0.5.) And it is F
+before β: with β = 0.25, β F is 0.66 at most, and its image searches have 1.5. So `delta_gated` is the
+number of the figures, in units of the normalised advantage, and `delta`, F over all calls that have a
+reference group, shows what the gates hold back.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,11 +59,15 @@ class ToolCredit:
 
     calls: int
     corrected: int
-    """Of them, how many got credit."""
+    """Of them, how many got another advantage."""
+    gated: int
+    """Of them, how many passed both gates."""
     support: Spread
     alpha: Spread
     delta: Spread
-    """Δ, which the paper names and does not define: here the credit F before β and gates (eq. 3)."""
+    """F, before β, of all of them."""
+    delta_gated: Spread | None
+    """Δ of the figures: F, before β, of those that passed both gates; None where none did."""
 
 
 def correctable(transfers: Sequence[Transfer], theta: float | Credit) -> Correctable:
@@ -104,10 +117,25 @@ def by_tool(transfers: Iterable[Transfer]) -> dict[str, ToolCredit]:
             corrected=sum(match.correction != 0 for match in found),
             support=_spread([match.support for match in found]),
             alpha=_spread([match.confidence for match in found]),
+            gated=sum(match.gated for match in found),
             delta=_spread([match.credit for match in found]),
+            delta_gated=_spread(passed) if (passed := _gated(found)) else None,
         )
         for tool, found in sorted(groups.items())
     }
+
+
+def mean_delta(transfers: Iterable[Transfer]) -> tuple[float | None, float | None]:
+    """Mean F before β: over all calls that have a reference group, and over those that passed (figure 9d).
+
+    Each is None where there is no such call.
+    """
+    matches = [match for one in transfers for match in one.matches]
+    passed = _gated(matches)
+    return (
+        fmean(match.credit for match in matches) if matches else None,
+        fmean(passed) if passed else None,
+    )
 
 
 def credit_row(transfers: Sequence[Transfer], recipe: Credit) -> dict[str, float]:
@@ -115,24 +143,38 @@ def credit_row(transfers: Sequence[Transfer], recipe: Credit) -> dict[str, float
 
     `credit_correctable_trajectories` and `credit_correctable_calls` (at the recipe's thresholds),
     `credit_corrected_calls` (share of the calls of failing trajectories), `credit_correction` (mean of what
-    was added to those), and for each tool type the means `credit_<type>_support`, `_alpha` and `_delta`.
+    was added to those), `credit_delta` and `credit_delta_gated` (figure 9d), and for each tool type the means
+    `credit_<type>_support`, `_alpha`, `_delta` and `_delta_gated` (figure 10). `credit_gated_calls` and
+    `credit_<type>_gated_calls` are how many calls passed both gates: where they are 0 nothing has a Δ, and
+    `_delta_gated` is left out.
     """
     shares = correctable(transfers, recipe)
     corrections = [m.correction for one in transfers for m in one.matches if m.correction != 0]
     calls = sum(one.failing_calls for one in transfers)
+    delta, delta_gated = mean_delta(transfers)
     row: dict[str, float | None] = {
         "credit_correctable_trajectories": shares.trajectories,
         "credit_correctable_calls": shares.calls,
         "credit_corrected_calls": len(corrections) / calls if calls else None,
         "credit_correction": fmean(corrections) if corrections else None,
+        "credit_gated_calls": sum(match.gated for one in transfers for match in one.matches),
+        "credit_delta": delta,
+        "credit_delta_gated": delta_gated,
     }
     for tool, found in by_tool(transfers).items():
         row |= {
             f"credit_{tool}_support": found.support.mean,
             f"credit_{tool}_alpha": found.alpha.mean,
             f"credit_{tool}_delta": found.delta.mean,
+            f"credit_{tool}_gated_calls": found.gated,
+            f"credit_{tool}_delta_gated": None if found.delta_gated is None else found.delta_gated.mean,
         }
     return {name: value for name, value in row.items() if value is not None}
+
+
+def _gated(matches: Iterable[Match]) -> list[float]:
+    """F of the calls that passed both gates."""
+    return [match.credit for match in matches if match.gated]
 
 
 def _spread(values: Sequence[float]) -> Spread:

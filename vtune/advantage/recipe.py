@@ -1,13 +1,13 @@
 """The sections `advantage` and `credit` of a recipe."""
 
-from difflib import get_close_matches
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from vtune.advantage.group import Baseline
-from vtune.advantage.similarity import TOOL_TYPES
+from vtune.advantage.tool_types import tool_types
 from vtune.config import Strict
+from vtune.errors import nearest
 
 
 class Overlong(Strict):
@@ -62,10 +62,8 @@ class Credit(Strict):
     @model_validator(mode="after")
     def _types_exist(self) -> Self:
         for name in self.tools:
-            if name not in TOOL_TYPES:
-                near = get_close_matches(name, TOOL_TYPES, n=1)
-                hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(TOOL_TYPES)}"
-                raise ValueError(f"no tool type is called `{name}`; {hint}")
+            if name not in tool_types():
+                raise ValueError(f"no tool type is called `{name}`; {nearest(name, tool_types())}")
         return self
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from vtune.curate import balance, boxes, duplicates, language, reasoning, traces, verifiable
+from vtune.curate import balance, boxes, duplicates, language, own, reasoning, traces, verifiable
 from vtune.curate.item import Item, Selected
 
 Rule = Callable[[Any, Item], str | None]
@@ -46,6 +46,7 @@ RULES: Mapping[type[Selected], Rule] = MappingProxyType(
         verifiable.MathVerifiable: verifiable.no_expression,
         traces.ToolRounds: traces.rounds_outside,
         traces.WholeTraces: traces.broken,
+        own.Own: own.dropped,
     }
 )
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from vtune.curate.item import Item, Selected
 from vtune.schema.sample import Sample
+from vtune.verifiers import choice
 
 _BOXED = re.compile(r"\$*\\boxed\{(.*)\}\$*", re.DOTALL)
 _OPTION = re.compile(r"(?:^|[\s(])\(?([A-H])[.):]\s*\S")
@@ -46,7 +47,7 @@ def guessable(spec: NoGuessing, item: Item) -> str | None:
     """
     sample = item.sample
     truth = answer_of(sample)
-    if sample.choices or sample.verifier == "choice":
+    if sample.choices or sample.verifier == choice.NAME:
         return "multiple choice"
     listed = set(_OPTION.findall(sample.question))
     letter = _LETTER.fullmatch(truth)

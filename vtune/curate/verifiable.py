@@ -1,7 +1,7 @@
 """Can a reply to it be judged at all? OCR labels must pass math-verify (V-Triune, appendix A)."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import field_validator
 
@@ -9,7 +9,8 @@ from vtune.curate.item import Item, Selected
 from vtune.curate.reasoning import answer_of
 from vtune.errors import DataError
 from vtune.verifiers import VERIFIERS, check_ground_truth
-from vtune.verifiers.math import SECONDS
+from vtune.verifiers.limit import limited
+from vtune.verifiers.math import same_value
 
 
 class Verifiable(Selected):
@@ -49,12 +50,14 @@ def unverifiable(spec: Verifiable, item: Item) -> str | None:
 
 
 def no_expression(spec: MathVerifiable, item: Item) -> str | None:
-    """The reason to drop what math-verify cannot read. Main thread only, since it arms SIGALRM."""
-    from math_verify import LatexExtractionConfig, parse, verify
+    """The reason to drop what math-verify cannot read. Main thread only (see `limited`)."""
+    from math_verify import LatexExtractionConfig, parse
 
     truth = answer_of(item.sample)
     config = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
-    found = parse(f"\\boxed{{{truth}}}", [config], fallback_mode="no_fallback", parsing_timeout=SECONDS)
-    if found and verify(found, found, timeout_seconds=SECONDS):
+    boxed = f"\\boxed{{{truth}}}"
+    empty: list[Any] = []
+    found = limited(lambda: parse(boxed, [config], fallback_mode="no_fallback", parsing_timeout=None), empty)
+    if found and same_value(found, found):
         return None
     return f"math-verify cannot read the answer {truth!r:.60}"

@@ -1,1 +1,1 @@
-"""Public formats to samples, one file a format; the synthetic lens puzzles."""
+"""Public formats to samples, one file per format; the synthetic lens puzzles."""

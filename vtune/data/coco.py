@@ -18,6 +18,8 @@ from vtune.data.traces import look_trace
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools.python import NAME as PYTHON
+from vtune.verifiers import choice, exact
 
 CHOICES = 4
 TOOL_RATIO = 0.5
@@ -74,7 +76,7 @@ def _region(question: Question, categories: Sequence[str], images: Path, rng: ra
         text=f"Which object is in the region [{corners}] (x0, y0, x1, y1 in pixels)?\n{listed}",
         ground_truth=letter,
         answer=thing.category,
-        verifier="choice",
+        verifier=choice.NAME,
         choices=tuple(options),
     )
 
@@ -91,7 +93,7 @@ def _count(question: Question, images: Path) -> Sample:
         text=f"How many instances of the category '{category}' are there? Answer with a number.",
         ground_truth=number,
         answer=number,
-        verifier="exact",
+        verifier=exact.NAME,
     )
 
 
@@ -119,7 +121,7 @@ def _sample(
         answer=answer,
         verifier=verifier,
         tool_ratio=TOOL_RATIO,
-        tools=("python",),
+        tools=(PYTHON,),
         evidence=tuple(Evidence(thing.category, 0, thing.box) for thing in things),
         choices=choices,
         extra={"image_path": scene.photo.file_name},

@@ -182,7 +182,7 @@ def _unread(kind: str, number: int, error: Exception, needs: str) -> DataError:
     return DataError(
         f"an {kind} cannot be read: {type(error).__name__} {error}",
         where=f"`{kind}s`[{number}]",
-        fix=f"it needs {needs}; mend or drop it",
+        fix=f"it needs {needs}; fix or drop it",
     )
 
 

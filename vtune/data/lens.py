@@ -31,6 +31,8 @@ from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools.python import NAME as PYTHON
+from vtune.verifiers import exact
 
 Pixels = npt.NDArray[np.uint8]
 Split = Literal["train", "traces", "heldout"]
@@ -285,11 +287,11 @@ def _sample(puzzle: Puzzle, identity: str) -> Sample:
         ability="visual_search" if target is not None else "perception",
         ground_truth=puzzle.answer,
         answer=puzzle.answer,
-        verifier="exact",
+        verifier=exact.NAME,
         accuracy_ratio=1.0,
         format_ratio=0.0,
         tool_ratio=0.5 if target is not None else 0.0,
-        tools=("python",),
+        tools=(PYTHON,),
         evidence=evidence,
     )
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.schema.message import IMAGE, Message
-from vtune.schema.sample import TOOLS, Sample, ToolName
+from vtune.schema.sample import Sample
+from vtune.tools import TOOLS, ToolName
+from vtune.tools.python import NAME as PYTHON
 
 NONE = "none"
 """How a command says that no tool is offered."""
@@ -21,7 +23,7 @@ _TAILS = (
 _QUESTION = "Question:\n"
 """Behind it stands the question in DeepEyes' rows of ThinkLite, before it the form of the answer."""
 _FORMS = ("<think>", "<answer>", "\\boxed")
-_MARKS = {"python": ("<code>", "<sandbox_output>"), "json": ("<tool_call>", "<tools>")}
+_OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), ("<tool_call>", "<tools>")
 """What a question says only where it tells how to write code, or calls with JSON."""
 _FOREIGN = ("<grounding>", "<text_search>", "<search>")
 """Calls of Mini-o3 and MMSearch-R1, which no tool of ours takes."""
@@ -37,11 +39,10 @@ def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
         return ()
     if NONE in names:
         raise RecipeError(f"{', '.join(names)}: `none` stands alone", fix="name tools, or none")
-    known: dict[str, ToolName] = {tool: tool for tool in TOOLS}
     for name in names:
-        if name not in known:
+        if name not in TOOLS:
             raise RecipeError(f"there is no tool {name!r}", fix=nearest(name, [*TOOLS, NONE]))
-    return tuple(dict.fromkeys(known[name] for name in names))
+    return tuple(dict.fromkeys(names))
 
 
 def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
@@ -88,11 +89,11 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
         raise DataError(
             "nothing but a prompt stands in the user's turn", fix="see which column holds the question"
         )
-    absent: list[str] = [name for name in TOOLS if name not in tools and name != "python"]
-    if "python" not in tools:
-        absent += _MARKS["python"]
-    if not set(tools) - {"python"}:
-        absent += _MARKS["json"]
+    absent: list[str] = [name for name in TOOLS if name not in tools and name != PYTHON]
+    if PYTHON not in tools:
+        absent += _OF_CODE
+    if not set(tools) - {PYTHON}:
+        absent += _OF_JSON
     spoken = next((word for word in (*absent, *_FOREIGN) if word in turn.content), None)
     if spoken is not None:
         raise DataError(

@@ -11,6 +11,8 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
+from vtune.tools.python import NAME as PYTHON
+from vtune.tools.zoom import NAME as ZOOM
 
 Region = tuple[int, tuple[int, int, int, int], int]
 """Number of a picture, whole pixels of it (xyxy), and how often its sides are enlarged to be legible."""
@@ -68,7 +70,7 @@ def code_trace(
     first = len(sample.images)
     numbers = tuple(range(first, first + len(shown)))
     call = Call(
-        tool="python",
+        tool=PYTHON,
         arguments=json.dumps({"code": code}),
         status="ok",
         images=numbers,
@@ -107,7 +109,7 @@ def zoom_trace(
         width, height = size_of(sample.images[number].data or b"")
         thousandths = [round(1000 * side / (height if odd % 2 else width)) for odd, side in enumerate(box)]
         arguments = {"bbox_2d": thousandths} | ({"img_idx": number} if number else {})
-        asked = json.dumps({"name": "image_zoom_in_tool", "arguments": arguments})
+        asked = json.dumps({"name": ZOOM, "arguments": arguments})
         said = f"<think>{_thought(sample)}</think>\n<tool_call>\n{asked}\n</tool_call>"
         # The tool cuts out what the thousandths say.
         x0, y0, x1, y1 = [
@@ -122,7 +124,7 @@ def zoom_trace(
         images.append(_shown(sample, region, count))
         calls.append(
             Call(
-                tool="image_zoom_in_tool",
+                tool=ZOOM,
                 arguments=json.dumps(arguments),
                 status="ok",
                 output=told,
@@ -205,7 +207,7 @@ def look_trace(sample: Sample, box: tuple[int, int, int, int] | None) -> Traject
         images=(*sample.images, Picture(data=out.getvalue(), origin="call:0")),
         calls=(
             Call(
-                tool="python",
+                tool=PYTHON,
                 arguments=json.dumps({"code": code}),
                 status="ok",
                 images=(shown,),

@@ -35,10 +35,14 @@ from vtune.schema.message import Message, Picture
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
+from vtune.tools import image_search as image_search_tool
+from vtune.tools import text_search as text_search_tool
+from vtune.tools import zoom as zoom_tool
+from vtune.verifiers import exact
 
 Split = Literal["train", "traces", "heldout"]
 
-TOOLS = ("image_search_tool", "image_zoom_in_tool", "text_search_tool")
+TOOLS = (image_search_tool.NAME, zoom_tool.NAME, text_search_tool.NAME)
 
 CAREFUL, ELSEWHERE = 0.5, 0.25
 """Shares of traces that zoom in on the plate, and on a corner without one; the others do not zoom (ours)."""
@@ -229,7 +233,7 @@ def _sample(trail: Trail, identity: str) -> Sample:
         ability="search",
         ground_truth=trail.towns[-1],
         answer=trail.towns[-1],
-        verifier="exact",
+        verifier=exact.NAME,
         accuracy_ratio=1.0,
         format_ratio=0.1,
         tools=TOOLS,

@@ -16,6 +16,7 @@ from vtune.errors import DataError
 from vtune.files.reading import open_input, read_lines
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
+from vtune.verifiers import choice
 
 LONGEST_INDEX = 64
 """Characters, VLMEvalKit's: an `image` that is no longer is the `index` of the row that holds the picture."""
@@ -223,7 +224,7 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
         ability="visual_search",
         ground_truth=row.answer,
         answer=choices[ord(row.answer) - ord("A")],
-        verifier="choice",
+        verifier=choice.NAME,
         choices=choices,
         extra={name: row.values[name] for name in kept if name in row.values},
     )

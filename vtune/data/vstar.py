@@ -13,6 +13,7 @@ from vtune.schema.box import clamp, proper
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Evidence, Sample
+from vtune.verifiers import choice
 
 SOURCE = "vstar"
 """As in the data of CodeV and DeepEyes."""
@@ -104,7 +105,7 @@ def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:
         ability="visual_search",
         ground_truth="A",
         answer=choices[0],
-        verifier="choice",
+        verifier=choice.NAME,
         evidence=tuple(_evidence(label, box, size, file) for label, box in zip(targets, boxes, strict=True)),
         choices=choices,
         extra={"category": category, "image_path": f"{category}/{picture.name}"},

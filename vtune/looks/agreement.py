@@ -10,7 +10,7 @@ is constant, blurred, shuffled or covered has none.
 import functools
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -35,6 +35,9 @@ LONG = 3.0
 itself, one whose lower half is black would do."""
 NOISE = 0.5
 """Squared grey levels of a band that are taken for rounding and compression."""
+FAINTEST = 4 * NOISE
+"""Squared grey levels of a band below which a window has no structure: else what is drawn beside a smooth
+place would be held against its noise."""
 EDGES = ((50, 150), (100, 200))
 """Thresholds of the edges that are drawn for comparison: those of OpenCV's examples."""
 LINES = 1.8
@@ -47,8 +50,32 @@ TELLING = 0.25
 reach 0.4 to 0.5, hatched digits, of which edge detectors show nothing, 0.2."""
 COLOURED = 4.0
 """Mean distance of a pixel's channels, in grey levels, above which a picture has colours to compare."""
-WORST = 0.2
-"""Share of a picture's structure that may agree less than `Agreement.floor`."""
+PIECE = 3
+"""Windows a side of the pieces of which the worst counts: a third of the `span`. Drawn boxes, arrows and
+labels take less of any piece than what hides it."""
+MATTERS = 0.1
+"""Structure of a piece, as a share of its even share, below which it holds nothing to be hidden."""
+HATCHED = 0.05
+"""Share of structure in a coarser band below which it is no measure of what is left of the finer: a hatched
+glyph has all of its own in the finest; ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a pair of views must reach to show a region."""
+
+    mean: float
+    worst: float
+    fine: float
+    sharpness: float
+
+    def hold(self, found: "Agreement") -> bool:
+        """Whether all of them are reached."""
+        return found.worst >= self.worst and self.hold_but_in_places(found)
+
+    def hold_but_in_places(self, found: "Agreement") -> bool:
+        """Whether all of them are reached but the one of the worst piece."""
+        return found.mean >= self.mean and found.fine >= self.fine and found.sharpness >= self.sharpness
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +84,10 @@ class Agreement:
 
     mean: float
     """Local correlation, averaged by the structure that the first picture has in each window."""
-    floor: float
-    """What all but `WORST` of that structure reaches: low where parts are covered."""
+    worst: float
+    """The mean in the worst of all pieces, `PIECE` windows a side: low where something is hidden."""
+    fine: float
+    """The mean in the finest band alone: low where noise or scattered pixels have drowned it."""
     sharpness: float
     """How much of the finer detail comes across, against the coarser: low where the second is blurred."""
     contrast: float
@@ -74,39 +103,56 @@ def span(height: int, width: int) -> int:
     return round(min(max(height, width), LONG * min(height, width)))
 
 
-def agreement(first: Pixels, second: Pixels) -> Agreement:
-    """Compare two RGB pictures of one size, pixel by pixel in register."""
+def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
+    """Compare two RGB pictures of one size, pixel by pixel in register.
+
+    Args:
+        first: The region.
+        second: What is shown of it.
+        bounds: Of all pairs of views, one that reaches them counts, where there is one.
+    """
     tones, seen_tones = _tones(first, saturation=True), _tones(second, saturation=False)
     side = span(*first.shape[:2])
     lively = _activity(tones, side)
     mine = _bands([*tones, lively], side)
     theirs = _bands([*seen_tones, _activity(seen_tones, side)], side)
     energy, agreed, sharpness = _compare(mine, theirs, _pairs(len(tones), len(seen_tones)), side)
-    found = _strongest(energy, agreed, sharpness)
-    if found[0] < LINES_BELOW:
+    found = _strongest(energy, agreed, sharpness, bounds)
+    if found.mean < LINES_BELOW:
         edges = _bands(_edges(first), side)
         energy, agreed, sharpness = _compare(edges, theirs, [(n, 0) for n in range(len(edges))], side)
         agreed = np.minimum(LINES * agreed, 1.0) * _telling(mine[-1:], edges, side)[:, None, None, None]
-        found = max(found, _strongest(energy, agreed, sharpness), key=lambda one: one[0])
-    mean, windows, share, sharp = found
-    return Agreement(
-        mean=mean,
-        floor=_floor(windows, share),
-        sharpness=sharp,
-        contrast=max(contrast(plane) for plane in seen_tones),
-        windows=windows,
-        weights=share,
-    )
+        lines = _strongest(energy, agreed, sharpness, bounds)
+        found = max(found, lines, key=lambda one: (bounds.hold(one), one.mean))
+    return replace(found, contrast=max(contrast(plane) for plane in seen_tones))
 
 
-def _strongest(
-    energy: Planes, agreed: Planes, sharpness: NDArray[np.float32]
-) -> tuple[float, NDArray[np.float32], NDArray[np.float32], float]:
-    """Of the pair of views that agree most: their mean, correlation and share by window, and sharpness."""
-    local, total, means = _averaged(energy, agreed)
-    best = int(means.argmax())
-    share = total[best] / (total[best].sum() + 1e-6)
-    return float(means[best]), local[best], share, float(sharpness[best])
+def _strongest(energy: Planes, agreed: Planes, sharpness: NDArray[np.float32], bounds: Bounds) -> Agreement:
+    """Of the pair of views that agree most (within bounds, where one is) all but the contrast."""
+    weights = _structure(energy)
+    total = weights.sum(axis=1)
+    means = _mean(agreed, weights, (1, 2, 3))
+    fine = _mean(agreed[:, 0], weights[:, 0], (1, 2))
+
+    def of_pair(n: int) -> Agreement:
+        windows = _mean(agreed[n], weights[n], 0)
+        return Agreement(
+            mean=float(means[n]),
+            worst=_worst(windows, total[n]),
+            fine=float(fine[n]),
+            sharpness=float(sharpness[n]),
+            contrast=0.0,
+            windows=windows,
+            weights=total[n] / total[n].sum(),
+        )
+
+    order = (-means * sharpness).argsort(
+        kind="stable"
+    )  # saturated tones agree well in what they coarsely show
+    best = of_pair(int(order[0]))
+    possible = (means >= bounds.mean) & (fine >= bounds.fine) & (sharpness >= bounds.sharpness)
+    others = (of_pair(int(n)) for n in order[1:] if possible[n])
+    return next((one for one in itertools.chain([best], others) if bounds.hold(one)), best)
 
 
 def contrast(picture: NDArray[Any]) -> float:
@@ -131,8 +177,8 @@ def _activity(tones: list[Plane], side: int) -> Plane:
     """How much the picture varies around each pixel, in its liveliest channel: hatching, print, edges."""
     planes = np.dstack(tones[:4])
     sigma = max(0.8, BANDS[0] * side)
-    mean = _blurred(planes, sigma)
-    varied = _blurred(planes * planes, sigma) - mean * mean
+    mean = blurred(planes, sigma)
+    varied = blurred(planes * planes, sigma) - mean * mean
     return np.sqrt(np.maximum(functools.reduce(cv2.max, cv2.split(varied)), 0))
 
 
@@ -154,7 +200,7 @@ def _pairs(tones: int, seen_tones: int) -> list[tuple[int, int]]:
 def _bands(planes: list[Plane], side: int) -> Planes:
     """Each plane in bands from fine to coarse, shape (n, bands, h, w); its shading is left out."""
     levels = [np.dstack(planes)]
-    levels += [_blurred(levels[0], max(0.6, share * side)) for share in BANDS]
+    levels += [blurred(levels[0], max(0.6, share * side)) for share in BANDS]
     bands = np.stack([finer - coarser for finer, coarser in itertools.pairwise(levels)])
     return np.ascontiguousarray(np.moveaxis(bands, 3, 0))
 
@@ -175,7 +221,10 @@ def _compare(
     agreed = shared / np.sqrt((a + NOISE) * (b + NOISE))
     # Of each band, how much of it is found again: the slope of a regression, without its sign.
     slopes = shared.sum(axis=(2, 3)) / (a.sum(axis=(2, 3)) + NOISE * max(len(down), len(across)))
-    return a, np.asarray(agreed, np.float32), np.minimum(slopes[:, 1] / (slopes[:, 2] + 1e-3), 1.0)
+    sharpness = np.minimum(slopes[:, 1] / (slopes[:, 2] + 1e-3), 1.0)
+    structure = _structure(a).sum(axis=(2, 3))
+    hatched = structure[:, 1:].min(axis=1) < HATCHED * structure.sum(axis=1)
+    return a, np.asarray(agreed, np.float32), np.where(hatched, np.float32(1), sharpness)
 
 
 def _window_matrix(length: int, side: int) -> NDArray[np.float32]:
@@ -187,28 +236,35 @@ def _window_matrix(length: int, side: int) -> NDArray[np.float32]:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
 
 
-def _averaged(energy: Planes, agreed: Planes) -> tuple[Planes, Planes, NDArray[np.float32]]:
-    """Correlation by window, weighted by what there is to see in each band; those weights; and its mean."""
-    weights = np.sqrt(energy)
-    total = weights.sum(axis=1)
-    local = (agreed * weights).sum(axis=1) / (total + 1e-6)
-    return local, total, (local * total).sum(axis=(1, 2)) / (total.sum(axis=(1, 2)) + 1e-6)
+def _structure(energy: Planes) -> Planes:
+    """What there is to see in each band of each window; nearly nothing where there is only noise."""
+    return np.asarray(np.sqrt(np.maximum(energy - FAINTEST, 0) + 1e-4), np.float32)
+
+
+def _mean(agreed: Planes, weights: Planes, axes: int | tuple[int, ...] | None) -> NDArray[np.float32]:
+    """Correlation over some axes, weighted by structure."""
+    return np.asarray((agreed * weights).sum(axis=axes) / weights.sum(axis=axes), np.float32)
+
+
+def _worst(windows: NDArray[np.float32], total: NDArray[np.float32]) -> float:
+    """The mean of the piece that agrees least, of those that hold something."""
+    rows, columns = (length - PIECE + 1 for length in total.shape)
+    # The anchor in the corner: the first `rows` x `columns` of the sums are whole pieces.
+    agreed, structure = (
+        cv2.boxFilter(plane, -1, (PIECE, PIECE), anchor=(0, 0))[:rows, :columns]
+        for plane in (windows * total, total)
+    )
+    held = structure >= MATTERS * total.mean()
+    return float((agreed[held] / structure[held]).min())
 
 
 def _telling(lively: Planes, edges: Planes, side: int) -> NDArray[np.bool_]:
     """Which views of edges tell where the picture is busy: in fine hatching, detectors find nothing."""
     energy, agreed, _ = _compare(lively, edges, [(0, n) for n in range(len(edges))], side)
-    return np.asarray(_averaged(energy, agreed)[2] >= TELLING)
+    return np.asarray(_mean(agreed, _structure(energy), (1, 2, 3)) >= TELLING)
 
 
-def _floor(local: NDArray[np.float32], share: NDArray[np.float32]) -> float:
-    """The correlation that all but `WORST` of the structure reaches."""
-    order = local.ravel().argsort()
-    below = share.ravel()[order].cumsum()
-    return float(local.ravel()[order[min(int(below.searchsorted(WORST)), len(order) - 1)]])
-
-
-def _blurred(planes: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:
+def blurred(planes: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:
     """Blur planes, shape (h, w, n); beyond 2.5 standard deviations nothing is left."""
     reach = 2 * math.ceil(2.5 * sigma) + 1
     blurred = cv2.GaussianBlur(planes, (reach, reach), sigma, borderType=cv2.BORDER_REFLECT)

@@ -1,17 +1,18 @@
 """The scores of benchmarks, each by its published rule. A suite names its scorer.
 
-To add one: write a function, add a line to SCORERS, add a case to tests/metrics/test_benchmarks.py.
+To add one: write a function, add it to SCORERS and to the table of `vtune.parts`, add a case to
+tests/metrics/test_benchmarks.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from vtune.errors import DataError
-
-ScorerName = Literal["mean", "categories", "hrbench"]
+from vtune.parts import Parts, first_line
 
 Scores = dict[str, Any]
 """Name -> number, or one more level of that. What could not be measured has no key."""
@@ -31,6 +32,14 @@ class Mark:
     """Of its answer, in [0, 1]; None where nobody could score it."""
     unreadable: bool
     """Nothing that could be right or wrong was found in the reply; it scores 0."""
+    source: str = ""
+    """The sample's."""
+
+
+SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts("scorer", first_line)
+"""Name in a suite -> scorer."""
+
+ScorerName = Annotated[str, AfterValidator(SCORERS.known)]
 
 
 def mean(marks: Sequence[Mark]) -> Scores:
@@ -61,6 +70,19 @@ def by_category(marks: Sequence[Mark]) -> Scores:
     return mean(marks) | {"categories": groups}
 
 
+def by_source(marks: Sequence[Mark]) -> Scores:
+    """The mean of the means of all sources, whatever their sizes: `score`. `sources` holds `mean` of each.
+
+    A source of which nothing was scored has no mean and takes no part.
+
+    Source: the averages over benchmarks of Dong et al. 2026, table 1.
+    """
+    names = sorted({mark.source for mark in marks})
+    groups = {name: mean([mark for mark in marks if mark.source == name]) for name in names}
+    known = [group["score"] for group in groups.values() if "score" in group]
+    return mean(marks) | ({"score": fmean(known)} if known else {}) | {"sources": groups}
+
+
 def hrbench(marks: Sequence[Mark]) -> Scores:
     """Means over the rotations of what is right within each: `score` (all), `fsp` and `fcp`.
 
@@ -88,10 +110,10 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
     return {key: fmean(values) for key, values in columns.items() if values} | kept | {"cycles": cycles}
 
 
-SCORERS: Mapping[ScorerName, Callable[[Sequence[Mark]], Scores]] = MappingProxyType(
-    {"mean": mean, "categories": by_category, "hrbench": hrbench}
-)
-"""Name in a suite -> scorer."""
+SCORERS.add("mean", mean)
+SCORERS.add("categories", by_category)
+SCORERS.add("hrbench", hrbench)
+SCORERS.add("sources", by_source)
 
 
 def _extra(mark: Mark, key: str) -> str:

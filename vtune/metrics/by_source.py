@@ -13,6 +13,8 @@ from vtune.tools.calls import INVALID
 
 ALL = "all"
 """Name of the row over all sources."""
+EVAL = "eval/"
+"""What the names of rows begin with that an evaluation during training has made."""
 
 Rows = dict[str, dict[str, float]]
 """Source -> name of the number -> number. What could not be measured has no key: a gap, never a zero."""
@@ -26,7 +28,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     Each row holds:
 
     - `trajectories`; `unscored`: share whose total reward is None;
-    - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`: means over those where it was scored;
+    - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`, `reward_consistency`: means over those
+      where it was scored;
     - `accuracy`: share of full marks among the answers that were scored;
     - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
       `calls_invalid`: how many were no JSON call of a tool that is offered;
@@ -48,13 +51,17 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
         evidence_score: The score of a call that clearly shows a target (`reward.evidence.full`).
 
     Raises:
-        DataError: If a source is called `all`, which is the name of the row over all of them.
+        DataError: If a source is called `all`, which is the name of the row over all of them, or `eval/…`.
     """
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
         groups[trajectory.source].append(trajectory)
     if ALL in groups:
         raise DataError(f"a data_source is called `{ALL}`, as the row over all sources is", fix="rename it")
+    if taken := [source for source in groups if source.startswith(EVAL)]:
+        raise DataError(
+            f"a data_source is called `{taken[0]}`, and so are the rows of evaluations", fix="rename it"
+        )
     rows = {source: _row(group, evidence_score) for source, group in sorted(groups.items())}
     return rows | {ALL: _row(trajectories, evidence_score)} if rows else {}
 
@@ -69,6 +76,7 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
         "reward_accuracy": accuracies,
         "reward_format": _known(reward.format for reward in rewards if reward is not None),
         "reward_tool": _known(reward.tool for reward in rewards if reward is not None),
+        "reward_consistency": _known(reward.consistency for reward in rewards if reward is not None),
         "accuracy": [accuracy >= 1.0 for accuracy in accuracies],
         "tool_calls": [len(t.calls) for t in trajectories],
         "no_tool": [not t.calls for t in trajectories],

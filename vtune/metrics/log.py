@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -24,18 +24,23 @@ class MetricsLine:
 class MetricsLog:
     """Appends lines to a metrics file; a context manager. Every step is on disk when `write` returns."""
 
-    def __init__(self, path: Path, *, first_step: int) -> None:
+    def __init__(self, path: Path, *, first_step: int, also: Collection[str] = ()) -> None:
         """Open the file, without the steps that this run will write again.
 
         Args:
             path: The file; made if missing.
             first_step: The first step that will be written. Lines of this step and of later ones, left by a
                 run that was stopped after its last checkpoint, are removed.
+            also: Sources whose lines of that first step stay: they are not written again.
 
         Raises:
             DataError: If the file holds something else than metrics.
         """
-        kept = [line for line in read_metrics(path) if line.step < first_step] if path.exists() else []
+        kept = [
+            line
+            for line in (read_metrics(path) if path.exists() else [])
+            if line.step < first_step or (line.step == first_step and line.source in also)
+        ]
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.partial")
         partial.write_text("".join(map(_dump, kept)), encoding="utf-8")

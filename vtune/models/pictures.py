@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -33,6 +34,14 @@ class PixelBudget(Strict):
         return self
 
 
+def widest(budgets: Sequence[PixelBudget]) -> PixelBudget:
+    """The budget that holds every picture of each of these."""
+    return PixelBudget(
+        min_pixels=min(budget.min_pixels for budget in budgets),
+        max_pixels=max(budget.max_pixels for budget in budgets),
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pixels:
     """One picture as the vision tower takes it."""
@@ -60,6 +69,10 @@ class PictureReader:
         self._seen: OrderedDict[bytes, Pixels] = OrderedDict()
         # A step may be drawn while another thread trains.
         self._turn = threading.Lock()
+
+    def within(self, budget: PixelBudget) -> "PictureReader":
+        """A reader of the same kind with another budget, which remembers nothing yet."""
+        return PictureReader(self._processor, budget)
 
     def read(self, data: bytes) -> Pixels:
         """The pixels of an encoded picture; the same object for the same bytes.

@@ -49,11 +49,24 @@ def load_chat(name: str) -> Chat:
     """
     from transformers import AutoTokenizer
 
-    _check_local(name)
+    check_local(name)
     try:
-        return Chat(AutoTokenizer.from_pretrained(name))
+        return Chat(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
     except (OSError, ValueError) as error:
-        raise _unloadable(name, error) from error
+        raise unloadable(name, error) from error
+
+
+def load_reader(name: str, budget: PixelBudget) -> tuple[Chat, PictureReader]:
+    """What reads texts and pictures for a model, without its weights.
+
+    Raises:
+        DataError: If either cannot be loaded.
+    """
+    chat = load_chat(name)
+    try:
+        return chat, PictureReader(_image_processor(name), budget)
+    except (OSError, ValueError) as error:
+        raise unloadable(name, error) from error
 
 
 def resolved(name: str) -> str:
@@ -82,9 +95,11 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
     config = _config(name)
     try:
         processor = _image_processor(name)
-        model: Any = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, dtype))
+        model: Any = AutoModelForImageTextToText.from_pretrained(
+            name, dtype=getattr(torch, dtype), trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
-        raise _unloadable(name, error) from error
+        raise unloadable(name, error) from error
     use_lean_modules(model)
     return Policy(
         model=model.to(device),
@@ -106,12 +121,13 @@ def load_skeleton(name: str) -> Any:
 def _config(name: str) -> Any:
     from transformers import AutoConfig
 
-    _quiet()
-    _check_local(name)
+    quiet()
+    check_local(name)
     try:
-        config = AutoConfig.from_pretrained(name)
+        # Else a terminal is asked whether to run code that comes with a model; no family here needs any.
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise _unloadable(name, error) from error
+        raise unloadable(name, error) from error
     if config.model_type not in FAMILIES:
         raise DataError(
             f"{name} is a {config.model_type!r} model",
@@ -164,9 +180,9 @@ def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, 
     from transformers import AutoTokenizer
     from transformers.utils.hub import cached_file
 
-    _quiet()
+    quiet()
     model.save_pretrained(folder, state_dict=state_dict)
-    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(folder)
     _image_processor(source).save_pretrained(folder)
     # For vLLM and a stock AutoProcessor; the classes that would write them need torchvision.
     for extra in ("processor_config.json", "video_preprocessor_config.json"):
@@ -175,7 +191,7 @@ def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, 
             (folder / extra).write_bytes(Path(given).read_bytes())
 
 
-def _check_local(name: str) -> None:
+def check_local(name: str) -> None:
     """A mistyped path is said to be one at once, and not looked for on a hub.
 
     A hub name is `owner/model`; anything else, or a path whose parent folder is here, means a folder. Where
@@ -219,7 +235,7 @@ def _unreachable() -> str:
         return str(getattr(error, "reason", error))
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """No progress bars of transformers: they would cut through those of a run."""
     from transformers.utils import logging
 
@@ -234,7 +250,8 @@ def _image_processor(name: str) -> Any:
     return load(name)
 
 
-def _unloadable(name: str, error: Exception) -> DataError:
+def unloadable(name: str, error: Exception) -> DataError:
+    """The error for what transformers cannot load."""
     return DataError(
         f"cannot load a model from {name!r}: {str(error).strip().splitlines()[0]}",
         fix="give a folder that save_pretrained wrote, or a hub name that this machine can reach",

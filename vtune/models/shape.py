@@ -266,7 +266,7 @@ def _filled(folder: Path) -> Mapping[str, Any]:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, json.JSONDecodeError) as error:
         raise DataError(f"{folder / 'config.json'} cannot be read: {error}") from None
     values: dict[str, Any] = config.to_dict()

@@ -11,6 +11,9 @@ from vtune.report.numbers import number, percent, sparkline
 
 CURVE_WIDTH = 24
 
+_SHOWN = {"support": "support", "alpha": "α", "delta": "F, all calls", "delta_gated": "Δ: F, gated calls"}
+"""Headings of what figure 10 has a row for; F, which is before β, in units of the normalised advantage."""
+
 
 def render_credit(report: Mapping[str, Any]) -> RenderableType:
     """Tables of what `vtune.runs.credit.run_credit` returned."""
@@ -49,13 +52,13 @@ def _run(run: Mapping[str, Any]) -> list[RenderableType]:
             ],
         )
     )
-    spreads = ("support", "alpha", "delta")
+    spreads = ("support", "alpha", "delta", "delta_gated")
     parts.append(
         _grid(
             "tool types: median [quartiles]",
-            ("tool type", "calls", "corrected", *spreads),
+            ("tool type", "calls", "gated", *(_SHOWN[of] for of in spreads)),
             [
-                (name, str(tool["calls"]), str(tool["corrected"]), *(_spread(tool[of]) for of in spreads))
+                (name, str(tool["calls"]), str(tool["gated"]), *(_spread(tool[of]) for of in spreads))
                 for name, tool in run["tools"].items()
             ],
         )
@@ -80,7 +83,9 @@ def _grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     return table
 
 
-def _spread(spread: Mapping[str, float]) -> str:
+def _spread(spread: Mapping[str, float] | None) -> str:
+    if spread is None:
+        return "no call passes"
     return f"{number(spread['median'])} [{number(spread['low'])}, {number(spread['high'])}]"
 
 
@@ -89,11 +94,12 @@ def _curves(run: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     curves: dict[str, list[float]] = {}
     for row in run["training"]:
         for name, value in row.items():
-            if name != "step" and value is not None:
+            if name not in ("step", "delta_gated_why") and value is not None:
                 curves.setdefault(name, []).append(value)
     for row in run["training_tools"]:
-        for of in ("support", "alpha", "delta"):
-            curves.setdefault(f"{row['tool']} {of}, median", []).append(row[of]["median"])
+        for of in _SHOWN:
+            if row[of] is not None:
+                curves.setdefault(f"{row['tool']} {of}, median", []).append(row[of]["median"])
     return [
         (name, number(values[0]), number(values[-1]), sparkline(values, CURVE_WIDTH))
         for name, values in curves.items()

@@ -1,4 +1,4 @@
-"""Evaluations side by side: one table a part, one row a number."""
+"""Evaluations side by side: one table per part, one row per number."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vtune.report.values import cell, is_estimate
+from vtune.report.values import cell, is_estimate, uses_lines
 
 Evaluation = Mapping[str, Any]
 """What `results.json` holds, and the `name` and `path` of its folder."""
@@ -39,7 +39,7 @@ def _head(evaluation: Evaluation) -> str:
     limit = "" if evaluation["limit"] is None else ", the first ones only"
     return (
         f"{evaluation['name']}  ({evaluation['path']}): {evaluation['model']} on "
-        f"{evaluation['samples']} samples{limit}{_judged_by(evaluation)}"
+        f"{evaluation['samples']} samples{limit}{_judged_by(evaluation)}{uses_lines(evaluation)}"
     )
 
 

@@ -77,10 +77,11 @@ class Steps:
 
 
 class Rows:
-    """Progress over rows whose number nobody knows: a line on stderr now and then."""
+    """Progress over rows whose number nobody knows: a line on stderr now and then, or none at all."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, *, show: bool = True) -> None:
         self._title = title
+        self._show = show
         self._done = 0
         self._last = time.monotonic()
 
@@ -90,13 +91,13 @@ class Rows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if kind is None and self._show:
             say(f"{self._title}: {self._done} rows")
 
     def advance(self) -> None:
         """One more row is done."""
         self._done += 1
-        if time.monotonic() - self._last > EVERY:
+        if self._show and time.monotonic() - self._last > EVERY:
             self._last = time.monotonic()
             say(f"{self._title}: {self._done} rows")
 

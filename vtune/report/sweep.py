@@ -1,4 +1,4 @@
-"""Sweeps: one row a variant, with intervals over seeds, and the differences of pairs."""
+"""Sweeps: one row per variant, with intervals over seeds, and the differences of pairs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +9,11 @@ from rich.text import Text
 
 from vtune.report.values import cell
 
+Rows = Mapping[str, Mapping[str, Any]]
+
+_FACTS = ("seeds", "held_out", "no_shares")
+"""What of a row is no number."""
+
 
 def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Tables of what `vtune.runs.sweep_table.sweep_table` returned, one sweep after the other."""
@@ -17,26 +22,58 @@ def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield Text(f"{table['name']}  ({table['path']}; in brackets: {table['interval']})")
-    steps = f"training: means of the last {table['last_steps']} steps"
-    yield _table(f"variants ({steps})", table["variants"])
+    rows = table["variants"]
+    trained = {name: row for name, row in rows.items() if row["seeds"] is not None}
+    yield _table(f"training: means of the last {table['last_steps']} steps", trained)
+    for suite in table["suites"]:
+        yield _table(f"held out: {suite}", _on(suite, rows))
+        yield from _reasons(_on(suite, rows))
     if table["differences"]:
-        yield _table("differences, seed by seed", table["differences"])
+        # An untrained model has no training that could differ.
+        told = {name: row for name, row in table["differences"].items() if _numbers(row)}
+        yield _table("differences, seed by seed: training", told)
+        for suite in table["suites"]:
+            yield _table(f"differences, seed by seed: {suite}", _on(suite, table["differences"]))
     if table["unfinished"]:
         yield Text(f"not finished: {', '.join(table['unfinished'])}")
 
 
-def _table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
+def _on(suite: str, rows: Rows) -> dict[str, Mapping[str, Any]]:
+    """The rows of one suite."""
+    return {name: {"seeds": row["seeds"], **row["held_out"][suite]} for name, row in rows.items()}
+
+
+def _reasons(rows: Rows) -> Iterator[Text]:
+    """Why a row has no share of faithful answers, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        if row["no_shares"] is not None:
+            reasons.setdefault(row["no_shares"], []).append(name)
+    for why, names in reasons.items():
+        yield Text(f"no shares for {', '.join(names)}: {why}")
+
+
+def _table(title: str, rows: Rows) -> Table:
+    """A column for every number that some row has."""
     table = Table(title=title, title_justify="left")
     table.add_column(no_wrap=True)
-    for column in dict.fromkeys(column for row in rows.values() for column in row):
+    there = {name for row in rows.values() for name in _numbers(row)}
+    columns = [name for name in dict.fromkeys(name for row in rows.values() for name in row) if name in there]
+    for column in ("seeds", *columns):
         table.add_column(column, justify="right")
     for name, row in rows.items():
-        table.add_row(name, *(_cell(value, row["seeds"]) for value in row.values()))
+        table.add_row(name, cell(row["seeds"]), *(_cell(row.get(column), row["seeds"]) for column in columns))
     return table
 
 
-def _cell(value: Any, seeds: int) -> str:
-    """A mean that fewer runs have than there are says of how many it is."""
-    if isinstance(value, Mapping) and value["n"] != seeds:
-        return f"{cell(value)} (of {value['n']})"
-    return cell(value)
+def _numbers(row: Mapping[str, Any]) -> list[str]:
+    """Names of the numbers that a row has."""
+    return [name for name, value in row.items() if name not in _FACTS and value is not None]
+
+
+def _cell(value: Mapping[str, Any] | None, seeds: int | None) -> str:
+    """A mean, with its interval if it has one; where fewer runs have it than there are, of how many it is."""
+    if value is None:
+        return cell(None)
+    text = cell(value["value"] if value["low"] is None else value)
+    return text if seeds is None or value["n"] == seeds else f"{text} (of {value['n']})"

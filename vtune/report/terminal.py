@@ -12,16 +12,21 @@ from vtune.report.evaluation import render_evaluations
 from vtune.report.foreign import foreign
 from vtune.report.numbers import GAP, number, sparkline
 from vtune.report.sweep import render_sweeps
+from vtune.report.values import uses_lines
 
 CURVE_WIDTH = 16
 LONE_CURVE_WIDTH = 40
 """Of a run that stands alone: a fall of a few steps is to be seen."""
 
 ORDER = (
+    "score",
+    "faithful_of_correct",
+    "faithful_of_all",
     "reward",
     "reward_accuracy",
     "reward_format",
     "reward_tool",
+    "reward_consistency",
     "accuracy",
     "tool_calls",
     "no_tool",
@@ -64,7 +69,7 @@ def render_report(report: Mapping[str, Any]) -> RenderableType:
 
 def _head(run: Mapping[str, Any]) -> str:
     last = "no step yet" if run["last_step"] is None else f"last step {run['last_step']}"
-    return f"{run['name']}  ({run['path']}, {last})"
+    return f"{run['name']}  ({run['path']}, {last}){uses_lines(run)}"
 
 
 def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:

@@ -84,3 +84,12 @@ def cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value)) or GAP
     return str(value) if value else GAP
+
+
+def uses_lines(run: Mapping[str, Any]) -> str:
+    """Below the head of a run or an evaluation: the files of the user's own parts that it used."""
+    return "".join(
+        f"\n  uses {name}, SHA-256 {str(file['sha256'])[:16]}"
+        + ("" if file["kept"] else "; the copy in the folder is missing or another file")
+        for name, file in run.get("uses", {}).items()
+    )

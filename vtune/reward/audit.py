@@ -121,7 +121,7 @@ def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> N
             f"{unscored / count:.1%} of the audited trajectories are unscored, the limit is "
             f"{max_unscored:.1%}",
             where=f"{times} of {count}: {why}",
-            fix="mend the judge, the sandbox or the data, then audit again",
+            fix="fix the judge, the sandbox or the data, then audit again",
         )
 
 
@@ -134,7 +134,7 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
     return RunFailed(
         f"none of the {len(users)} trajectories with tool calls could be audited",
         where=f"{times} of {len(users)}: {why}",
-        fix="name a judge with --judge-url and --judge-model, or mend the one there is",
+        fix="name a judge with --judge-url and --judge-model, or fix the one there is",
     )
 
 

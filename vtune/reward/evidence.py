@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient, NoVerdict
 from vtune.judge.pictures import picture_size
-from vtune.judge.prompts import Prompt, answer_prompt, evidence_prompt, target_prompt
+from vtune.judge.prompts import Prompt, answer_prompt, conclusion_prompt, evidence_prompt, target_prompt
 from vtune.judge.replies import Level, read_level, read_same, read_target
 from vtune.reward.flags import no_looks, whole_images
 from vtune.reward.looks import Glimpse, glimpses, legible, seen, shows_everything
@@ -222,7 +222,7 @@ By = Literal["boxes", "model"]
 class Judges:
     """The judge for each sample's calls: boxes where it has evidence, else the model, if there is one.
 
-    The model also compares answers, for verifier `judge`.
+    The model also compares answers, for verifier `judge`, and holds them against their thoughts.
 
     Args:
         levels: Of the recipe.
@@ -274,9 +274,20 @@ class Judges:
         Raises:
             ServiceError: If it cannot tell, or there is no model to ask.
         """
+        return await self._says(answer_prompt(sample, answer))
+
+    async def same_conclusion(self, thoughts: str, answer: str) -> bool:
+        """Whether the model finds that thoughts draw the conclusion that the answer gives.
+
+        Raises:
+            ServiceError: If it cannot tell, or there is no model to ask.
+        """
+        return await self._says(conclusion_prompt(thoughts, answer))
+
+    async def _says(self, prompt: Prompt) -> bool:
         if self._client is None:
             raise ServiceError("only a judge can tell, and there is none in the recipe", fix="set `judge`")
-        return await self._client.ask_for(answer_prompt(sample, answer), [], read_same, "TRUE or FALSE")
+        return await self._client.ask_for(prompt, [], read_same, "TRUE or FALSE")
 
 
 def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:

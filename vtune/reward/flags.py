@@ -1,4 +1,4 @@
-"""Red flags: looks that are none, seen in what the calls did, never in thoughts or code (CodeV §4.3).
+"""Red flags: calls that are not a look, seen in what they did, never in thoughts or code (CodeV §4.3).
 
 Operations on a whole picture (turning, contrast, a drawn box, a filter) are honest ones: template 13.1 asks
 for them. So a region counts as a mere crop only where the returned picture shows it unchanged, at any size.
@@ -7,12 +7,12 @@ for them. So a region counts as a mere crop only where the returned picture show
 from collections.abc import Iterator, Sequence
 
 from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
-from vtune.reward.looks import laid_out, region_shown, shows_everything
+from vtune.reward.looks import laid_out, region_shown, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
-from vtune.schema.box import Box, area, iou
+from vtune.schema.box import Box, area, intersect, iou
 from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence
-from vtune.schema.trajectory import Crop, Status, Trajectory
+from vtune.schema.trajectory import Call, Crop, Status, Trajectory
 
 MAGNIFIED = 1.25
 """Times as many pixels a side, as the policy sees them, make a region that was shown before a closer look;
@@ -33,7 +33,8 @@ def call_flags(
     back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
     long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
     sandbox (status `limit`), and one that our sandbox failed never is (CodeV §4.3: avoidable errors).
-    `faked`: its pictures show nothing of the regions that it claims. `illegible`: with too few pixels.
+    `faked`: it claims a region of which its pictures show nothing, not even a target in it, whatever else
+    they show. `illegible`: all of them with too few pixels.
     `everything`: more of an input than a look may. These three only where the recipe says so.
 
     Args:
@@ -76,13 +77,38 @@ def _unseen(
     trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence]
 ) -> Iterator[str]:
     """What a call did in place of showing a region, where the recipe makes a red flag of it."""
-    looks = {crop.look for crop in trajectory.calls[k].crops if crop.look is not None}
-    if levels.faked == "red_flag" and "faked" in looks and looks <= {"faked", "illegible"}:
+    call = trajectory.calls[k]
+    crops = call.crops
+    looks = {crop.look for crop in crops if crop.look is not None}
+    verified = [crop for crop in crops if crop.look == "verified"]
+    if levels.faked == "red_flag" and any(
+        crop.look == "faked"
+        and not any(_holds(one, crop, levels) for one in verified)
+        and not any(_shows(trajectory, call, crop, item, levels) for item in targets)
+        for crop in crops
+    ):
         yield "faked"
     if levels.illegible == "red_flag" and looks == {"illegible"}:
         yield "illegible"
     if levels.everything == "red_flag" and shows_everything(trajectory, k, targets, levels):
         yield "everything"
+
+
+def _holds(shown: Crop, faked: Crop, levels: EvidenceLevels) -> bool:
+    """Whether a verified region holds a faked one: edges beside the crop they are drawn from fake nothing."""
+    common = area(intersect(shown.bbox, faked.bbox))
+    return shown.image == faked.image and common >= levels.full_share * area(faked.bbox)
+
+
+def _shows(trajectory: Trajectory, call: Call, crop: Crop, item: Evidence, levels: EvidenceLevels) -> bool:
+    """Whether a target can be seen all the same: a threshold leaves the glyph, and not the card it is on."""
+    box = intersect(item.bbox, crop.bbox)
+    return (
+        crop.shown is not None
+        and item.image == crop.image
+        and area(box) >= levels.full_share * area(item.bbox)
+        and seen(trajectory, call, crop, box).look == "verified"
+    )
 
 
 def whole_images(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:

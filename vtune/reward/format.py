@@ -7,8 +7,9 @@ from vtune.schema.message import Message
 from vtune.schema.trajectory import Call
 from vtune.schema.verdict import Verdict
 from vtune.tools.calls import is_valid
+from vtune.tools.python import NAME as PYTHON
 
-_TAG = re.compile(r"<(/?(?:think|code|answer|sandbox_output|tool_call|tool_response))>")
+_TAG = re.compile(r"<(/?(?:think|thinking|code|answer|sandbox_output|tool_call|tool_response))>")
 
 _CALLS = (
     ("code", "/code"),
@@ -29,7 +30,8 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
     could take. The last closes them and gives its `<answer>…</answer>`. Thoughts that a turn leaves open
     behind its code are still open in the next, which then needs no `<think>` of its own: so one pair may hold
     all the code of a conversation (CodeV, template 13.1; Thyme's traces), or every turn may have one (CodeV
-    §15). No turn has text outside its tags, a tag more or less, an empty code or an empty answer.
+    §15). No turn has text outside its tags, a tag more or less, an empty code or an empty answer. A
+    conversation may write `<thinking>` for `<think>` in all of its turns (Dong et al., appendix B.2).
 
     Args:
         messages: The conversation; only the assistant's turns are read.
@@ -39,7 +41,7 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
     tags and accepts text without any; the order is ours. Dong et al., appendix B.2 (tool calls;
     SenseNova-MARS's code adds that none failed by the model's fault).
     """
-    turns = [message.content for message in messages if message.role == "assistant"]
+    turns = _with_think([message.content for message in messages if message.role == "assistant"])
     if not turns:
         return Verdict(0.0, "no turn of the policy")
     thinking = False
@@ -49,7 +51,7 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
             return Verdict(0.0, f"turn {number}: {problem}")
         thinking = "</think>" not in turn
     for number, call in enumerate(calls):
-        if call.tool != "python" and call.status == "error":
+        if call.tool != PYTHON and call.status == "error":
             return Verdict(0.0, f"call {number}: {call.error}")
     return Verdict(1.0, "well formed")
 
@@ -65,6 +67,13 @@ def counted_tags(reply: str) -> Verdict:
     counts = {tag: reply.count(tag) for tag in ("<think>", "</think>", "<answer>", "</answer>")}
     odd = [f"{tag} {count} times" for tag, count in counts.items() if count != 1]
     return Verdict(1 - 0.25 * len(odd), ", ".join(odd) or "each tag once")
+
+
+def _with_think(turns: list[str]) -> list[str]:
+    """The turns with `<think>` for `<thinking>`, where they have no other word for thoughts."""
+    if any("<think>" in turn or "</think>" in turn for turn in turns):
+        return turns
+    return [turn.replace("<thinking>", "<think>").replace("</thinking>", "</think>") for turn in turns]
 
 
 def _problem(turn: str, *, thinking: bool, last: bool) -> str:

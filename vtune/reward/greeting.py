@@ -70,5 +70,5 @@ async def _greet(recipe: RewardRecipe, servers: Servers) -> list[str]:
             raise RecipeError(
                 str(error),
                 fix=f"let reward.service.token_env name the variable that holds its token{sent}; where "
-                "it has another judge, start it with the --recipe of the run",
+                "it has another judge, or other `uses`, start it with the --recipe of the run",
             ) from None

@@ -19,9 +19,8 @@ from vtune.schema.box import Box, area, clamp, intersect
 from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
+from vtune.tools.python import NAME as PYTHON
 
-PYTHON = "python"
-"""The tool that runs a policy's own code. What other tools return, our own code has cut out."""
 MOST_CLAIMS = 32
 """Regions that one call may claim to show: beyond, none is looked at, for a mosaic of so many is no look."""
 WIDER = 1.2

@@ -123,6 +123,16 @@ class IouSchedule(Strict):
         return self
 
 
+class Consistency(Strict):
+    """A reward for thoughts that lead to the answer: CodeV's table 2, "+ Consistency" (`consistency.py`)."""
+
+    weight: float = Field(gt=0, le=1)
+    """Thyme's code has 0.5."""
+    by: Literal["model", "text"]
+    """`model`: the judge says whether thoughts and answer draw the same conclusion, as Thyme's does. `text`:
+    the answer stands in the thoughts, word for word; ours, for short answers where there is no judge."""
+
+
 class RewardService(Strict):
     """Servers that score instead of this process (`vtune serve rewards`); a bare list of URLs will do."""
 
@@ -149,7 +159,7 @@ class RewardService(Strict):
 def _unusable(url: str) -> str | None:
     """Why no request can be sent to a URL; None where one can. A password in it is not repeated."""
     if not url.startswith(("http://", "https://")):
-        return f"{url!r} is no URL"
+        return f"{url!r} is not a URL"
     if "@" in url:
         return "a URL holds a user or an @ (`token_env` names the variable of a token, %40 is an @ in a path)"
     try:
@@ -174,7 +184,10 @@ def _from_list(value: Any) -> Any:
 
 
 class RewardRecipe(Strict):
-    """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5)."""
+    """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5).
+
+    With `consistency` there is a fourth part.
+    """
 
     accuracy: float = Field(ge=0, le=1)
     """Weight of the answer."""
@@ -202,5 +215,17 @@ class RewardRecipe(Strict):
     iou: IouSchedule | None = None
     """For verifiers `detection` and `grounding`; null where no sample has one, or all state `iou`
     themselves."""
+    consistency: Consistency | None = None
+    """Null: nobody asks whether thoughts and answer agree."""
     service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None
     """Who scores; null: this process. It changes no score, so a recipe may leave it out."""
+
+    @model_validator(mode="after")
+    def _consistency_can_be_judged(self) -> Self:
+        if self.consistency is None:
+            return self
+        if self.consistency.by == "model" and self.judge is None:
+            raise ValueError("`consistency` by a model needs one: set `judge`, or `consistency.by` to text")
+        if self.weighting != "recipe":
+            raise ValueError("samples have no weight for `consistency`: set `weighting` to recipe")
+        return self

@@ -17,10 +17,11 @@ from vtune.looks.geometry import onto
 from vtune.looks.pictures import decoded
 from vtune.looks.verify import Checked
 from vtune.looks.view import sampled
-from vtune.reward.looks import MOST_CLAIMS, PYTHON, seen
+from vtune.reward.looks import MOST_CLAIMS, seen
 from vtune.schema.box import Box, clamp
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.python import NAME as PYTHON
 
 LONGEST = 1024
 """Pixels of the longer side of a cut, at most; ours."""
@@ -35,8 +36,9 @@ BLANK = 127
 def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset()) -> list[Picture]:
     """The verified regions of call `k`, cut out of the inputs as large as the policy sees them.
 
-    What in a region its picture does not show is blank. Pictures of tools other than code are our own work,
-    and those that are no crops (search results) stay as they are.
+    What in a region its picture does not show is blank, so that one hidden in places is cut all the same.
+    Pictures of tools other than code are our own work, and those that are no crops (search results) stay as
+    they are.
 
     Args:
         trajectory: With its pictures.
@@ -56,7 +58,7 @@ def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset())
     claims = [crop for crop in call.crops if crop.shown is not None and crop.shown not in skipped]
     for crop in claims if len(claims) <= MOST_CLAIMS else ():
         checked = seen(trajectory, call, crop, crop.bbox)
-        if len(found) < MOST and checked.look == "verified":
+        if len(found) < MOST and (checked.look == "verified" or checked.partly):
             source = decoded(read_bytes(trajectory.images[crop.image]))
             cut = _cut(source, clamp(crop.bbox, source.shape[1], source.shape[0]), checked)
             found.append(Picture(data=_png(cut), origin=f"call:{k}"))

@@ -18,7 +18,8 @@ from vtune.reward.recipe import IouSchedule
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import verifier_of
+from vtune.verifiers import detection, grounding, verifier_of
+from vtune.verifiers import math as math_verifier
 from vtune.verifiers.boxes import boxes_in
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.tags import tagged
@@ -29,10 +30,10 @@ ACCURACY_RATIO, FORMAT_RATIO = 1.0, 0.1
 AVERAGE = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 """The server's thresholds where its environment names none: the mean over them counts."""
 
-MATHS, DETECTION = "mathverify", "detection"
+MATHS, DETECTION = "mathverify", detection.NAME
 """The server's verifiers. Other names are those of `vtune.verifiers.VERIFIERS`."""
 
-BOXES = (DETECTION, "grounding")
+BOXES = (DETECTION, grounding.NAME)
 """Verifiers that read boxes."""
 
 ABOUT_THE_RUN = ("is_training", "step", "total_steps", "image_path", "image_grid_thw", "verifier_style")
@@ -74,7 +75,7 @@ def sample_of(request: JudgeRequest, iou: IouSchedule | None) -> Sample:
     foreign = ABOUT_THE_RUN if name in BOXES else ABOUT_THE_RUN + ABOUT_BOXES
     own = {key: value for key, value in parm.items() if key not in foreign}
     if name == MATHS:
-        name, own = "math", {"answer_in": "boxed"} | own
+        name, own = math_verifier.NAME, {"answer_in": "boxed"} | own
     if name == DETECTION and own.get("det_verifier_normalized"):
         own = _shown(parm.get("image_grid_thw")) | own
     sample = Sample(

@@ -12,6 +12,7 @@ from typing import Self
 from vtune.errors import DataError, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
 from vtune.reward.client import RewardClient
+from vtune.reward.consistency import score_consistency
 from vtune.reward.evidence import Judges, needs_look, score_call
 from vtune.reward.flags import call_flags
 from vtune.reward.format import counted_tags, format_reward
@@ -43,6 +44,7 @@ class Weights:
     accuracy: float
     format: float
     tool: float
+    consistency: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +186,27 @@ async def score_trajectory(
     except DataError as error:
         calls = [Unscored(error.what)] * len(trajectory.calls)
     tool = tool_part(calls)
-    reward = combine(accuracy, form_of(trajectory, recipe), tool, weights, recipe)
-    failed = any(isinstance(part, Unscored) and part.again for part in (accuracy, tool))
+    agrees = await _consistency(trajectory.reply, accuracy, recipe, judges)
+    reward = combine(accuracy, form_of(trajectory, recipe), tool, weights, recipe, consistency=agrees)
+    failed = any(isinstance(part, Unscored) and part.again for part in (accuracy, tool, agrees))
     scores = tuple(call.score if isinstance(call, Verdict) else None for call in calls)
     return Scored(
         replace(trajectory, reward=reward, tool_scores=scores), again=reward.total is None and failed
     )
+
+
+async def _consistency(
+    reply: str, accuracy: Verdict | Unscored, recipe: RewardRecipe, judges: Judges
+) -> Verdict | Unscored | None:
+    """Whether thoughts and answer agree; None where the recipe does not ask."""
+    if recipe.consistency is None:
+        return None
+    if isinstance(accuracy, Unscored):
+        return Unscored("the answer is unscored")
+    try:
+        return await score_consistency(reply, accuracy.score, recipe.consistency, judges)
+    except ServiceError as error:
+        return Unscored(error.what, again=True)
 
 
 def _unscorable(trajectory: Trajectory, why: str) -> Trajectory:
@@ -228,7 +245,8 @@ def with_flags(
 def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
     """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says."""
     if recipe.weighting == "recipe":
-        return Weights(recipe.accuracy, recipe.format, recipe.tool)
+        consistency = 0.0 if recipe.consistency is None else recipe.consistency.weight
+        return Weights(recipe.accuracy, recipe.format, recipe.tool, consistency)
     ratios = (sample.accuracy_ratio, sample.format_ratio, sample.tool_ratio)
     whole = sum(ratios) if recipe.weighting == "sample_normalised" else 1.0
     return Weights(*(ratio / whole for ratio in ratios)) if whole else Weights(0.0, 0.0, 0.0)
@@ -259,15 +277,27 @@ def combine(
     tool: Verdict | Unscored,
     weights: Weights,
     recipe: RewardRecipe,
+    *,
+    consistency: Verdict | Unscored | None = None,
 ) -> Reward:
     """One reward from its parts; the total is None where a part that has weight is unscored.
 
     The parts in the reward are what was scored; only the total knows weights and gate. The reason names all
     parts or, where the total is None, those that keep it so.
 
-    Source: CodeV eq. 5, with the format part of its figure 9.
+    Args:
+        accuracy: Of the answer.
+        form: Of the tags.
+        tool: Of what calls showed.
+        weights: Of the parts.
+        recipe: Whether the tool part is gated.
+        consistency: Of thoughts and answer; None where the recipe has no such part.
+
+    Source: CodeV eq. 5, with the format part of its figure 9, and the consistency of its table 2.
     """
     parts = {"accuracy": accuracy, "format": form, "tool": tool}
+    if consistency is not None:
+        parts["consistency"] = consistency
     scores = {name: part.score if isinstance(part, Verdict) else None for name, part in parts.items()}
     paid = dict(scores)
     if recipe.tool_gated and scores["accuracy"] is not None and scores["tool"] is not None:
@@ -293,7 +323,7 @@ class ToolSamples:
     judged_looks: int = 0
     """Those of them whose calls a model judges, for they have no boxes."""
     judged_answers: int = 0
-    """Samples whose answers a model compares, where no rule decides."""
+    """Samples whose answers a model compares, where no rule decides, or holds against their thoughts."""
 
 
 def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
@@ -308,10 +338,11 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
         has none.
     """
     paid = looks = judged_looks = judged_answers = 0
+    by_model = recipe.consistency is not None and recipe.consistency.by == "model"
     for sample in samples:
         check_ground_truth(sample)
         _check_verifier(sample, recipe)
-        judged_answers += verifier_of(sample).asks_judge
+        judged_answers += by_model or verifier_of(sample).asks_judge
         if not sample.tools or not weights_of(sample, recipe).tool:
             continue
         paid += 1
@@ -335,7 +366,7 @@ def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
     place = f"sample {sample.id!r}, source {sample.source!r}"
     if verifier.asks_judge and recipe.judge is None:
         raise RecipeError(
-            "verifier `judge` has answers compared by a model, and the recipe names none",
+            f"verifier `{sample.verifier}` has answers compared by a model, and the recipe names none",
             where=place,
             fix="set reward.judge",
         )
@@ -399,7 +430,7 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
             where=f"{times} of {len(trajectories)}: {why}",
-            fix="mend the judge, the reward service, the sandbox or the data, then continue with --resume",
+            fix="fix the judge, the reward service, the sandbox or the data, then continue with --resume",
         )
 
 

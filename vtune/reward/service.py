@@ -79,6 +79,7 @@ class Service:
 
     def start_workers(self) -> None:
         """Start them before anyone needs them; they get ready meanwhile."""
+        tuple(VERIFIERS.values())  # loads their modules
         self._verifying.start()
 
     def health(self) -> dict[str, Any]:

@@ -28,12 +28,18 @@ from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row, scored_columns
 from vtune.schema.trajectory import Call, Crop, Look, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, trajectory_from_row
+from vtune.uses import prints, used
+
+_PARTS = ("total", "accuracy", "format", "tool", "consistency")
 
 IDENTITY = ("id", "index", "split")
 """What of `extra_info` is read: the rest is the sender's own."""
 
 LONGEST_TEXT = 4 * 2**20
 """Characters of what a policy wrote in one trajectory, ours: a million tokens."""
+
+SCORING = ("verifier",)
+"""Kinds of parts that can move a score: a user's own are the same in the run and in the service."""
 
 JUDGE = ("model", "temperature", "max_tokens")
 """What of a judge can move a score. Where it answers, and its key, are the service's own business."""
@@ -102,7 +108,9 @@ def _check_text(text: str, name: str) -> None:
 def settings_of(recipe: RewardRecipe) -> Row:
     """Everything in a recipe that moves a score. IoU thresholds stand in the samples, for they change."""
     settings = recipe.model_dump(mode="json", exclude={"service", "max_unscored", "judge", "iou"})
-    judge = recipe.judge
+    judge, brought = recipe.judge, prints(SCORING)
+    if brought:
+        settings["uses"] = brought
     return settings | {"judge": None if judge is None else {name: getattr(judge, name) for name in JUDGE}}
 
 
@@ -131,13 +139,32 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
             f"the service's judge is {own or 'none'}, the request wants {wanted}",
             fix="start the service with the --recipe of the run",
         )
-    values = dict(settings) | {"max_unscored": 1.0, "judge": None if wanted is None else judge}
+    _check_uses(settings.get("uses"))
+    values = {key: value for key, value in settings.items() if key != "uses"}
+    values |= {"max_unscored": 1.0, "judge": None if wanted is None else judge}
     try:
         return RewardRecipe.model_validate(values)
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(map(str, ("reward", *problem["loc"])))
         raise RecipeError(f"`{key}`: {problem['msg']}", fix="send the reward section of a recipe") from None
+
+
+def _check_uses(wanted: Any) -> None:
+    """See that this process has the user's own parts that a request scores with; it never loads any for it.
+
+    Raises:
+        RecipeError: If it has none, or others.
+    """
+    if wanted is not None and not isinstance(wanted, dict):
+        raise RecipeError("`reward.uses` is not an object", fix="send file names and their SHA-256")
+    own = {file.sha256 for file in used()}
+    for name, sha256 in (wanted or {}).items():
+        if sha256 not in own:
+            raise RecipeError(
+                f"the service has not loaded {name[:80]!r}, SHA-256 {str(sha256)[:16]}…",
+                fix="start it with the --recipe of the run, whose `uses` names the same file",
+            )
 
 
 def scores_of(trajectory: Trajectory) -> Row:
@@ -151,6 +178,7 @@ def scores_of(trajectory: Trajectory) -> Row:
             "accuracy": reward.accuracy,
             "format": reward.format,
             "tool": reward.tool,
+            "consistency": reward.consistency,
             "why": reward.why,
             "parts": dict(reward.parts),
         },
@@ -173,7 +201,7 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
         given = fields.struct("reward")
         parts = given.struct("parts") if given.values.get("parts") is not None else Fields({})
         reward = Reward(
-            **{name: _score(given, name) for name in ("total", "accuracy", "format", "tool")},
+            **{name: _score(given, name) for name in _PARTS},
             why=given.text("why"),
             parts={name: number for name in parts.values if (number := _score(parts, name)) is not None},
         )

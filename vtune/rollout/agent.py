@@ -27,13 +27,11 @@ from vtune.tools import zoom
 from vtune.tools.calls import Asked, read_calls, tool_response
 from vtune.tools.lasting import LastingSession
 from vtune.tools.observation import Observation, sandbox_output
+from vtune.tools.python import NAME as PYTHON
 from vtune.tools.python import run_python
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import Results, Toolbox, arguments_of
 from vtune.verifiers.tags import answer, tagged
-
-PYTHON = "python"
-"""The tool that takes code, in a form of its own; all others take JSON."""
 
 
 class Rollout(Strict):
@@ -362,7 +360,7 @@ class Agent:
 
     def _note_failure(self, book: Transcript, why: str) -> None:
         start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
-        book.calls.append(Call(tool="python", arguments="{}", status="infra", error=why, span=start))
+        book.calls.append(Call(tool=PYTHON, arguments="{}", status="infra", error=why, span=start))
 
 
 async def _close(opening: "asyncio.Task[LastingSession]") -> None:

@@ -1,20 +1,47 @@
 """How a sample is put to the policy."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
+from pydantic import AfterValidator
+
+from vtune.parts import Parts, first_line
 from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
-from vtune.schema.sample import TOOLS, Sample
+from vtune.schema.sample import Sample
 from vtune.tools.calls import tools_block
+from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import verifier_of
 from vtune.verifiers.asking import missing_marks, placed, self_contained, with_ending
 
-Style = Literal["codev", "plain", "tools", "pool"]
-
 Size = tuple[int, int]
 Schemas = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptStyle:
+    """How a sample becomes turns."""
+
+    turns: Callable[[Sample, Sequence[str], Sequence[Size], Schemas, int], tuple[Message, ...]]
+    """(sample, file name of each picture in the sandbox, their (width, height), schemas of the tools with
+    JSON arguments, which draw) -> turns. A group has one draw, so that its rollouts answer one question."""
+    tells: Collection[str] | None = None
+    """The tools of which the policy is told, by the style or by the sample's own turns; None: all."""
+    bare: bool = False
+    """The sample's turns stay as they are: nothing is added, not even where the answer goes."""
+    says_where: bool = False
+    """It says itself where the answer goes."""
+
+    def tells_of(self, tool: str) -> bool:
+        """Whether the policy is told of a tool."""
+        return self.tells is None or tool in self.tells
+
+
+STYLES: Parts[PromptStyle] = Parts("prompt", lambda style: first_line(style.turns))
+"""Name in the recipe -> how a sample becomes turns."""
+
+Style = Annotated[str, AfterValidator(STYLES.known)]
 
 PYTHON_RULES = """**Python execution rules**:
 - The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
@@ -62,7 +89,7 @@ another query or a closer look where it does not help."""
 
 
 def codev(
-    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = ()
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
     """Template 13.1 of CodeV. A sample without tools, or with a system turn of its own, keeps its system turn.
 
@@ -71,6 +98,7 @@ def codev(
         names: File name of each picture in the sandbox.
         sizes: (width, height) of each stored picture, in pixels.
         schemas: Of tools with JSON arguments; this template knows none.
+        draw: Without effect: there is one template.
     """
     messages = list(sample.prompt)
     if sample.tools and messages[0].role != "system":
@@ -85,14 +113,14 @@ def codev(
 
 
 def plain(
-    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = ()
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
     """The sample's own turns, nothing added: for policies that learnt the protocol from traces."""
     return sample.prompt
 
 
 def tools(
-    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = ()
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
     """Thoughts, tool calls and an answer, with the tools in the system turn as Qwen's template prints them.
 
@@ -104,22 +132,23 @@ def tools(
         names: File name of each picture in the sandbox.
         sizes: (width, height) of each stored picture, in pixels.
         schemas: Of the tools that the sample offers, beside `python`.
+        draw: Without effect: there is one template.
     """
     own = sample.prompt[0].role == "system"
     parts = [sample.prompt[0].content if own else TOOLS_SYSTEM]
-    if "python" in sample.tools:
+    if PYTHON in sample.tools:
         parts.append(PYTHON_RULES)
     if schemas:
         parts.append(tools_block(schemas))
     return (Message("system", "\n\n".join(parts)), *sample.prompt[own:])
 
 
-def pool(sample: Sample, draw: int) -> tuple[Message, ...]:
+def pool(
+    sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas, draw: int
+) -> tuple[Message, ...]:
     """The sample's own turns, with a request from V-Triune's prompt pool behind the last question.
 
-    Args:
-        sample: What is asked; where its answer is read decides on the request.
-        draw: Which request. All rollouts of a group have the same number, so that they answer one question.
+    Where the sample's answer is read decides on the request; `draw` says which.
     """
     return with_ending(sample, pool_suffix(missing_marks(sample), draw=draw)).prompt
 
@@ -135,24 +164,19 @@ def ask(
 ) -> tuple[Message, ...]:
     """A sample as turns, in the style that a recipe names; see the function of each for the arguments.
 
-    In every style but `plain` a prompt names the places that verifier and format reward read, and the form of
+    In every style that is not `bare` a prompt names the places that verifier and format reward read, and the form of
     the answer where nobody could guess it, also where neither file nor template does.
     """
-    if style == "plain":
-        return plain(sample, names, sizes, schemas)
+    how = STYLES[style]
+    if how.bare:
+        return how.turns(sample, names, sizes, schemas, draw)
     if verifier_of(sample).self_contained:
         sample = self_contained(sample)
-    if style == "pool":
-        return pool(sample, draw)
-    return placed(replace(sample, prompt=STYLES[style](sample, names, sizes, schemas))).prompt
+    turns = how.turns(sample, names, sizes, schemas, draw)
+    return turns if how.says_where else placed(replace(sample, prompt=turns)).prompt
 
 
-STYLES: Mapping[Style, Callable[[Sample, Sequence[str], Sequence[Size], Schemas], tuple[Message, ...]]] = {
-    "codev": codev,
-    "plain": plain,
-    "tools": tools,
-}
-"""Name in the recipe -> how a sample becomes turns, where no luck is in it."""
-
-TELLS: Mapping[Style, Collection[str]] = {"codev": ("python",), "plain": TOOLS, "tools": TOOLS, "pool": ()}
-"""Name in the recipe -> the tools of which the policy is told, by the style or by the sample's own turns."""
+STYLES.add("codev", PromptStyle(codev, tells=(PYTHON,)))
+STYLES.add("plain", PromptStyle(plain, bare=True))
+STYLES.add("tools", PromptStyle(tools))
+STYLES.add("pool", PromptStyle(pool, tells=(), says_where=True))

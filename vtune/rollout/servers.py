@@ -30,7 +30,7 @@ FAILURES = 4
 
 START = (
     "vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs "
-    '--weight-transfer-config \'{"backend": "…"}\' with VLLM_SERVER_DEV_MODE=1; see the README'
+    '--weight-transfer-config \'{"backend": "…"}\' with VLLM_SERVER_DEV_MODE=1; see vtune/rollout/README.md'
 )
 
 

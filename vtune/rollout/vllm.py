@@ -38,6 +38,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from vtune.errors import RunFailed
+from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype, Policy, plain_shapes
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.servers import Fleet
@@ -73,6 +74,8 @@ class Setup:
     threads: int
     """On a CPU."""
     device: torch.device
+    budget: PixelBudget | None = None
+    """Of the largest pictures; None: that of the policy."""
 
 
 class VllmEngine:
@@ -176,7 +179,7 @@ class VllmEngine:
 
 def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
     on_gpu = setup.device.type == "cuda"
-    budget = policy.pictures.budget
+    budget = setup.budget or policy.pictures.budget
     device: dict[str, Any] = (
         {"gpu_memory_utilization": setup.gpu_memory, "enable_sleep_mode": True}
         if on_gpu

@@ -27,6 +27,7 @@ from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
 from vtune.tools.store import read_manifest
 from vtune.update.memory import ADAM, MASTER, trained
+from vtune.update.recipe import Keep
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -71,7 +72,7 @@ def check_recipe(name: str) -> list[dict[str, Any]]:
     """Every check of a recipe, as mappings with `name`, `level`, `found` and `fix`."""
     recipe = read_recipe(name)
     values = recipe.model_dump(mode="json")
-    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(values), *_engine(values)]
+    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(recipe), *_engine(values)]
     checks += [*_data(recipe), *_suites(values), *_services(values)]
     return [asdict(check) for check in checks]
 
@@ -109,20 +110,27 @@ def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("rollout engine", "ok", "vllm is installed")
 
 
-def _room_for_checkpoints(values: Mapping[str, Any]) -> Check:
+def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
     """Weights, and the optimiser's state beside them, of as many checkpoints as are kept, and one more."""
     free = shutil.disk_usage(Path.cwd()).free / 1e9
+    values = recipe.model_dump(mode="json")
     shape = find_shape(values["model"], None)
     if shape is None:
         return Check("disk", "ok", f"{free:.1f} GB free")
     load = load_of(values, shape[0], machine_of(None, None))
     state = trained(shape[0], load) * (ADAM + MASTER)
     each = (shape[0].total * load.dtype_bytes + state) / 1e9
-    need = each * (values["checkpoints"]["keep"] + 1)
+    need = each * (_kept(recipe.checkpoints.keep, recipe.steps or 0) + 1)
     text = f"{free:.1f} GB free here, checkpoints take up to {need:.1f} GB"
     if free > need:
         return Check("disk", "ok", text)
     return Check("disk", "fail", text, "put --out on a larger disk, or lower checkpoints.keep")
+
+
+def _kept(keep: Keep, steps: int) -> int:
+    """Checkpoints that a run of so many steps has at its end, at most."""
+    for_the_curve = steps // keep.every if keep.every is not None else 0
+    return keep.newest + (keep.best is not None) + for_the_curve
 
 
 def _data(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:

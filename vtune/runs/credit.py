@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from vtune.advantage.credit import Transfer, transfer_credit
-from vtune.advantage.misassignment import by_tool, correctable, support_by_similarity
+from vtune.advantage.misassignment import by_tool, correctable, mean_delta, support_by_similarity
 from vtune.advantage.recipe import PAPER, Credit
 from vtune.config import read_values
 from vtune.errors import DataError
@@ -127,6 +127,7 @@ def _analysed(step: int, found: Sequence[Trajectory], recipe: Credit) -> _Step:
 def _training_row(one: _Step, recipe: Credit) -> dict[str, Any]:
     """Figures 8 and 9: accuracy, what is correctable at the recipe's thresholds, Δ, and the correction."""
     shares = correctable([one.transfer], recipe)
+    delta, delta_gated = mean_delta([one.transfer])
     corrections = [match.correction for match in one.transfer.matches if match.correction != 0]
     return {
         "step": one.step,
@@ -134,10 +135,24 @@ def _training_row(one: _Step, recipe: Credit) -> dict[str, Any]:
         "correctable_trajectories": shares.trajectories,
         "correctable_calls": shares.calls,
         "corrected": len(corrections),
-        "delta": fmean(match.credit for match in one.transfer.matches) if one.transfer.matches else None,
+        "gated_calls": sum(match.gated for match in one.transfer.matches),
+        "delta": delta,
+        "delta_gated": delta_gated,
+        "delta_gated_why": _why_no_delta(one.transfer),
         "correction": fmean(corrections) if corrections else None,
         "correction_relative": _relative(one.transfer),
     }
+
+
+def _why_no_delta(transfer: Transfer) -> str | None:
+    """Why there is no Δ of the figures; None where there is one."""
+    if any(match.gated for match in transfer.matches):
+        return None
+    if not transfer.failing_calls:
+        return "no failing trajectory has a call"
+    if not transfer.matches:
+        return "no success has a call that one could be compared with"
+    return "no call passes both gates in a trajectory that was punished"
 
 
 def _relative(transfer: Transfer) -> float | None:

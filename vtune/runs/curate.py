@@ -23,7 +23,7 @@ from vtune.reward.greeting import meet
 from vtune.runs.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.data_recipe import DataRecipe, PassRate
 from vtune.runs.difficulty import check_pass_rate, model_print, tools_print
-from vtune.runs.folder import check_folder, environment, locked, write_whole
+from vtune.runs.folder import check_folder, environment, keep_uses, locked, write_whole
 from vtune.runs.funnel import Example, Ledger, funnel
 from vtune.runs.mixing import shares, write_mix
 from vtune.runs.passes import Paid, filter_rows
@@ -32,6 +32,7 @@ from vtune.runs.review import take_reviews, write_queue
 from vtune.runs.rows import Dropped, Rows
 from vtune.runs.workers import Look, Workers, check_workers, looking
 from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
+from vtune.uses import prints as using
 
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
 """Files that a run leaves beside its records, `curation.json` and the queue."""
@@ -175,7 +176,7 @@ def _curate(
         "benchmarks": present_benchmarks(recipe),
         "files": [records.name, *MADE],
     }
-    write_whole(out / "recipe.yaml", dump_recipe(recipe))
+    write_whole(out / "recipe.yaml", dump_recipe(keep_uses(recipe, out)))
     shown = {name: _shown(rows, ledger.examples(n)) for n, name in enumerate(ledger.columns)}
     kept = {source: _shown(rows, ledger.kept_examples(source)) for source in rows.left}
     write_whole(out / "page.html", curation_page(result, shown, kept))
@@ -260,6 +261,8 @@ def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:
 def _inputs(recipe: DataRecipe, out: Path) -> str:
     """A hash of all that the result depends on; pictures in files of their own are taken as unchanged."""
     prints: dict[str, Any] = {"version": version("vtune"), "recipe": recipe.model_dump(mode="json")}
+    if recipe.uses:
+        prints["uses"] = using()
     for name, source in recipe.used.items():
         prints[f"source {name}"] = [fingerprint(Path(file)) for file in source.files]
     for number, spec in enumerate(recipe.filters):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.coco import coco_samples, coco_traces
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
 from vtune.files.writing import check_file_output, write_whole
 from vtune.report.samples import Problem, describe_problem, first_problems
@@ -25,6 +25,7 @@ from vtune.schema.parquet import (
 from vtune.schema.pixels import REMEDY, Refused, examine
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools import TOOLS
 from vtune.verifiers.perfect import check_full_marks
 
 JPEG_END = b"\xff\xd9"
@@ -163,6 +164,10 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
     first = places.setdefault(sample.id, place)
     if first != place:
         raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
+    if unknown := [name for name in sample.tools if name not in TOOLS]:
+        raise DataError(
+            f"unknown tool {unknown[0]!r}", where=f"sample {sample.id!r}", fix=nearest(unknown[0], TOOLS)
+        )
     sizes = [picture_size(picture, base) for picture in sample.images]
     check_full_marks(sample, sizes[0] if sizes else None)
     for item in sample.evidence:

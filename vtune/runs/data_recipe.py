@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from vtune.config import Strict
+from vtune.config import Strict, Uses
 from vtune.curate.balance import Balance
 from vtune.curate.boxes import BoxesPerCategory, BoxShare, CategoryTail, PlainLabels, SinglesToMultis
 from vtune.curate.difficulty import Band, FirstPass
@@ -14,6 +14,7 @@ from vtune.curate.filters import FOR_TRACES, NOT_FOR_SAMPLES
 from vtune.curate.item import Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.curate.language import English
+from vtune.curate.own import Own
 from vtune.curate.reasoning import AnswerLength, AnswerSymbols, NoGuessing
 from vtune.curate.traces import ToolRounds, WholeTraces
 from vtune.curate.verifiable import MathVerifiable, Verifiable
@@ -83,6 +84,7 @@ Filter = Annotated[
     | Contamination
     | ToolRounds
     | WholeTraces
+    | Own
     | ExternalKnowledge
     | LabelCheck
     | PassRate,
@@ -103,6 +105,8 @@ class Mix(Strict):
 class DataRecipe(Strict):
     """What `vtune curate` does."""
 
+    uses: Uses = ()
+    """Files with parts of the user's own."""
     records: Literal["samples", "traces"]
     """Whether the files hold samples or cold-start traces (trajectories)."""
     seed: int = 0
@@ -136,7 +140,7 @@ class DataRecipe(Strict):
     @property
     def columns(self) -> list[str]:
         """A name for each filter, in order: its kind, numbered where a kind comes more than once."""
-        kinds = [spec.filter for spec in self.filters]
+        kinds = [spec.name if isinstance(spec, Own) else spec.filter for spec in self.filters]
         counts = {kind: kinds.count(kind) for kind in kinds}
         return [
             kind if counts[kind] == 1 else f"{kind}_{kinds[: number + 1].count(kind)}"

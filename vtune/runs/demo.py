@@ -15,7 +15,8 @@ from vtune.report.progress import say
 from vtune.runs.eval import STARTED, EvalSuite, run_eval
 from vtune.runs.folder import check_folder, write_whole
 from vtune.runs.lens import make_lens
-from vtune.runs.rl import RLRecipe, run_rl
+from vtune.runs.rl import RLRecipe
+from vtune.runs.rl_loop import run_rl
 from vtune.runs.sft import SFTRecipe, run_sft
 from vtune.update.checkpoint import newest_checkpoint
 

@@ -29,10 +29,11 @@ from vtune.runs.results import Results
 from vtune.runs.review import Opinions
 from vtune.runs.rows import chunks
 from vtune.runs.sandbox import sandbox_of, say_tier
-from vtune.runs.tools import SECTIONS, ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools import TOOLS
 from vtune.tools.image_search import cached_search
 from vtune.verifiers import VERIFIERS, check_ground_truth
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
@@ -101,7 +102,8 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
             )
         if verifier.asks_judge and spec.judge is None:
             raise RecipeError(
-                "pass_rate: verifier `judge` has answers compared by a model, and the filter names none",
+                f"pass_rate: verifier `{sample.verifier}` has answers compared by a model, "
+                "and the filter names none",
                 where=place,
                 fix="set `judge` of the filter, or name other rows in `rows`",
             )
@@ -245,7 +247,7 @@ class _Rollouts:
         """A sample with the options of the filter, without its tools where it shall not use them."""
         sample = replace(_with_parm(self._spec, sample), tools=sample.tools if tools else ())
         settings = self._settings
-        if set(sample.tools) & set(SECTIONS):
+        if any(TOOLS[name].opened is not None for name in sample.tools if name in TOOLS):
             settings = settings | {"tools": self._found, "cached": cached_search(sample)}
         return Posed(place, sample, pictures, asked_key(sample, pictures, settings))
 

@@ -1,7 +1,7 @@
 """Which engine draws a run's rollouts."""
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from vtune.errors import MissingExtra
+from vtune.models.pictures import PixelBudget, widest
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.agent import Rollout, TrainingRollout
 from vtune.rollout.engine import Engine
@@ -44,6 +45,7 @@ def training_engine(
     first: bool,
     folder: Path,
     waiting: Stopwatch,
+    also: Sequence[tuple[Rollout, PixelBudget]] = (),
 ) -> Engine:
     """The engine that a recipe asks for; its weights come with the first `take`.
 
@@ -56,6 +58,7 @@ def training_engine(
         first: Whether this process sends weights to servers.
         folder: For weights on their way, where servers see it too.
         waiting: Covered while something is drawn.
+        also: Conversations and pictures that it will draw beside those of training.
     """
     if recipe.engine == "transformers":
         return TransformersEngine(policy, max_batch=recipe.max_batch, waiting=waiting)
@@ -74,11 +77,12 @@ def training_engine(
     setup = Setup(
         model=model,
         dtype=dtype,
-        max_tokens=recipe.max_tokens,
+        max_tokens=max(recipe.max_tokens, *(other.max_tokens for other, _ in also), 0),
         max_batch=recipe.max_batch,
         gpu_memory=recipe.gpu_memory,
         threads=threads,
         device=policy.device,
+        budget=widest([policy.pictures.budget, *(budget for _, budget in also)]),
     )
     return VllmEngine(policy, setup, folder, waiting=waiting)
 

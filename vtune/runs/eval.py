@@ -28,8 +28,8 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
-from vtune.runs.folder import MAY_CHANGE, check_folder, environment, write_whole
-from vtune.runs.judge import check_judge
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses, write_whole
+from vtune.runs.judge import check_judge, check_summariser
 from vtune.runs.questions import Source, check_questions, fingerprints, read_questions, without_pictures
 from vtune.runs.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.tools import ToolsRecipe, tools_of
@@ -37,6 +37,7 @@ from vtune.runs.windows import Window, drawn, drop_unscored, part, parts, portio
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.uses import prints as using
 
 AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
@@ -79,10 +80,11 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     Raises:
         VtuneError: With the problems found.
     """
-    _thresholds(suite.reward)
+    thresholds_of(suite.reward)
     load_chat(model)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
+    check_summariser(suite.tools)
     return {"samples": found.count, "rollouts": found.count * suite.rollouts}
 
 
@@ -118,7 +120,7 @@ def run_eval(
             other way round, or that evaluation is another one.
     """
     check_folder(out)
-    suite = _judged_as_shown(suite)
+    suite = judged_as_shown(suite)
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
     if kind == "vllm":
@@ -140,7 +142,7 @@ def run_eval(
     return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
 
 
-def _judged_as_shown(suite: EvalSuite) -> EvalSuite:
+def judged_as_shown(suite: EvalSuite) -> EvalSuite:
     """The suite; where we blacken what calls return, they are judged by what they would have shown."""
     if suite.call_images == "shown":
         return suite
@@ -158,7 +160,7 @@ def _asked(
         "engine": kind,
         "suite": suite.model_dump(mode="json"),
         "data": dict(prints),
-    }
+    } | ({"uses": using()} if using() else {})
 
 
 def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
@@ -172,13 +174,14 @@ def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: 
         "engine": result.get("engine"),
         "suite": result["suite"],
         "data": result["environment"]["data"],
-    }
+    } | ({"uses": result["environment"]["uses"]} if "uses" in result["environment"] else {})
     _check_same(before, _asked(suite, model, limit, kind, fingerprints(suite)), out)
     say(f"{out} is finished: nothing is left to do")
     return result
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    check_uses(before.get("uses", {}), out)
     changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
     if changed:
         raise RecipeError(
@@ -197,14 +200,14 @@ def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) ->
                 fix="continue it with --resume, choose another --out, or remove it",
             )
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(written, dump_recipe(suite))
+        write_whole(written, dump_recipe(keep_uses(suite, out)))
         write_whole(file, json.dumps(now, indent=2) + "\n")
         return
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     _check_same(before, now, out)
-    write_whole(written, dump_recipe(suite))
+    write_whole(written, dump_recipe(keep_uses(suite, out)))
     drop_unscored(out / "trajectories")
 
 
@@ -257,7 +260,7 @@ async def _evaluate(
                 scored = await scorer.score(
                     [sample for sample, _ in window.questions],
                     await agent.run(_jobs(suite, window), progress.advance),
-                    iou=_thresholds(suite.reward),
+                    iou=thresholds_of(suite.reward),
                 )
                 seen += map(slim, scored)
                 if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
@@ -293,7 +296,7 @@ async def _evaluate(
     return result
 
 
-def _thresholds(reward: RewardRecipe) -> tuple[float, ...]:
+def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
     """The IoU thresholds of a suite.
 
     Raises:
@@ -341,16 +344,18 @@ async def _judge(
     for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
         asked = [records[t.sample_id] for t in group]
         found.rows.extend(await audit(asked, group, scorer.judges))
-        found.marks.extend(_mark(t, sample) for t, sample in zip(group, asked, strict=True))
+        found.marks.extend(mark_of(t, sample) for t, sample in zip(group, asked, strict=True))
         found.trajectories.extend(map(slim, group))
     return found
 
 
-def _mark(trajectory: Trajectory, sample: Sample) -> Mark:
+def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
+    """What a scorer is told of one rollout."""
     reward = trajectory.reward
     if reward is None:
-        return Mark(sample.id, sample.extra, None, unreadable=False)
-    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=reward.parts.get("unreadable", 0.0) > 0)
+        return Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
+    unreadable = reward.parts.get("unreadable", 0.0) > 0
+    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=unreadable, source=sample.source)
 
 
 def _put_together(files: Sequence[Path], out: Path) -> None:

@@ -30,8 +30,9 @@ from vtune.runs.questions import Choices, Format, Source, read_records
 from vtune.runs.rl import RLRecipe
 from vtune.runs.windows import portions
 from vtune.schema.parquet import read_trajectories
-from vtune.schema.sample import Sample, ToolName
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools import ToolName
 
 SEED = 0
 """Of the bootstrap where no run says one: the same trajectories give the same intervals."""

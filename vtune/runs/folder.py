@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -22,6 +22,9 @@ from vtune.files.writing import check_folder_output, unwritable
 from vtune.report.progress import say
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
+from vtune.uses import prints, used
+
+R = TypeVar("R", bound=Strict)
 
 PACKAGES = (
     "vtune",
@@ -36,9 +39,22 @@ PACKAGES = (
     "opencv-python-headless",
 )
 
+USES = "uses"
+"""In a run folder: copies of the files with a user's own parts."""
+
 MAY_CHANGE = (
+    "uses",  # their content is compared, see `check_uses`
     "checkpoints.every",
     "checkpoints.keep",
+    "checkpoints.keep.newest",
+    "checkpoints.keep.every",
+    "checkpoints.keep.best",
+    "checkpoints.keep.best.suite",
+    "checkpoints.keep.best.metric",
+    "checkpoints.keep.best.mode",
+    "eval",
+    "eval.every",
+    "eval.suites",
     "checkpoints.minutes",
     "trajectories_every",
     "rollout.servers",
@@ -99,12 +115,55 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
-        write_whole(written, dump_recipe(recipe))
+        write_whole(written, dump_recipe(keep_uses(recipe, out)))
         return
     longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
     if longer:
         _note(out, longer)
-    write_whole(written, dump_recipe(recipe))
+    write_whole(written, dump_recipe(keep_uses(recipe, out)))
+
+
+def keep_uses(recipe: R, out: Path) -> R:
+    """Copy the files of a user's own parts into `out/uses`; returns the recipe, which names the copies.
+
+    So the folder can be moved, and its recipe read again, wherever the files went.
+
+    Raises:
+        RecipeError: If two of them have one name, or a copy cannot be written.
+    """
+    if not prints():
+        return recipe
+    (out / USES).mkdir(parents=True, exist_ok=True)
+    for file in used():
+        writing.write_whole(out / USES / file.name, file.source)
+    copies = tuple(f"{USES}/{Path(name).name}" for name in getattr(recipe, "uses", ()))
+    return recipe.model_copy(update={"uses": copies}) if copies else recipe
+
+
+def check_uses(before: Mapping[str, str], out: Path) -> None:
+    """See that the files of a user's own parts are those that a folder began with.
+
+    Args:
+        before: Name -> SHA-256, as the folder has it.
+        out: The folder.
+
+    Raises:
+        RecipeError: If one is another, or missing, or came in addition.
+    """
+    now = prints()
+    for name in sorted({*before, *now}):
+        if before.get(name) == now.get(name):
+            continue
+        if name not in before:
+            what, fix = "was not among the files", "take it out of `uses`"
+        elif name not in now:
+            what, fix = "is missing from the files", f"put {out / USES / name} under `uses`"
+        else:
+            what, fix = "is not the file", f"name {out / USES / name} under `uses`"
+        raise RecipeError(
+            f"{name} {what} of the user's own parts that {out} began with",
+            fix=f"{fix}, or start a new run with another --out",
+        )
 
 
 def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
@@ -157,6 +216,7 @@ def check_same_run(
             f"{out} began with {began['processes']} process(es)",
             fix="resume with as many: the optimiser's state is split among them",
         )
+    check_uses(began.get("uses", {}), out)
     known = began["data"]
     for name, value in prints.items():
         if known.get(name) != value:
@@ -228,7 +288,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 def environment(data: Mapping[str, str]) -> dict[str, Any]:
     """Versions, machine and data fingerprints, written beside every result."""
-    return {
+    brought = {"uses": prints()} if prints() else {}
+    return brought | {
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",

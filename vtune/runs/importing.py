@@ -14,6 +14,7 @@ from vtune.data.formats.table import ALIASES, Format, format_of
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
+from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
 from vtune.runs.data import check_sample, problem_of, write_problems
@@ -31,7 +32,7 @@ PROBLEMS = ".problems.txt"
 
 
 def import_data(
-    name: str, paths: Sequence[Path], out: Path, *, options: Options, strict: bool
+    name: str, paths: Sequence[Path], out: Path, *, options: Options, strict: bool, show: bool = True
 ) -> dict[str, Any]:
     """Read files of a published layout and write one file of samples, or of traces, with their pictures.
 
@@ -44,6 +45,7 @@ def import_data(
         out: Parquet file to write; it appears when it is complete.
         options: What the caller says about the rows.
         strict: Stop at the first odd row instead, and write nothing.
+        show: Whether stderr is told how many rows there were.
 
     Returns:
         `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept;
@@ -62,10 +64,10 @@ def import_data(
         if getattr(options, option) is not None and option not in layout.takes:
             raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
     check_file_output(out, inputs=[path for path in paths if path.exists()])
-    if layout.read is not read_hub:
+    if layout.read is not read_hub and ALIASES.get(name, name) in OURS["format"]:
         for path in paths:
             check_look(ALIASES.get(name, name), path, options)
-    reading = _Reading(layout, paths, options, strict, out.parent)
+    reading = _Reading(layout, paths, options, strict, out.parent, show)
     if layout.makes == "samples":
         kept = write_samples(out, reading.samples())
     else:
@@ -92,13 +94,14 @@ class _Reading:
     """Good rows as they come, and what was found about all rows."""
 
     def __init__(
-        self, layout: Format, paths: Sequence[Path], options: Options, strict: bool, base: Path
+        self, layout: Format, paths: Sequence[Path], options: Options, strict: bool, base: Path, show: bool
     ) -> None:
         self._layout = layout
         self._paths = paths
         self._options = options
         self._strict = strict
         self._base = base
+        self._show = show
         self._places: dict[str, str] = {}
         self.by_source: Counter[str] = Counter()
         self.by_verifier: Counter[str] = Counter()
@@ -118,7 +121,7 @@ class _Reading:
                 yield record
 
     def _records(self) -> Iterator[tuple[Place, Sample | Trajectory]]:
-        with Rows("import") as progress:
+        with Rows("import", show=self._show) as progress:
             for path in self._paths:
                 for place, entry in self._layout.read(path, self._options):
                     progress.advance()

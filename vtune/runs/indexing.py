@@ -11,15 +11,15 @@ from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.files.reading import read_bytes
 from vtune.files.writing import check_folder_output
 from vtune.report.progress import Rows
-from vtune.runs.tools import NO_SEARCH
 from vtune.schema.fields import Row
 from vtune.tools.passage import Passage, passage_from
+from vtune.tools.passages import NO_SEARCH
 from vtune.tools.picture_index import Entry, build_picture_index
 
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 
 _SHOWN = 5
-"""Of pictures that are not named, how many are told."""
+"""At most so many pictures that the metadata leave out are listed."""
 
 METADATA = "metadata.jsonl"
 """Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""
@@ -43,7 +43,7 @@ def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
         from vtune.tools.bm25_build import build_index
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
-    return _whole(corpus, out, lambda folder, tick: build_index(_passages(corpus), folder, tick))
+    return _whole(corpus, out, lambda folder, tick: build_index(passages_of(corpus), folder, tick))
 
 
 def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
@@ -68,9 +68,7 @@ def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
 def _whole(
     corpus: Path, out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]
 ) -> dict[str, Any]:
-    if out.exists():
-        raise RecipeError(f"{out} is there already", fix="choose another --out, or remove it")
-    check_folder_output(out, inputs=[corpus])
+    check_new(out, corpus)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
     try:
@@ -83,6 +81,17 @@ def _whole(
     return facts | {"out": str(out), "bytes": sum(path.stat().st_size for path in out.iterdir())}
 
 
+def check_new(out: Path, corpus: Path) -> None:
+    """See that an index can be written where none is.
+
+    Raises:
+        RecipeError: If something is there, or it cannot be written.
+    """
+    if out.exists():
+        raise RecipeError(f"{out} is there already", fix="choose another --out, or remove it")
+    check_folder_output(out, inputs=[corpus])
+
+
 def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
     for place, row in read_rows(corpus):
         if isinstance(row, DataError):
@@ -90,7 +99,12 @@ def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
         yield place, row
 
 
-def _passages(corpus: Path) -> Iterator[Passage]:
+def passages_of(corpus: Path) -> Iterator[Passage]:
+    """The passages of a corpus, one at a time.
+
+    Raises:
+        DataError: If a row has no text, with file and row.
+    """
     for place, row in _rows(corpus):
         try:
             yield passage_from(row, place.id)
@@ -157,7 +171,7 @@ def _entry(row: Mapping[str, Any], column: str, place: Place) -> Entry:
         )
     title, text = row.get("title", title), row.get("text") or ""
     if not isinstance(title, str) or not isinstance(text, str):
-        raise DataError("`title` and `text` are texts", fix="mend the row")
+        raise DataError("`title` and `text` are texts", fix="fix the row")
     return Entry(data, title, text, f"{place.file}, row {place.row}")
 
 

@@ -20,6 +20,7 @@ from vtune.schema.message import Picture
 from vtune.schema.parquet import columns, load_picture, scan_samples
 from vtune.schema.pixels import decode_reduced
 from vtune.schema.sample import Sample
+from vtune.verifiers import VERIFIERS
 
 THUMBNAIL = 512
 """Pixels of the longer side of a picture on the page."""
@@ -104,7 +105,8 @@ def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
 
 def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """The boxes of a ground truth, in pixels of the first picture; none where it is no list of boxes."""
-    if sample.verifier not in ("detection", "grounding", "point_in_box") or not sizes:
+    verifier = VERIFIERS.get(sample.verifier)
+    if verifier is None or not verifier.answers_in_boxes or not sizes:
         return []
     try:
         entries = parse_json(sample.ground_truth)

@@ -1,8 +1,10 @@
-"""Before a run: whether the judge of its recipe answers, where its data need one."""
+"""Before a run: whether the models that its recipe asks answer: the judge, and what sums searches up."""
 
+from vtune.errors import ServiceError
 from vtune.report.progress import say
 from vtune.reward.greeting import meet
 from vtune.reward.recipe import RewardRecipe
+from vtune.runs.tools import ToolsRecipe
 
 
 def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
@@ -21,3 +23,22 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
         return
     if "temperature" in meet(reward.judge, pictures=looks > 0):
         say(f"the judge {reward.judge.model} takes no temperature: it is asked without, and may vary")
+
+
+def check_summariser(tools: ToolsRecipe | None) -> None:
+    """See that the model which sums text searches up answers, where a recipe names one.
+
+    Raises:
+        ServiceError: If it does not answer.
+        RecipeError: If its key is not set.
+    """
+    if tools is None or tools.text_search is None or tools.text_search.summariser is None:
+        return
+    try:
+        meet(tools.text_search.summariser, pictures=False)
+    except ServiceError as error:
+        raise ServiceError(
+            f"text searches would have no summary: {error.what}",
+            where=error.where,
+            fix="start the model that tools.text_search.summariser names, or set it to null",
+        ) from None

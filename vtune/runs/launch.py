@@ -1,4 +1,4 @@
-"""One process a device: start them through DeepSpeed's launcher, watch them, and end them together.
+"""One process a device: start them, on many machines through DeepSpeed's launcher, and end them together.
 
 The processes of a run talk through its folder `logs`: `rank-N.log` is what rank N said, `rank-N.ended` how it
 ended, and `order` what the command that started them wants of them. Each rank is watched by a small process
@@ -100,7 +100,7 @@ def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | N
 
 
 def _deaf() -> None:
-    """SIGTERM waits in DeepSpeed's launcher, which would kill the ranks where they are to save."""
+    """SIGTERM waits in the launcher, which would else end the ranks where they are to save."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
 
@@ -153,7 +153,7 @@ def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
     raise RunFailed(
         f"rank {first.rank} {how}; the others were ended",
         where=str(log),
-        fix="mend what it says above, then --resume goes on from the last checkpoint"
+        fix="fix what it says above, then --resume goes on from the last checkpoint"
         + (
             "; a process that is killed has often run out of memory (see `dmesg`)" if first.code == -9 else ""
         ),
@@ -215,12 +215,13 @@ class Voice:
 
 
 def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
+    given = [FREE if hostfile else LEASHED, str(logs.resolve()), *words]
+    port = str(_free_port())
+    if hostfile is None:
+        return [sys.executable, "-m", "vtune.runs.local_ranks", str(processes), port, *given]
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
-    # A file that is not there: DeepSpeed would else read /job/hostfile.
-    launcher += ["--hostfile", str(hostfile.resolve() if hostfile else logs / "no-hostfile")]
-    launcher += ["--num_gpus", str(processes), "--master_port", str(_free_port())]
-    leash = FREE if hostfile else LEASHED
-    return [*launcher, "vtune.runs.watcher", leash, str(logs.resolve()), *words]
+    launcher += ["--hostfile", str(hostfile.resolve()), "--num_gpus", str(processes), "--master_port", port]
+    return [*launcher, "vtune.runs.watcher", *given]
 
 
 def _environment() -> dict[str, str]:

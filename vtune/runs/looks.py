@@ -20,6 +20,7 @@ from vtune.schema.box import Box, area, intersection
 from vtune.schema.message import Picture as Stored
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.python import NAME as PYTHON
 
 NEAR = 0.1
 """Share of the target that has to lie in a part of a sheet for the reader to look there; ours."""
@@ -191,7 +192,7 @@ def trajectory_of(
         images += [_stored(data, f"call:{k}", budget) for data in execution.images]
         calls.append(
             Call(
-                tool="python",
+                tool=PYTHON,
                 arguments=code,
                 status=execution.status,
                 error=execution.error,

@@ -20,6 +20,7 @@ from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajec
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools.python import NAME as PYTHON
 from vtune.tools.zoom import NAME as ZOOM
 from vtune.tools.zoom import Zoom, ZoomRecipe
 from vtune.verifiers.perfect import perfect_reply
@@ -149,7 +150,7 @@ def _unseen(sample: Sample) -> str:
     """Why nobody can say how to look, or an empty text."""
     if not sample.evidence:
         return "without evidence boxes"
-    if "python" in sample.tools:
+    if PYTHON in sample.tools:
         return ""
     if ZOOM not in sample.tools:
         return "without a tool to look with"
@@ -159,7 +160,7 @@ def _unseen(sample: Sample) -> str:
 
 def _box_trace(sample: Sample, prompt: Style) -> Trajectory:
     data = [picture.data or b"" for picture in sample.images]
-    by_code = "python" in sample.tools
+    by_code = PYTHON in sample.tools
     schemas = [] if by_code else SCHEMAS
     sizes = [size_of(one) for one in data]
     opening = ask(prompt, sample, image_names(data), sizes, schemas, draw=0)

@@ -17,11 +17,12 @@ from vtune.models.shape import KNOWN, find_shape, local_file
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.estimate import fits, on_host, peak_of, phases_of, step_of, vllm_notes
-from vtune.runs.judge import check_judge
+from vtune.runs.judge import check_judge, check_summariser
 from vtune.runs.machine import GB, Machine, Pictures, machine_of
+from vtune.runs.online_recipe import Loaded, check_suites, cost_of, load_suites, missing_data
 from vtune.runs.remedies import advice
 from vtune.runs.rl import RLRecipe, check_prompts, check_sizes, doubts
-from vtune.runs.sft import SFTRecipe, check_traces
+from vtune.runs.sft import SFTRecipe, check_lengths, check_traces
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
@@ -36,8 +37,8 @@ def plan_rl(
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` tells: the sizes of the run, what is missing for it, and the estimate.
 
-    A model folder, a data file, a reward service or a judge that is not there is listed under `missing`; what
-    is there and wrong is an error, as at the start of a run. The judge is asked one question.
+    A model folder, a data file, a reward service, a judge or a summariser that is not there is listed under
+    `missing`; what is there and wrong is an error, as at the start of a run. Each is asked one question.
 
     Args:
         recipe: What is to be run.
@@ -56,7 +57,11 @@ def plan_rl(
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
     needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
-    facts["missing"] += _judge(recipe.reward, *needs)
+    facts["missing"] += _told("judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1]))
+    facts["missing"] += _told("summariser", lambda: check_summariser(recipe.tools))
+    trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
+    suites = load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation)
+    facts = _with_evaluations(facts, recipe, suites, trained=trained)
     return facts | {"plan": plan(recipe, machine, shape=shape)}
 
 
@@ -66,7 +71,10 @@ def plan_sft(
     """What `vtune sft --dry-run` tells; see `plan_rl`."""
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     facts = _inputs(recipe, lambda: check_traces(recipe))
+    if not facts["missing"]:
+        check_lengths(recipe)
     machine = replace(machine_of(gpus, gpu_memory), pictures=_pictures(recipe.data, _traced))
+    facts = _with_evaluations(facts, recipe, load_suites(recipe.eval, kind="transformers"), trained=None)
     return facts | {"plan": plan(recipe, machine, shape=shape)}
 
 
@@ -83,6 +91,18 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     return facts | {"missing": missing}
 
 
+def _with_evaluations(
+    facts: dict[str, Any], recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], *, trained: int | None
+) -> dict[str, Any]:
+    """The facts, with what the evaluations of the run draw, or what is not there for them."""
+    steps = facts.get("steps", recipe.steps)
+    absent = missing_data(suites)
+    if recipe.eval is None or absent or steps is None:
+        return facts | {"missing": facts["missing"] + absent}
+    rollouts = check_suites(suites)
+    return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
+
+
 def _services(reward: RewardRecipe) -> list[str]:
     """The reward services that cannot be used from here."""
     name = reward.service.token_env if reward.service is not None else None
@@ -91,12 +111,12 @@ def _services(reward: RewardRecipe) -> list[str]:
     return [f"reward service {line}" for line in greet(reward)]
 
 
-def _judge(reward: RewardRecipe, answers: int, looks: int) -> list[str]:
-    """Why the judge cannot be used from here, where the data need it."""
+def _told(what: str, check: Callable[[], None]) -> list[str]:
+    """Why a model that the recipe asks cannot be used from here; [] where it can."""
     try:
-        check_judge(reward, answers=answers, looks=looks)
+        check()
     except VtuneError as error:
-        return [f"judge ({error.where}): {error.what}" if error.where else f"judge: {error.what}"]
+        return [f"{what} ({error.where}): {error.what}" if error.where else f"{what}: {error.what}"]
     return []
 
 

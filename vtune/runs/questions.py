@@ -1,20 +1,19 @@
 """The questions of a suite: where they lie, how they are read and put, one at a time."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from vtune.config import Strict
-from vtune.data.hrbench import scan_hrbench
+from vtune.config import Strict, Uses
+from vtune.data.formats.building import Options
+from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
-from vtune.data.vstar import scan_vstar
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import check_samples
@@ -22,20 +21,13 @@ from vtune.rollout.prompts import Style
 from vtune.runs.data import check_data
 from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.schema.message import Picture
-from vtune.schema.parquet import fingerprint, load_picture, scan_samples
-from vtune.schema.sample import Sample, ToolName
+from vtune.schema.parquet import fingerprint, load_picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import ToolName
+from vtune.verifiers import choice
 
-Format = Literal["samples", "vstar", "hrbench"]
-
-
-def _vstar(path: Path) -> Iterator[Sample | DataError]:
-    return (entry for _, entry in scan_vstar(path))
-
-
-FORMATS: Mapping[Format, Callable[[Path], Iterator[Sample | DataError]]] = MappingProxyType(
-    {"samples": scan_samples, "vstar": _vstar, "hrbench": scan_hrbench}
-)
-"""Name in a suite -> what reads a file or folder of that kind."""
+Format = Annotated[str, AfterValidator(FORMATS.known)]
 
 Question = tuple[Sample, tuple[bytes, ...]]
 """A sample with its encoded pictures."""
@@ -64,6 +56,8 @@ class Choices(Strict):
 class Source(Strict):
     """Where questions come from: a part of every suite."""
 
+    uses: Uses = ()
+    """Files with parts of the user's own."""
     data: tuple[str, ...] = Field(min_length=1)
     format: Format
     """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
@@ -141,8 +135,14 @@ def check_questions(
     return Checked(count, answers, looks)
 
 
-def read_questions(source: Source, *, limit: int | None) -> Iterator[Question]:
+def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: int = 1) -> Iterator[Question]:
     """The questions in order, pictures loaded one question at a time.
+
+    Args:
+        source: Where they are.
+        limit: Only so many of all.
+        rank: Of this process, which gets every `world`-th question, beginning with number `rank`.
+        world: Processes that share them.
 
     Raises:
         DataError: At one that cannot be read.
@@ -154,8 +154,9 @@ def read_questions(source: Source, *, limit: int | None) -> Iterator[Question]:
                 return
             if isinstance(entry, DataError):
                 raise entry
+            if count % world == rank:
+                yield entry, tuple(load_picture(picture, path.parent) for picture in entry.images)
             count += 1
-            yield entry, tuple(load_picture(picture, path.parent) for picture in entry.images)
 
 
 def read_records(source: Source) -> Iterator[Sample]:
@@ -187,11 +188,28 @@ def _paths(source: Source) -> Sequence[Path]:
 
 def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
     """One entry a row: the sample as the suite puts it, or what is wrong with it."""
-    for entry in FORMATS[source.format](path):
+    for entry in _entries(source.format, path):
         try:
             yield entry if isinstance(entry, DataError) else _put(source, entry)
         except DataError as error:
             yield error
+
+
+def _entries(name: str, path: Path) -> Iterator[Sample | DataError]:
+    """The rows of a file in a format, bare of what an import adds.
+
+    Raises:
+        RecipeError: If it holds no samples.
+    """
+    layout = FORMATS[name]
+    if layout.makes != "samples":
+        raise RecipeError(f"format `{name}` holds {layout.makes}, not samples", fix="name another `format`")
+    if layout.scan is not None:
+        yield from layout.scan(path)
+        return
+    for _, entry in layout.read(path, Options()):
+        if not isinstance(entry, Trajectory):
+            yield entry
 
 
 def _put(source: Source, sample: Sample) -> Sample:
@@ -205,7 +223,7 @@ def _put(source: Source, sample: Sample) -> Sample:
         sample,
         template=source.choices.template,
         shuffle=source.choices.shuffle,
-        parm=parm if sample.verifier == "choice" else {},
+        parm=parm if sample.verifier == choice.NAME else {},
     )
 
 

@@ -9,13 +9,16 @@ from vtune.files.json_text import read_json
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
 from vtune.metrics.tightening import tightenings
+from vtune.runs.folder import USES
 from vtune.runs.sweep_table import is_sweep, sweep_table
+from vtune.schema.parquet import fingerprint
 
 Series = dict[str, list[float]]
 
 RESTORE = "the run wrote it whole; restore it"
 
 _RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
+_RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}
 _FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
 
 
@@ -61,7 +64,18 @@ def _evaluation(path: Path) -> dict[str, object]:
     results = read_json(file, fix=RESTORE)
     if not isinstance(results, dict):
         raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
-    return {"name": path.resolve().name, "path": str(path), **results}
+    own = _uses(results.get("environment"), path)
+    return {"name": path.resolve().name, "path": str(path), **results, **own}
+
+
+def _uses(environment: object, folder: Path) -> dict[str, object]:
+    """Under `uses`: name -> `sha256` of each file of the user's own parts, and whether it is `kept`."""
+    told = environment.get("uses") if isinstance(environment, dict) else None
+    if not isinstance(told, dict):
+        return {}
+    copies = {name: folder / USES / str(name) for name in told}
+    kept = {name: copy.is_file() and fingerprint(copy) == told[name] for name, copy in copies.items()}
+    return {"uses": {name: {"sha256": told[name], "kept": kept[name]} for name in told}}
 
 
 def _run(path: Path) -> dict[str, object]:
@@ -79,7 +93,8 @@ def _run(path: Path) -> dict[str, object]:
         "name": path.resolve().name,
         "path": str(path),
         "recipe": _recipe(path / "recipe.yaml"),
-        "environment": _environment(path / "environment.json"),
+        "environment": (environment := _environment(path / "environment.json")),
+        **_uses(environment, path),
         "last_step": max((line.step for line in lines), default=None),
         "sources": {source: _curves(group) for source, group in sources.items()},
         "tightenings": tightenings(lines),
@@ -103,7 +118,7 @@ def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
 
 
 def _best(name: str, values: Sequence[float]) -> float | None:
-    if name in _RISING or name.startswith(("reward_", "iou@")):
+    if name in _RISING or name.startswith(("reward_", "iou@", "score_")):
         return max(values)
     if name in _FALLING or name.startswith("seconds"):
         return min(values)

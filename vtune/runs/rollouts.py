@@ -45,28 +45,45 @@ class Rollouts(Generic[D]):
         self._staleness = staleness
         self._steps = steps
         self._ahead: asyncio.Task[D] | None = None
+        self._drawn: list[D] = []
+        """What was drawn ahead for the step that is ready."""
+        self._ready: int | None = None
+
+    async def ready(self, step: int) -> None:
+        """Hand the weights over after `step` steps of training; until `of` is asked, nothing is drawn.
+
+        Raises:
+            RunFailed: If nothing is left that could take them, or draw what was drawn ahead.
+        """
+        self._ready = step
+        if self._ahead is None:
+            await self._hand_over(step)
+            return
+        ahead, self._ahead = self._ahead, None
+        try:
+            self._drawn = [await ahead]
+        finally:
+            # Also where this process failed: the others hand over, and wait for it.
+            await self._hand_over(step)
 
     async def of(self, step: int) -> D:
-        """The rollouts of a step, after `step` steps of training.
+        """The rollouts of a step, after `step` steps of training; makes it ready if it is not.
 
         Raises:
             RunFailed: If nothing is left that could draw them.
         """
-        if self._ahead is None:
-            await self._hand_over(step)
-            drawn = await self._draw(step)
-        else:
-            ahead, self._ahead = self._ahead, None
-            try:
-                drawn = await ahead
-            finally:
-                # Also where this process failed: the others hand over, and wait for it.
-                await self._hand_over(step)
+        if self._ready != step:
+            await self.ready(step)
+        drawn = self._drawn.pop() if self._drawn else await self._draw(step)
         if self._staleness == 0:
             await self._engine.rest()
         elif step + 1 < self._steps:
             self._ahead = asyncio.create_task(_result(self._draw(step + 1)))
         return drawn
+
+    async def rest(self) -> None:
+        """The engine is not needed any more."""
+        await self._engine.rest()
 
     async def aclose(self) -> None:
         """Give up what is drawn ahead."""

@@ -17,9 +17,10 @@ from vtune.data.offer import offering
 from vtune.errors import DataError
 from vtune.schema.fields import Row
 from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
-from vtune.schema.sample import Sample, ToolName
+from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
+from vtune.tools import ToolName
 
 Kind = Literal["samples", "traces"]
 PART_ROWS = 8192

@@ -11,11 +11,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from vtune.errors import DataError, MissingExtra, RecipeError, VtuneError
+from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.reward.body import Bodies
 from vtune.reward.guard import Guard
 from vtune.runs.serve import check_token, listen, serve_until_told, url_of
-from vtune.runs.tools import NO_SEARCH
+from vtune.tools.passages import IndexEncoder, open_passages
 from vtune.tools.picture_index import PictureIndex
 from vtune.tools.text_search import LONGEST_QUERY
 
@@ -32,6 +32,7 @@ def run_search(
     token: str | None,
     threads: int,
     max_bytes: int,
+    encoder: IndexEncoder | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
@@ -44,6 +45,7 @@ def run_search(
         token: What requests must carry; needed where others than this machine can reach the service.
         threads: Questions that are answered at the same time.
         max_bytes: Of one request.
+        encoder: What embeds queries, with a dense index; None: the model that it names, on the CPU.
         ready: Told `url`, `token` (whether one is needed) and what /health tells, once it listens.
 
     Raises:
@@ -51,7 +53,7 @@ def run_search(
         DataError: If an index is not whole.
     """
     check_token(host, token)
-    service = SearchService(passages, pictures, threads=threads)
+    service = SearchService(passages, pictures, threads=threads, encoder=encoder)
     app = app_of(service, token=token, max_bytes=max_bytes)
     with listen(host, port) as listener:
         facts = {"url": url_of(listener), "token": token is not None} | service.health()
@@ -61,16 +63,19 @@ def run_search(
 class SearchService:
     """Answers questions about its indexes; reading them takes threads, not the event loop."""
 
-    def __init__(self, passages: Path | None, pictures: Path | None, *, threads: int) -> None:
+    def __init__(
+        self,
+        passages: Path | None,
+        pictures: Path | None,
+        *,
+        threads: int,
+        encoder: IndexEncoder | None = None,
+    ) -> None:
         if passages is None and pictures is None:
             raise RecipeError("nothing to serve", fix="give an index, or --pictures DIR, or both")
-        self._passages = None
-        if passages is not None:
-            try:
-                from vtune.tools.bm25 import PassageIndex
-            except ModuleNotFoundError as error:
-                raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
-            self._passages = PassageIndex(passages)
+        if encoder is not None and passages is None:
+            raise RecipeError("an encoder belongs to an index of passages", fix="name the index, too")
+        self._passages = None if passages is None else open_passages(passages, encoder)
         self._pictures = None if pictures is None else PictureIndex(pictures)
         self._room = asyncio.Semaphore(threads)
 
@@ -173,5 +178,7 @@ def _field(asked: Any, name: str) -> str:
 def _top_k(asked: dict[str, Any]) -> int:
     value = asked.get("top_k")
     if type(value) is not int or not 1 <= value <= TOP_K:
-        raise DataError(f"`top_k` is a number from 1 to {TOP_K}")
+        raise DataError(
+            f"`top_k` must be given, a whole number from 1 to {TOP_K}", fix='send {"query": "…", "top_k": 3}'
+        )
     return value

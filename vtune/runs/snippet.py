@@ -87,7 +87,9 @@ def _bytes(path: Path) -> bytes:
     try:
         content = read_bytes(path)
     except OSError as error:
-        raise DataError(f"the picture cannot be read: {error.strerror}", where=str(path)) from error
+        raise DataError(
+            f"the picture cannot be read: {error.strerror}", where=str(path), fix="give a picture's file"
+        ) from error
     try:
         decode(content, None)
     except Refused as refused:

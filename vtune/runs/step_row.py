@@ -57,6 +57,11 @@ class Clock:
         self._laps[phase] = now - self._last
         self._last = now
 
+    def leave_out(self, seconds: float) -> None:
+        """These were spent on something else since the last phase ended."""
+        self._began += seconds
+        self._last += seconds
+
     def row(self, stats: Sequence[StepStats]) -> dict[str, float]:
         """Seconds of all and of each phase, and the trained tokens of each second."""
         seconds = time.monotonic() - self._began

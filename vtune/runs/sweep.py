@@ -1,79 +1,118 @@
-"""`vtune rl --sweep`: a recipe in several variants, each with several seeds, as runs of their own."""
+"""`vtune rl --sweep`: which variants of a recipe are compared, from which starts and on which suites."""
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe, override
-from vtune.errors import DataError, RecipeError, RunFailed
-from vtune.files.json_text import read_record
+from vtune.config import Strict, Uses, find, load_recipe, override
+from vtune.errors import RecipeError
 from vtune.models.policy import resolved
-from vtune.report.progress import say
-from vtune.runs.child import last_words, run_child
-from vtune.runs.eval import STARTED, EvalSuite, check_eval
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked, write_whole
-from vtune.runs.questions import fingerprints
-from vtune.runs.rl import RLRecipe, check_rl
-from vtune.runs.sweep_table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
-from vtune.schema.parquet import fingerprint
+from vtune.runs.eval import EvalSuite
+from vtune.runs.rl import RLRecipe
+from vtune.runs.sweep_table import SWEEP, TABLE
 
-Start = Callable[..., int]
-"""`run_child`, or what takes its place in a test."""
-
-HELD_OUT_SUITE = "held-out.yaml"
-"""In the sweep's folder: what all runs are evaluated on."""
+SUITES = "held-out"
+"""In the sweep's folder: the suites on which all trained runs are evaluated."""
 
 _NAME = re.compile(r"\w[\w.+-]*")
-_OWN = (SWEEP, TABLE, HELD_OUT_SUITE, "recipe.yaml")
+_OWN = (SWEEP, TABLE, SUITES, "recipe.yaml")
 """What stands beside the folders of variants, or tells a run's folder."""
 
 
 class HeldOut(Strict):
-    """What the last checkpoint of every run is evaluated on."""
+    """A suite on which the last checkpoint of every run is evaluated."""
 
     suite: str
     """Name of a shipped suite, or a path."""
     settings: dict[str, Any]
     """`key.path` -> value, over the suite."""
+    name: str | None = None
+    """In the table, and of folders; null: that of the suite's file. So one suite may stand there twice."""
+
+    @property
+    def title(self) -> str:
+        """Its name in this sweep."""
+        return self.name or Path(self.suite).stem
+
+
+class Untrained(Strict):
+    """A model that is evaluated as it is, without a step of training: one more row of the table."""
+
+    model: str | None
+    """Folder, run or hub name; null: the one that the recipe starts from."""
+    settings: dict[str, Any]
+    """`key.path` -> value, over all suites: e.g. `offers: []` for a model that knows no tools."""
 
 
 class Sweep(Strict):
     """Which variants of a recipe are to be compared."""
 
+    uses: Uses = ()
+    """Files with parts of the user's own."""
     seeds: tuple[int, ...] = Field(min_length=1)
     """Every variant is run with each; a seed orders the data and decides the draws."""
     last_steps: int = Field(gt=0)
     """Numbers of training are means over so many steps at the end."""
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
     """Name -> `key.path` -> value, over the recipe. A name is that of a folder, too."""
+    untrained: dict[str, Untrained] = Field(default_factory=dict)
+    """Name -> model, for rows without training."""
     differences: tuple[tuple[str, str], ...]
-    """Pairs of variants whose difference is told, first minus second, seed by seed."""
-    held_out: HeldOut | None
-    """Null: the accuracy is that of training alone."""
+    """Pairs of rows whose difference is told, first minus second, seed by seed."""
+    held_out: tuple[HeldOut, ...]
+    """Empty: the numbers are those of training alone."""
+
+    @field_validator("held_out", mode="before")
+    @classmethod
+    def _is_a_list(cls, value: Any) -> Any:
+        if value is None or isinstance(value, Mapping):
+            raise ValueError("it is a list of suites: write `- suite: NAME`, with `settings`, or [] for none")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"a seed is given twice: {', '.join(map(str, self.seeds))}")
-        for name, settings in self.variants.items():
+        for name in (*self.variants, *self.untrained):
             if not _NAME.fullmatch(name) or name in _OWN:
                 raise ValueError(
                     f"variant {name!r} is no name of a folder here: letters, digits and . + - _, "
                     f"but none of {', '.join(_OWN)}"
                 )
+        for name, settings in self.variants.items():
+            if name in self.untrained:
+                raise ValueError(f"`{name}` is a variant, and stands in `untrained`, too")
             if "seed" in settings:
                 raise ValueError(f"variant `{name}` sets `seed`; the seeds are those of `seeds`")
         for pair in self.differences:
             for name in pair:
-                if name not in self.variants:
+                if name not in self.variants and name not in self.untrained:
                     raise ValueError(f"`differences` names `{name}`, which is none of the variants")
             if pair[0] == pair[1]:
                 raise ValueError(f"`differences` compares `{pair[0]}` with itself")
         return self
+
+    @model_validator(mode="after")
+    def _suites_have_names(self) -> Self:
+        names = [one.title for one in self.held_out]
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"`held_out`: {name!r} is no name of a folder: letters, digits and . + - _")
+            if names.count(name) > 1:
+                raise ValueError(f"`held_out` has `{name}` twice: give one another `name`")
+        if self.untrained and not self.held_out:
+            raise ValueError("`untrained` models are only evaluated: name a suite in `held_out`")
+        return self
+
+
+class Start(NamedTuple):
+    """An untrained model, and what it is evaluated on."""
+
+    model: str
+    suites: Mapping[str, EvalSuite]
 
 
 class Plan(NamedTuple):
@@ -82,7 +121,13 @@ class Plan(NamedTuple):
     sweep: Sweep
     recipes: Mapping[str, RLRecipe]
     """Variant -> recipe."""
-    suite: EvalSuite | None
+    suites: Mapping[str, EvalSuite]
+    """Name -> suite, for what the variants train."""
+    untrained: Mapping[str, Start]
+
+    def suites_of(self, variant: str) -> Mapping[str, EvalSuite]:
+        """What a row of the table is evaluated on."""
+        return self.untrained[variant].suites if variant in self.untrained else self.suites
 
 
 def load_sweep(
@@ -94,7 +139,7 @@ def load_sweep(
         path: The sweep.
         recipe: The recipe that is varied.
         overrides: `key.path=value` for all variants.
-        suite_overrides: The same for the evaluation.
+        suite_overrides: The same for all evaluations.
 
     Raises:
         RecipeError: With the problems found, in all variants; also where an override would be without effect
@@ -102,7 +147,9 @@ def load_sweep(
     """
     sweep = load_recipe(path, Sweep)
     _check_overrides(sweep, overrides)
-    load_recipe(recipe, RLRecipe, overrides)  # what is wrong with it is told once, not for each variant
+    base = load_recipe(
+        recipe, RLRecipe, overrides
+    )  # what is wrong with it is told once, not for each variant
     recipes: dict[str, RLRecipe] = {}
     problems = []
     for name, settings in sweep.variants.items():
@@ -115,12 +162,21 @@ def load_sweep(
         if sweep.last_steps > varied.steps:
             problems.append(
                 f"variant `{name}` has {varied.steps} steps, and last_steps is {sweep.last_steps}; "
-                "let it be at most `steps`"
+                "lower it in the file of the sweep, which `--set` does not reach, or raise `steps`"
             )
-        recipes[name] = varied.model_copy(update={"model": resolved(varied.model)})
+        # The sweep's own files go along: each variant is a run of a process of its own.
+        brought = {"model": resolved(varied.model), "uses": _joined(sweep.uses, varied.uses)}
+        recipes[name] = varied.model_copy(update=brought)
     if problems:
         raise RecipeError("\n".join(problems), where=str(path))
-    return Plan(sweep, recipes, _suite(sweep, suite_overrides))
+    untrained = {
+        name: Start(
+            resolved(one.model or base.model),
+            _suites(sweep, one.settings, suite_overrides, f"`held_out`, with `untrained.{name}.settings`"),
+        )
+        for name, one in sweep.untrained.items()
+    }
+    return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained)
 
 
 def _check_overrides(sweep: Sweep, overrides: Sequence[str]) -> None:
@@ -136,210 +192,24 @@ def _check_overrides(sweep: Sweep, overrides: Sequence[str]) -> None:
                 )
 
 
-def _suite(sweep: Sweep, overrides: Sequence[str]) -> EvalSuite | None:
-    if sweep.held_out is None:
-        return None
-    given = [override(key, value) for key, value in sweep.held_out.settings.items()]
-    return load_recipe(
-        find(sweep.held_out.suite, "eval_suites"), EvalSuite, [*given, *overrides], given_by="`held_out`"
-    )
-
-
-def runs_of(plan: Plan, out: Path) -> list[Run]:
-    """Every run, in the order in which they are done: all variants with the first seed, then the next."""
-    return [
-        Run(variant, seed, out / variant / f"seed-{seed}")
-        for seed in plan.sweep.seeds
-        for variant in plan.sweep.variants
-    ]
-
-
-def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -> None:
-    """See that a sweep can begin in a folder, or go on in it with what is there.
-
-    Variants and seeds may be added to a sweep, and taken away.
-
-    Raises:
-        RecipeError: If the folder holds a sweep and `resume` was not asked, or the other way round; if a run
-            in it began, or an evaluation in it ended, with other settings.
-        DataError: The same with other data.
-    """
-    check_folder(out)
-    there = (out / SWEEP).exists()
-    if (out / "recipe.yaml").exists():
-        raise RecipeError(f"{out} holds a run", fix="choose another --out")
-    if there and not resume:
-        raise RecipeError(
-            f"{out} holds a sweep already",
-            fix="continue it with --resume, choose another --out, or remove it",
+def _suites(
+    sweep: Sweep, settings: Mapping[str, Any], overrides: Sequence[str], given_by: str
+) -> dict[str, EvalSuite]:
+    """Name -> suite, with its own settings, then those of who is evaluated, then those for all."""
+    found = {
+        one.title: load_recipe(
+            find(one.suite, "eval_suites"),
+            EvalSuite,
+            [*(override(key, value) for key, value in {**one.settings, **settings}.items()), *overrides],
+            given_by=given_by,
         )
-    if resume and not there:
-        raise RecipeError(f"{out} holds no sweep to resume", fix="start it without --resume")
-    prints = {name: {file: fingerprint(Path(file)) for file in recipe.data if Path(file).is_file()}
-              for name, recipe in plan.recipes.items()}  # fmt: skip
-    judged = None if plan.suite is None else fingerprints(plan.suite)
-    for run in runs_of(plan, out):
-        if (run.folder / "recipe.yaml").exists():
-            recipe = _seeded(plan.recipes[run.variant], run.seed)
-            check_same_run(run.folder, recipe, prints[run.variant], processes=processes)
-        if plan.suite is not None and (run.evaluation / RESULTS).exists():
-            _check_same_evaluation(run, plan.suite, judged)
+        for one in sweep.held_out
+    }
+    return {
+        name: suite.model_copy(update={"uses": _joined(sweep.uses, suite.uses)})
+        for name, suite in found.items()
+    }
 
 
-def _check_same_evaluation(run: Run, suite: EvalSuite, prints: Mapping[str, str] | None) -> None:
-    results = read_record(run.evaluation / RESULTS, fix="the evaluation wrote it; restore it")
-    now = suite.model_dump(mode="json")
-    changed = [key for key in differing_keys(results["suite"], now) if key not in MAY_CHANGE]
-    if changed:
-        raise RecipeError(
-            f"the suite is not the one of {run.evaluation}; it differs in {', '.join(changed)}",
-            fix="set it back, or remove the folders `eval` to evaluate all runs anew",
-        )
-    if results["environment"]["data"] != prints:
-        raise DataError(
-            f"{run.evaluation} was evaluated on other data",
-            fix="put them back, or remove the folders `eval` to evaluate all runs anew",
-        )
-
-
-def plan_sweep(
-    plan: Plan,
-    out: Path,
-    *,
-    check: Callable[[RLRecipe], dict[str, Any]],
-    resume: bool,
-    processes: int,
-    begin: bool = True,
-) -> dict[str, Any]:
-    """What a dry run tells: each variant's own plan, and what would become of each run.
-
-    Args:
-        plan: The sweep.
-        out: Its folder.
-        check: The plan of one recipe.
-        resume: Whether the sweep in the folder would go on.
-        processes: Of each run.
-        begin: Whether a sweep is to begin, or go on, in just this folder: else nobody minds what is in it.
-
-    Raises:
-        VtuneError: With the problems found.
-    """
-    missing = [] if plan.suite is None else [f for f in plan.suite.data if not Path(f).exists()]
-    variants = {name: check(recipe) for name, recipe in plan.recipes.items()}
-    if not missing and not any(facts["missing"] for facts in variants.values()):
-        if begin:
-            check_sweep_folder(plan, out, resume=resume, processes=processes)
-        _check_held_out(plan)
-    states = {run.name: _state(run) for run in runs_of(plan, out)}
-    return {"variants": variants, "runs": states, "missing": [f"data file {name}" for name in missing]}
-
-
-def _check_held_out(plan: Plan) -> None:
-    if plan.suite is not None:
-        # The policies to come have the tokenizer of the one that they start from.
-        for model in {recipe.model for recipe in plan.recipes.values()}:
-            check_eval(plan.suite, model)
-
-
-def _state(run: Run) -> str:
-    if (run.folder / DONE).exists():
-        return "finished"
-    return "to go on" if (run.folder / "recipe.yaml").exists() else "to start"
-
-
-def run_sweep(
-    plan: Plan,
-    out: Path,
-    *,
-    resume: bool,
-    processes: int,
-    options: Sequence[str] = (),
-    start: Start = run_child,
-) -> dict[str, Any]:
-    """Run what is not finished, one run after the other, and return the table.
-
-    Every run is an ordinary run folder, `out/VARIANT/seed-N`, its recipe beside it, and an evaluation in it;
-    so it can be looked at, resumed and repeated by itself. One that fails does not keep the others from
-    being run.
-
-    Args:
-        plan: The sweep.
-        out: Folder for everything; gets `sweep.yaml` and, after each run, `table.json`.
-        resume: Go on in a folder that holds a sweep: finished runs stay, others are resumed exactly.
-        processes: Of each run.
-        options: Words for each run's command line, e.g. `--gpus 8`.
-        start: (words, log=…, result=…) -> exit status; runs one command.
-
-    Returns:
-        The table, see `vtune.runs.sweep_table.sweep_table`, and `failed`: what was tried in vain, each with
-        `name`, `how` and `said`.
-
-    Raises:
-        VtuneError: Before anything starts, with what is wrong.
-        SystemExit: 130 if a run was interrupted.
-    """
-    for recipe in plan.recipes.values():
-        check_rl(recipe, world=processes)
-    _check_held_out(plan)
-    check_sweep_folder(plan, out, resume=resume, processes=processes)
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
-        write_whole(out / SWEEP, dump_recipe(plan.sweep))
-        if plan.suite is not None:
-            write_whole(out / HELD_OUT_SUITE, dump_recipe(plan.suite))
-        runs = runs_of(plan, out)
-        failed: list[dict[str, str]] = []
-        for number, run in enumerate(runs, start=1):
-            title = f"sweep: run {number} of {len(runs)}, {run.name}"
-            for name, words, log, result in _commands(plan, run, out, options):
-                say(f"{title}: {name}")
-                code = start(words, log=log, result=result)
-                if code:
-                    failed.append({"name": f"{run.name}: {name}", "how": _how(code), "said": last_words(log)})
-                    say(f"{title}: {name} {_how(code)}")
-                    break
-            table = sweep_table(out)
-            write_whole(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
-    return table | {"failed": failed}
-
-
-def _commands(
-    plan: Plan, run: Run, out: Path, options: Sequence[str]
-) -> Iterator[tuple[str, list[str], Path, Path | None]]:
-    """What is left to do for a run: what it is called, its words, its log, and where its result goes."""
-    log = run.folder.with_name(f"{run.folder.name}.log")
-    if not (run.folder / DONE).exists():
-        run.folder.mkdir(parents=True, exist_ok=True)
-        file = run.folder.with_name(f"{run.folder.name}.yaml")
-        write_whole(file, dump_recipe(_seeded(plan.recipes[run.variant], run.seed)))
-        words = ["rl", "--recipe", str(file), "--out", str(run.folder), "--json", *options]
-        begun = (run.folder / "recipe.yaml").exists()
-        yield "training", [*words, *(["--resume"] if begun else [])], log, run.folder / DONE
-    if plan.suite is not None and not (run.evaluation / RESULTS).exists():
-        model = run.folder / "checkpoints" / "newest"
-        words = ["eval", "--suite", str(out / HELD_OUT_SUITE), "--model", str(model)]
-        words += ["--out", str(run.evaluation), "--json"]
-        begun = (run.evaluation / STARTED).exists()
-        yield "evaluation", [*words, *(["--resume"] if begun else [])], log, None
-
-
-def _seeded(recipe: RLRecipe, seed: int) -> RLRecipe:
-    return recipe.model_copy(update={"seed": seed})
-
-
-def _how(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-
-
-def check_failed(failed: Sequence[Mapping[str, str]]) -> None:
-    """Raise what failed in a sweep, after its table was shown.
-
-    Raises:
-        RunFailed: If anything did.
-    """
-    if failed:
-        said = [f"{one['name']} {one['how']}:\n{one['said']}" for one in failed]
-        raise RunFailed(
-            "\n".join([f"{len(failed)} of the sweep's runs failed", *said]),
-            fix="mend what they say; --resume tries them again, and repeats none that is finished",
-        )
+def _joined(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *then)))

@@ -1,7 +1,7 @@
 """What a sweep has found, read from its folder: means over seeds with intervals, and paired differences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, get_args
@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, get_args
 from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.files.json_text import read_record
+from vtune.metrics.benchmarks import HRBENCH
 from vtune.metrics.by_source import ALL
 from vtune.metrics.log import MetricsLine, read_metrics
-from vtune.metrics.seeds import INTERVAL, over_seeds
+from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
 from vtune.schema.trajectory import Status
 
 SWEEP = "sweep.yaml"
@@ -21,29 +22,56 @@ DONE = "done.json"
 """In the folder of a run that is finished: what it returned."""
 RESULTS = "results.json"
 
-Numbers = dict[str, float]
-"""Name -> number; what could not be measured has no key."""
+RESTORE = "the evaluation wrote it whole; restore it"
 
-HELD_OUT = "held-out accuracy"
-NUMBERS = (HELD_OUT, "accuracy", "entropy", "tool calls", "call errors")
+COLUMNS = {
+    "accuracy": "accuracy",
+    "format reward": "reward_format",
+    "tool reward": "reward_tool",
+    "consistency reward": "reward_consistency",
+    "entropy": "entropy",
+    "tool calls": "tool_calls",
+}
+"""Number of training -> its column in `metrics.jsonl`."""
+TRAINING = (*COLUMNS, "call errors")
+
+FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
+"""Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
+HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls")
+
+BY_QUESTIONS = "of a single evaluation's faithfulness: by bootstrap over its questions"
+
+Numbers = dict[str, SeedMean]
+"""Name -> number of one run; what could not be measured has no key."""
 
 
 class Run(NamedTuple):
     """One run of a sweep."""
 
     variant: str
-    seed: int
+    seed: int | None
+    """None: a model that is evaluated without training, for which no seed matters."""
     folder: Path
 
     @property
     def name(self) -> str:
         """As it is told to people: the path of its folder inside the sweep's."""
-        return f"{self.variant}/seed-{self.seed}"
+        return self.variant if self.seed is None else f"{self.variant}/seed-{self.seed}"
 
-    @property
-    def evaluation(self) -> Path:
-        """The folder of its evaluation."""
-        return self.folder / "eval"
+    def evaluation(self, suite: str) -> Path:
+        """The folder of its evaluation on a suite."""
+        return self.folder / "eval" / suite
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The numbers of one run."""
+
+    training: Numbers = field(default_factory=dict)
+    held_out: Mapping[str, Numbers] = field(default_factory=dict)
+    """By suite."""
+    no_shares: Mapping[str, str] = field(default_factory=dict)
+    """Suite -> why there is no share of faithful answers."""
 
 
 def is_sweep(path: Path) -> bool:
@@ -54,101 +82,187 @@ def is_sweep(path: Path) -> bool:
 def sweep_table(path: Path) -> dict[str, Any]:
     """The numbers of a sweep's finished runs.
 
-    - `held-out accuracy`: the score of the evaluation, where the sweep has one;
-    - `accuracy`: share of right answers in training, `entropy` of a token in nats, `tool calls` a rollout:
-      means over the last steps;
-    - `call errors`: share of the calls in these steps that failed by the model's doing.
+    Of training, means over the last steps: `accuracy`, the share of right answers; the parts of the reward,
+    unweighted; `entropy` of a token in nats; `tool calls` a rollout; `call errors`, the share of the calls in
+    these steps that failed by the model's doing.
+
+    Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of the questions that
+    need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right` (algorithm 1)
+    and `tool calls`. Where nobody could tell what calls showed, they are None, and `no_shares` says why.
 
     Args:
         path: The sweep's folder.
 
     Returns:
-        `name`, `path`, `interval` (the method), `last_steps`; `variants`: name -> `seeds` (finished runs) and
-        each number as `value`, `low`, `high` and `n`, the runs that have it (None where none has);
-        `differences`: `A - B` -> the same of the differences, seed by seed; `runs`: name -> numbers of each
-        run; `unfinished`: runs and evaluations that are missing.
+        `name`, `path`, `interval` (the method), `last_steps`, `suites`; `variants`: name -> `seeds` (finished
+        runs; None for an untrained model, which is one and the same for every seed), each number as `value`,
+        `low`, `high` and `n`, the runs that have it (None where none has), and `held_out`: suite -> the same;
+        `differences`: `A - B` -> the same of the differences, seed by seed; `runs`: name -> `training` and
+        `held_out` of each run; `unfinished`: runs and evaluations that are missing.
 
     Raises:
-        DataError: If a file in the folder is broken.
+        DataError: If a file in the folder is broken, or the sweep older than suites of its table.
     """
-    sweep = read_values(path / SWEEP, fix="the sweep wrote it whole; restore it")
-    if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
-        raise DataError(
-            "not the settings of a sweep", where=str(path / SWEEP), fix="the sweep wrote it; restore it"
-        )
-    found: dict[str, dict[int, Numbers]] = {name: {} for name in sweep["variants"]}
-    unfinished = []
-    for variant, of_seeds in found.items():
-        for seed in sweep["seeds"]:
-            run = Run(variant, seed, path / variant / f"seed-{seed}")
-            if not (run.folder / DONE).exists():
-                unfinished.append(run.name)
-                continue
-            of_seeds[seed] = _training(run, sweep["last_steps"])
-            if sweep["held_out"] is None:
-                continue
-            if (run.evaluation / RESULTS).exists():
-                of_seeds[seed] |= _held_out(run)
-            else:
-                unfinished.append(f"{run.name}/eval")
-    names = [name for name in NUMBERS if name != HELD_OUT or sweep["held_out"] is not None]
+    sweep = _settings(path / SWEEP)
+    suites = [str(one["name"] or Path(one["suite"]).stem) for one in sweep["held_out"]]
+    runs = [Run(name, None, path / name) for name in sweep.get("untrained", {})] + [
+        Run(variant, seed, path / variant / f"seed-{seed}")
+        for variant in sweep["variants"]
+        for seed in sweep["seeds"]
+    ]
+    rows: dict[str, dict[int | None, Found]] = {run.variant: {} for run in runs}
+    unfinished: list[str] = []
+    for run in runs:
+        missing = [f"{run.name}/eval/{suite}" for suite in suites if not _evaluated(run, suite)]
+        if run.seed is not None and not (run.folder / DONE).exists():
+            unfinished.append(run.name)
+            continue
+        unfinished += missing
+        rows[run.variant][run.seed] = _found(run, suites, sweep["last_steps"])
     return {
         "name": path.resolve().name,
         "path": str(path),
-        "interval": INTERVAL,
+        "interval": f"{INTERVAL}; {BY_QUESTIONS}" if suites else INTERVAL,
         "last_steps": sweep["last_steps"],
-        "variants": {variant: _row(list(of_seeds.values()), names) for variant, of_seeds in found.items()},
+        "suites": suites,
+        "variants": {
+            variant: {"seeds": None if None in found else len(found)} | _row(list(found.values()), suites)
+            for variant, found in rows.items()
+        },
         "differences": {
-            f"{first} - {second}": _row(_differences(found[first], found[second]), names)
+            f"{first} - {second}": {"seeds": len(pairs)} | _row(pairs, suites)
             for first, second in sweep["differences"]
+            for pairs in [_differences(rows[first], rows[second])]
         },
         "runs": {
-            f"{variant}/seed-{seed}": numbers
-            for variant, of_seeds in found.items()
-            for seed, numbers in of_seeds.items()
+            Run(variant, seed, path).name: _told(found)
+            for variant, of_seeds in rows.items()
+            for seed, found in of_seeds.items()
         },
         "unfinished": unfinished,
     }
 
 
-def _row(runs: Sequence[Numbers], names: Sequence[str]) -> dict[str, Any]:
-    """The mean of each number over seeds, and how many runs there are."""
-    means = {name: over_seeds([run[name] for run in runs if name in run]) for name in names}
-    return {"seeds": len(runs)} | {name: asdict(mean) if mean else None for name, mean in means.items()}
+def _settings(file: Path) -> dict[str, Any]:
+    sweep = read_values(file, fix="the sweep wrote it whole; restore it")
+    if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
+        raise DataError("not the settings of a sweep", where=str(file), fix="the sweep wrote it; restore it")
+    if not isinstance(sweep["held_out"], list):
+        raise DataError(
+            "the sweep is older than tables of several suites",
+            where=str(file),
+            fix="report its runs one by one, or run it anew with `held_out` as a list",
+        )
+    return sweep
 
 
-def _differences(first: Mapping[int, Numbers], second: Mapping[int, Numbers]) -> list[Numbers]:
-    """Of the seeds that both have."""
+def _evaluated(run: Run, suite: str) -> bool:
+    return (run.evaluation(suite) / RESULTS).exists()
+
+
+def _found(run: Run, suites: Sequence[str], last_steps: int) -> Found:
+    evaluations = {suite: _held_out(run.evaluation(suite)) for suite in suites if _evaluated(run, suite)}
+    return Found(
+        training={} if run.seed is None else _training(run, last_steps),
+        held_out={suite: numbers for suite, (numbers, _) in evaluations.items()},
+        no_shares={suite: why for suite, (_, why) in evaluations.items() if why},
+    )
+
+
+def _row(runs: Sequence[Found], suites: Sequence[str]) -> dict[str, Any]:
+    """The mean of each number over runs."""
+    row: dict[str, Any] = _means([run.training for run in runs], TRAINING)
+    row["held_out"] = {
+        suite: {
+            **_means([run.held_out.get(suite, {}) for run in runs], HELD_OUT),
+            "no_shares": next((run.no_shares[suite] for run in runs if suite in run.no_shares), None),
+        }
+        for suite in suites
+    }
+    return row
+
+
+def _means(runs: Sequence[Numbers], names: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in names:
+        there = [run[name] for run in runs if name in run]
+        # One alone keeps the interval that it has by itself.
+        mean = there[0] if len(there) == 1 else over_seeds([number.value for number in there])
+        found[name] = asdict(mean) if mean else None
+    return found
+
+
+def _differences(first: Mapping[int | None, Found], second: Mapping[int | None, Found]) -> list[Found]:
+    """Of the seeds that both have; an untrained model stands against every seed."""
+    seeds = [seed for seed in first if seed in second or None in second]
+    if None in first:
+        seeds = list(second)
     return [
-        {name: value - second[seed][name] for name, value in numbers.items() if name in second[seed]}
-        for seed, numbers in first.items()
-        if seed in second
+        _difference(first.get(seed, first.get(None, Found())), second.get(seed, second.get(None, Found())))
+        for seed in seeds
     ]
+
+
+def _difference(first: Found, second: Found) -> Found:
+    return Found(
+        training=_less(first.training, second.training),
+        held_out={
+            suite: _less(numbers, second.held_out.get(suite, {})) for suite, numbers in first.held_out.items()
+        },
+        no_shares={**second.no_shares, **first.no_shares},
+    )
+
+
+def _less(first: Numbers, second: Numbers) -> Numbers:
+    return {
+        name: SeedMean(number.value - second[name].value, None, None, 1)
+        for name, number in first.items()
+        if name in second
+    }
+
+
+def _told(found: Found) -> dict[str, Any]:
+    """The numbers of one run, by themselves."""
+    return {
+        "training": {name: number.value for name, number in found.training.items()},
+        "held_out": {
+            suite: {name: number.value for name, number in numbers.items()}
+            for suite, numbers in found.held_out.items()
+        },
+    }
 
 
 def _training(run: Run, last_steps: int) -> Numbers:
     lines = [line for line in read_metrics(run.folder / "metrics.jsonl") if line.source == ALL]
     lines = lines[-last_steps:]
-    columns = {"accuracy": "accuracy", "entropy": "entropy", "tool calls": "tool_calls"}
-    values = {name: _values(lines, column) for name, column in columns.items()}
+    values = {name: _values(lines, column) for name, column in COLUMNS.items()}
     numbers = {name: fmean(there) for name, there in values.items() if there}
     calls = {status: sum(_values(lines, f"calls_{status}")) for status in get_args(Status)}
     if made := sum(calls.values()):
         failed = sum(count for status, count in calls.items() if status not in ("ok", "limit", "infra"))
         numbers["call errors"] = failed / made
-    return numbers
+    return {name: SeedMean(value, None, None, 1) for name, value in numbers.items()}
 
 
 def _values(lines: Sequence[MetricsLine], column: str) -> list[float]:
     return [line.values[column] for line in lines if column in line.values]
 
 
-def _held_out(run: Run) -> Numbers:
-    file = run.evaluation / RESULTS
+def _held_out(folder: Path) -> tuple[Numbers, str]:
+    """The numbers of an evaluation, and why there are no shares of faithful answers."""
+    file = folder / RESULTS
     try:
-        score = read_record(file, "score", fix="the evaluation wrote it; restore it")["score"]
+        results = read_record(file, "score", "faithfulness", fix=RESTORE)
     except ValueError as error:
-        raise DataError(
-            f"not JSON: {error}", where=str(file), fix="the evaluation wrote it whole; restore it"
-        ) from None
-    return {HELD_OUT: score["score"]} if "score" in score else {}
+        raise DataError(f"not JSON: {error}", where=str(file), fix=RESTORE) from None
+    score, looks = results["score"], results["faithfulness"]
+    one = SeedMean(0.0, None, None, 1)
+    names = {"accuracy": "score"} | {name: name for name in HRBENCH}
+    numbers = {name: replace(one, value=score[key]) for name, key in names.items() if key in score}
+    for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
+        if looks[key] is not None:
+            numbers[name] = replace(one, **looks[key])
+    if "faithful" in numbers:
+        return numbers, "" if "faithful of right" in numbers else "no answer is right"
+    nothing = "no answer is scored" if looks["n_unscored"] else "none of its questions needs a look"
+    return numbers, looks.get("no_shares") or nothing

@@ -48,7 +48,7 @@ class Ended(NamedTuple):
 
 
 def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
-    """Run one rank and watch it; in a process of its own, which DeepSpeed's launcher starts.
+    """Run one rank and watch it; in a process of its own, which a launcher starts.
 
     Its output goes to its log, its end is noted. It is ended when another rank has failed, when it is ordered
     so, and when the command that started everything is gone.

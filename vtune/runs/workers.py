@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from vtune.errors import MissingExtra
 from vtune.runs.rows import Found, Task, look
+from vtune.uses import take, used
 
 Workers = Literal["local", "ray"]
 Look = Callable[[Iterable[Task]], Iterator[Found]]
@@ -51,7 +52,8 @@ def looking(workers: Workers) -> Iterator[Look]:
 def _on_ray(tasks: Iterable[Task]) -> Iterator[Found]:
     import ray.data
 
-    rows = [{"task": pickle.dumps(task)} for task in tasks]
+    brought = pickle.dumps(used())
+    rows = [{"task": pickle.dumps(task), "uses": brought} for task in tasks]
     if rows:
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
         for row in dataset.map(_look_at).iter_rows():
@@ -59,4 +61,5 @@ def _on_ray(tasks: Iterable[Task]) -> Iterator[Found]:
 
 
 def _look_at(row: dict[str, Any]) -> dict[str, Any]:
+    take(pickle.loads(row["uses"]))  # before the task, which may hold a section of theirs
     return {"found": pickle.dumps(look(pickle.loads(row["task"])))}

@@ -376,6 +376,15 @@ def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
                 )
 
 
+def _likely(names: Sequence[str]) -> str:
+    """What kind of file has these columns."""
+    if {"sample_id", "messages"} <= set(names):
+        return "it is a file of traces or trajectories; give a file of samples"
+    if {"prompt", "reward_model"} <= set(names):
+        return "it is a file of samples; give a file of traces or trajectories"
+    return "is it the right kind of file?"
+
+
 def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
     """(row number from 0, row) of a file that has the columns in `needs`."""
     with _opened(path) as file:
@@ -385,7 +394,7 @@ def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 raise DataError(
                     f"the file has no column `{name}`",
                     where=str(path),
-                    fix=f"its columns are {', '.join(names)}; is it the right kind of file?",
+                    fix=f"its columns are {', '.join(names)}; {_likely(names)}",
                 )
         number = 0
         try:

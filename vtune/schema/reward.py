@@ -17,6 +17,8 @@ class Reward:
     format: float | None
     tool: float | None
     why: str
+    consistency: float | None = None
+    """None also where the recipe does not ask for it, and in files that were written before it could."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """Facts behind the accuracy, by name (`Verdict.parts`); none in files that were written before they were
     kept."""

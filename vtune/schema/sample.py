@@ -2,15 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.message import IMAGE, Message, Picture
-
-ToolName = Literal["python", "image_zoom_in_tool", "text_search_tool", "image_search_tool"]
-"""Tools that a sample may offer to the model, by the names that published data give them."""
-TOOLS: tuple[ToolName, ...] = get_args(ToolName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +26,7 @@ class Sample:
 
     Raises:
         DataError: On a row that contradicts itself: marks and pictures that differ in number, an
-            evidence box outside its picture list, turned inside out or not finite, an unknown tool, a ratio
+            evidence box outside its picture list, turned inside out or not finite, a ratio
             outside [0, 1].
     """
 
@@ -55,7 +51,7 @@ class Sample:
     tool_ratio: float = 0.0
     """Weights of the reward parts for this sample, in [0, 1]."""
     tools: tuple[str, ...] = ()
-    """Tools that the model may call; empty means a single turn."""
+    """Tools that the model may call, keys of `vtune.tools.TOOLS`; empty means a single turn."""
     evidence: tuple[Evidence, ...] = ()
     choices: tuple[str, ...] = ()
     """Options of a multiple-choice question, in order; the letter is the position."""
@@ -79,10 +75,6 @@ class Sample:
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:  # also catches NaN
                 raise DataError(f"{name} lies in [0, 1], got {value}", where=where, fix="scale the ratios")
-        if unknown := set(self.tools) - set(TOOLS):
-            raise DataError(
-                f"unknown tool(s) {sorted(unknown)}", where=where, fix=f"known: {', '.join(TOOLS)}"
-            )
         for item in self.evidence:
             if not proper(item.bbox):
                 raise DataError(

@@ -83,6 +83,7 @@ TRAJECTORY_COLUMNS = pa.schema(
                     ("accuracy", pa.float32()),
                     ("format", pa.float32()),
                     ("tool", pa.float32()),
+                    ("consistency", pa.float32()),
                     ("why", pa.string()),
                     ("parts", pa.map_(pa.string(), pa.float64())),
                 ]
@@ -132,6 +133,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
             "accuracy": reward.accuracy,
             "format": reward.format,
             "tool": reward.tool,
+            "consistency": reward.consistency,
             "why": reward.why,
             "parts": list(reward.parts.items()),
         },
@@ -251,6 +253,7 @@ def _reward(fields: Fields) -> Reward:
         accuracy=fields.number_or_null("accuracy"),
         format=fields.number_or_null("format"),
         tool=fields.number_or_null("tool"),
+        consistency=fields.number_or_null("consistency"),
         why=fields.text("why", ""),
         parts=fields.numbers_by_name("parts"),
     )

@@ -1,19 +1,28 @@
 """image_search_tool: what is known about pictures that look like the question's."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.files.reading import read_bytes
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
+from vtune.tools import TOOLS
+from vtune.tools.http import Patience
 from vtune.tools.observation import IMAGE_MARK, Observation, inert
 from vtune.tools.pictures import Match, PictureSearcher
+from vtune.tools.places import check_remote, secret
+from vtune.tools.similarity import SAME
+from vtune.tools.store import read_manifest
 from vtune.tools.text_search import CUT
-from vtune.tools.tool import Mistake, Scene, Schema, check_names, function, shown
+from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
 
 NAME = "image_search_tool"
 
@@ -26,6 +35,41 @@ TITLES, THUMBNAILS, SUMMARY = "image_search_title_list", "image_search_thumbnail
 def cached_search(sample: Sample) -> dict[str, Any]:
     """What a sample knows of a search that was made when the data was."""
     return {name: sample.extra[name] for name in (TITLES, THUMBNAILS, SUMMARY) if name in sample.extra}
+
+
+class ImageSearchRecipe(Strict):
+    """Where pictures are searched: `cached` columns of the samples, an `index`, or a service."""
+
+    cached: bool = False
+    """Results stand in the samples (SenseNova-MARS's image_search_title_list, …)."""
+    thumbnails: str | None = None
+    """With `cached`: folder that their paths start from; null shows titles only."""
+    index: str | None = None
+    """Folder that `vtune data index --pictures` wrote."""
+    url: str | None = None
+    """Of a `vtune serve search --pictures`."""
+    token_env: str | None = None
+    min_score: float | None = Field(default=None, ge=0, le=1)
+    """With `index`: what is less alike is not found; null: 0.75 (ours), as a service has it."""
+    top_k: int = Field(gt=0, le=100)
+    """Matches of an answer (5 in SenseNova-MARS)."""
+    max_chars: int = Field(gt=0)
+    show: bool | None = None
+    """With `index` and `url`: whether the policy sees thumbnails, or reads only what is known about them."""
+    patience: Patience | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if sum((self.cached, self.index is not None, self.url is not None)) != 1:
+            raise ValueError("give exactly one of cached, index and url")
+        if self.thumbnails is not None and not self.cached:
+            raise ValueError("thumbnails belong to cached: an index has its own")
+        if (self.show is None) != self.cached:
+            raise ValueError("show is for index and url, and needed there; with cached, thumbnails decides")
+        if self.min_score is not None and self.index is None:
+            raise ValueError("min_score belongs to index")
+        check_remote(self.url, self.token_env, self.patience, local=self.url is None)
+        return self
 
 
 class Matches(Protocol):
@@ -209,3 +253,54 @@ def _readable(thumbnail: bytes | None) -> bytes | None:
     except DataError:
         return None
     return thumbnail
+
+
+def _matches(recipe: ImageSearchRecipe) -> Matches:
+    if recipe.cached:
+        return Replayed(None if recipe.thumbnails is None else Path(recipe.thumbnails))
+    if recipe.index is not None:
+        from vtune.tools.picture_index import MIN_SCORE, PictureIndex
+
+        least = MIN_SCORE if recipe.min_score is None else recipe.min_score
+        return Searched(PictureIndex(Path(recipe.index), min_score=least))
+    from vtune.tools.remote import RemotePictures
+
+    assert recipe.url is not None
+    assert recipe.patience is not None
+    token = secret(recipe.token_env, "the image search service's token")
+    return Searched(RemotePictures(recipe.url.rstrip("/"), recipe.patience, token=token))
+
+
+@asynccontextmanager
+async def _opened(section: ImageSearchRecipe, record: Path) -> AsyncIterator[ImageSearch]:
+    async with aclosing(_matches(section)) as matches:
+        yield ImageSearch(
+            matches,
+            top_k=section.top_k,
+            max_chars=section.max_chars,
+            show=section.show or section.thumbnails is not None,
+        )
+
+
+def _check(section: ImageSearchRecipe) -> None:
+    if section.index is not None:
+        read_manifest(Path(section.index), "pictures")
+
+
+def _check_sample(section: ImageSearchRecipe, sample: Sample) -> None:
+    if section.cached:
+        _matches(section).check(sample)
+
+
+TOOLS.add(
+    NAME,
+    ToolPart(
+        "Find pictures that look like the question's, and what is known about them.",
+        opened=_opened,
+        section="image_search",
+        recipe=ImageSearchRecipe,
+        check=_check,
+        check_sample=_check_sample,
+        credit=SAME,
+    ),
+)

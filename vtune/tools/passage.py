@@ -1,5 +1,6 @@
 """What text searches find."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +16,9 @@ class Passage:
     id: str
     title: str
     text: str
+
+
+_HEADED = re.compile(r'"(?P<title>[^\n]+)"\n(?P<text>.*\S.*)', re.DOTALL)
 
 
 class Searcher(Protocol):
@@ -38,21 +42,25 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
 
     Args:
         row: With `text`, and maybe `id` and `title`; other keys are left alone. Published corpora also call
-            the text `contents` or `passage`.
+            the text `contents` or `passage`; where the first line of `contents` is in quotation marks, as in
+            the `wiki-18` of search agents, that is the title.
         fallback_id: Its id where the row has none.
 
     Raises:
         DataError: If there is no text.
     """
-    text = next((row[key] for key in ("text", "contents", "passage") if isinstance(row.get(key), str)), None)
-    if not text or not text.strip():
+    column = next((key for key in ("text", "contents", "passage") if isinstance(row.get(key), str)), "")
+    text = str(row.get(column, ""))
+    if not text.strip():
         raise DataError(
             "a passage has no text",
             fix="each row needs `text` (or `contents`, `passage`), and may have `id` and `title`",
         )
     title, identity = row.get("title"), row.get("id")
+    if title is None and column == "contents" and (headed := _HEADED.fullmatch(text)):
+        title, text = headed["title"], headed["text"]
     if not isinstance(title, str | None) or not isinstance(identity, str | int | None):
-        raise DataError("`title` is a text, and `id` a text or a number", fix="mend the row")
+        raise DataError("`title` must be a text, and `id` a text or a number", fix="fix the row")
     return Passage(fallback_id if identity is None else whole(str(identity)), whole(title or ""), whole(text))
 
 

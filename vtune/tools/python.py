@@ -1,8 +1,14 @@
 """The python tool: run a model's code in its session and show what came of it."""
 
 from vtune.sandbox import Execution
+from vtune.tools import TOOLS
 from vtune.tools.lasting import Runs
 from vtune.tools.observation import IMAGE_MARK, Observation, inert, sandbox_output
+from vtune.tools.similarity import LOOKS
+from vtune.tools.tool import ToolPart
+
+NAME = "python"
+"""The tool that takes code, in a form of its own; all others take JSON."""
 
 NOTHING = "(no output: print a value or save a picture to see it)"
 
@@ -44,3 +50,6 @@ def _text(execution: Execution) -> str:
 def _only_names(line: str, names: tuple[str, ...]) -> bool:
     """Whether a line is no more than the file name of a returned picture, which is shown anyway."""
     return line.strip().removeprefix("./").removeprefix("/workspace/") in names
+
+
+TOOLS.add(NAME, ToolPart("Run code on the pictures, in a sandbox.", opened=None, credit=LOOKS))

@@ -94,17 +94,17 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     (folder / MANIFEST).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
-def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
     """What an index is.
 
     Raises:
-        DataError: If the folder holds none of this kind.
+        DataError: If the folder holds none of these kinds.
     """
-    fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if kind == "pictures" else "")
+    fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if "pictures" in kinds else "")
     try:
         facts = parse_json(read_text(folder / MANIFEST))
     except (OSError, ValueError):
         raise DataError(f"no index in {folder}", fix=fix) from None
-    if not isinstance(facts, dict) or facts.get("kind") != kind:
-        raise DataError(f"the index in {folder} is not one of {kind}", fix=fix)
+    if not isinstance(facts, dict) or facts.get("kind") not in kinds:
+        raise DataError(f"the index in {folder} is not one of {kinds[0]}", fix=fix)
     return facts

@@ -1,11 +1,23 @@
 """text_search_tool: a query, answered by the passages that an index or the web finds, or by their summary."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
 
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.prompts import Prompt
+from vtune.tools import TOOLS
+from vtune.tools.http import Patience
 from vtune.tools.observation import Observation, inert
 from vtune.tools.passage import Passage, Searcher, numbered
-from vtune.tools.tool import Mistake, Scene, Schema, check_names, function, shown
+from vtune.tools.passages import IndexEncoder, check_passages, open_passages
+from vtune.tools.places import check_remote, secret
+from vtune.tools.similarity import QUERIES
+from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
 
 NAME = "text_search_tool"
 
@@ -18,6 +30,55 @@ CUT = " …"
 
 Summarise = Callable[[str, str], Awaitable[str]]
 """(query, passages as text) -> what they say about it; raises ServiceError where it cannot."""
+
+
+SUMMARISE = """You read search results for somebody who asked for them.
+
+Write down, in at most five sentences, what they say about the query: names, dates, numbers and places as \
+they stand there. Use nothing but the results. If they say nothing about the query, write exactly that."""
+"""Ours; SenseNova-MARS's code asks for at most five sentences, too."""
+
+
+class WebSearch(Strict):
+    """The Serper API, and what it has answered before."""
+
+    api_key_env: str | None
+    """Name of the environment variable that holds the key; null asks nothing: recorded answers only."""
+    max_requests: int = Field(ge=0)
+    """Questions that one process of a run may ask; the answers are in search-*.jsonl of its folder."""
+    recorded: tuple[str, ...]
+    """Such files of other runs: what stands there is not asked again."""
+
+
+class TextSearchRecipe(Strict):
+    """Where text is searched: exactly one of `index`, `url` and `web`."""
+
+    index: str | None = None
+    """Folder that `vtune data index` wrote: searched in this process."""
+    url: str | None = None
+    """Of a `vtune serve search`."""
+    token_env: str | None = None
+    """Name of the environment variable that holds its token; null where it wants none."""
+    web: WebSearch | None = None
+    encoder: IndexEncoder | None = None
+    """With a dense `index`: what embeds queries; null: the model that the index names, on the CPU."""
+    top_k: int = Field(gt=0, le=100)
+    """Passages of an answer (3 in SenseNova-MARS's training)."""
+    max_chars: int = Field(gt=0)
+    """Of an answer."""
+    patience: Patience | None = None
+    """With `url` and `web`: how long an answer is waited for."""
+    summariser: JudgeEndpoint | None = None
+    """A model that reads the passages and says what they say; null shows them."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if sum(place is not None for place in (self.index, self.url, self.web)) != 1:
+            raise ValueError("give exactly one of index, url and web")
+        if self.encoder is not None and self.index is None:
+            raise ValueError("encoder belongs to index: a service has its own")
+        check_remote(self.url, self.token_env, self.patience, local=self.index is not None)
+        return self
 
 
 class TextSearch:
@@ -74,3 +135,60 @@ class TextSearch:
         if len(query) > LONGEST_QUERY:
             raise Mistake(f"the query is longer than {LONGEST_QUERY} characters")
         return " ".join(query.split())
+
+
+def _searcher(recipe: TextSearchRecipe, record: Path) -> Searcher:
+    if recipe.index is not None:
+        return open_passages(Path(recipe.index), recipe.encoder)
+    assert recipe.patience is not None
+    if recipe.url is not None:
+        from vtune.tools.remote import RemotePassages
+
+        token = secret(recipe.token_env, "the search service's token")
+        return RemotePassages(recipe.url.rstrip("/"), recipe.patience, token=token)
+    from vtune.tools.web import Web
+
+    assert recipe.web is not None
+    return Web(
+        secret(recipe.web.api_key_env, "the web search's key"),
+        recipe.patience,
+        record=record,
+        recorded=[Path(name) for name in recipe.web.recorded],
+        max_requests=recipe.web.max_requests,
+    )
+
+
+def _summariser(client: JudgeClient) -> Summarise:
+    async def summarise(query: str, passages: str) -> str:
+        return await client.ask(Prompt(SUMMARISE, f"Query: {query}\n\nResults:\n{passages}"), [])
+
+    return summarise
+
+
+@asynccontextmanager
+async def _opened(section: TextSearchRecipe, record: Path) -> AsyncIterator[TextSearch]:
+    async with AsyncExitStack() as stack:
+        searcher = await stack.enter_async_context(aclosing(_searcher(section, record)))
+        summarise = None
+        if section.summariser is not None:
+            client = await stack.enter_async_context(JudgeClient(section.summariser))
+            summarise = _summariser(client)
+        yield TextSearch(searcher, top_k=section.top_k, max_chars=section.max_chars, summarise=summarise)
+
+
+def _check(section: TextSearchRecipe) -> None:
+    if section.index is not None:
+        check_passages(Path(section.index), section.encoder)
+
+
+TOOLS.add(
+    NAME,
+    ToolPart(
+        "Search an index or the web for passages.",
+        opened=_opened,
+        section="text_search",
+        recipe=TextSearchRecipe,
+        check=_check,
+        credit=QUERIES,
+    ),
+)

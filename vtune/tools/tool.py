@@ -1,14 +1,21 @@
 """What every tool with a JSON schema has in common: how it is described, and what it is given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from vtune.config import Strict
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Status
 from vtune.tools.observation import Observation, inert
+
+if TYPE_CHECKING:
+    from vtune.tools.similarity import ToolType
+
 
 Schema = Mapping[str, Any]
 """{"type": "function", "function": {"name", "description", "parameters"}}."""
@@ -63,6 +70,29 @@ class Tool(Protocol):
             ServiceError: If we failed: the trajectory is not scored.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPart:
+    """A tool as recipes and runs have it."""
+
+    about: str
+    """What it does, in a line."""
+    opened: Callable[[Any, Path], AbstractAsyncContextManager[Tool]] | None
+    """(section of the recipe, JSONL file for what the web says) -> the tool, open as long as a run needs it;
+    None: it takes code, which the sandbox runs."""
+    section: str = ""
+    """Its key under `tools` of a recipe; a user's own has its name, under `tools.own`."""
+    recipe: type[Strict] | None = None
+    """What its section says; None: nothing."""
+    check: Callable[[Any], None] | None = None
+    """(section) -> nothing; raises DataError before a run where what it needs is not there."""
+    check_sample: Callable[[Any, Sample], None] | None = None
+    """(section, a sample that offers it) -> nothing; raises DataError where the sample lacks something."""
+    example: Mapping[str, Any] | None = None
+    """Arguments of a call that any picture allows: what a user's own tool is tried with."""
+    credit: "ToolType | None" = None
+    """How its calls are told apart when credit is transferred between them; None: it takes no part."""
 
 
 class Mistake(Exception):

@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -16,8 +18,10 @@ from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
 from vtune.schema.pixels import Refused, check_size, decode_picture, size_of
+from vtune.tools import TOOLS
 from vtune.tools.observation import IMAGE_MARK, Observation
-from vtune.tools.tool import Mistake, Scene, Schema, View, check_names, function, shown
+from vtune.tools.similarity import LOOKS
+from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, View, check_names, function, shown
 
 NAME = "image_zoom_in_tool"
 
@@ -158,3 +162,20 @@ def _cut(data: bytes, box: Box) -> bytes:
     x0, y0, x1, y1 = map(int, box)
     picture.crop((x0, y0, x1, y1)).save(out, "PNG", compress_level=1)
     return out.getvalue()
+
+
+@asynccontextmanager
+async def _opened(section: ZoomRecipe, record: Path) -> AsyncIterator[Zoom]:
+    yield Zoom(section)
+
+
+TOOLS.add(
+    NAME,
+    ToolPart(
+        "Cut a region out of a picture and show it closer.",
+        opened=_opened,
+        section="zoom",
+        recipe=ZoomRecipe,
+        credit=LOOKS,
+    ),
+)

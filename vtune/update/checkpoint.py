@@ -19,10 +19,19 @@ WRITER = ("PytorchStreamWriter", "inline_container")
 """Words of torch's RuntimeErrors that are about a file: it has no class for them."""
 NEWEST = "newest"
 """A link to the newest checkpoint: a path that other commands can be given before the run has ended."""
+BEST = "best"
+"""A link to the checkpoint that an evaluation during training found best, where a recipe asks for it."""
 
 
 def write_checkpoint(
-    root: Path, step: int, fill: Callable[[Path], None], *, first: bool, wait: Callable[[], None], keep: int
+    root: Path,
+    step: int,
+    fill: Callable[[Path], None],
+    *,
+    first: bool,
+    wait: Callable[[], None],
+    keep: int,
+    spared: Callable[[Path], bool] = lambda folder: False,
 ) -> Path:
     """Write `root/step-<step>` through a temporary name, let `root/newest` point to it, remove the oldest.
 
@@ -32,7 +41,8 @@ def write_checkpoint(
         fill: Writes the content; called by every process.
         first: Whether this process owns the folder.
         wait: A barrier over all processes.
-        keep: Checkpoints that stay.
+        keep: The newest checkpoints that stay.
+        spared: Whether an older one stays, too.
 
     Raises:
         RunFailed: If it cannot be written, e.g. because the disk is full; the older ones are intact, as they
@@ -49,7 +59,7 @@ def write_checkpoint(
         fill(temporary)
         wait()
         if first:
-            _finish(root, final, temporary, step, keep)
+            _finish(root, final, temporary, step, keep, spared)
         wait()
     except (OSError, RuntimeError, SafetensorError) as error:
         # torch and safetensors have errors of their own for a disk that is full.
@@ -65,7 +75,9 @@ def write_checkpoint(
     return final
 
 
-def _finish(root: Path, final: Path, temporary: Path, step: int, keep: int) -> None:
+def _finish(
+    root: Path, final: Path, temporary: Path, step: int, keep: int, spared: Callable[[Path], bool]
+) -> None:
     (temporary / MANIFEST).write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
     for path in temporary.rglob("*"):
         if path.is_file():
@@ -73,13 +85,19 @@ def _finish(root: Path, final: Path, temporary: Path, step: int, keep: int) -> N
     _to_disk(temporary)
     _remove(final)
     temporary.rename(final)
-    link = root / f".{NEWEST}.part"
-    link.unlink(missing_ok=True)
-    link.symlink_to(final.name)
-    link.replace(root / NEWEST)
-    _to_disk(root)
+    point(root, NEWEST, final)
     for old in sorted(root.glob("step-*"))[:-keep]:
-        _remove(old)
+        if not spared(old):
+            _remove(old)
+
+
+def point(root: Path, name: str, folder: Path) -> None:
+    """Let the link `root/name` point to a checkpoint in `root`."""
+    link = root / f".{name}.part"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.name)
+    link.replace(root / name)
+    _to_disk(root)
 
 
 def _to_disk(path: Path) -> None:
@@ -101,8 +119,13 @@ def _remove(folder: Path) -> None:
 
 def newest_checkpoint(root: Path) -> Path | None:
     """The newest complete checkpoint of a run, None if there is none."""
-    complete = [folder for folder in sorted(root.glob("step-*")) if (folder / MANIFEST).is_file()]
-    return complete[-1] if complete else None
+    found = complete(root)
+    return found[-1] if found else None
+
+
+def complete(root: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first."""
+    return [folder for folder in sorted(root.glob("step-*")) if (folder / MANIFEST).is_file()]
 
 
 def checkpoint_step(folder: Path) -> int:

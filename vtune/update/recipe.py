@@ -1,8 +1,8 @@
 """What a recipe says about an update."""
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vtune.config import Strict
 from vtune.models.policy import Dtype
@@ -127,6 +127,37 @@ _NEEDED = {
 }
 
 
+class Best(Strict):
+    """Which evaluation during training decides what the best checkpoint is."""
+
+    suite: str
+    """Name of one of the suites of `eval`."""
+    metric: str
+    """Of the suite's line over all its sources in `metrics.jsonl`, e.g. `score`."""
+    mode: Literal["max", "min"]
+    """Whether more is better, or less."""
+
+
+class Keep(Strict):
+    """Which checkpoints stay; the others are removed when the next one is written."""
+
+    newest: int = Field(gt=0)
+    """So many."""
+    best: Best | None = None
+    """And the one that an evaluation found best, to which the link `best` points; null: none."""
+    every: int | None = Field(default=None, gt=0)
+    """And those of every so many steps, for the curve; null: none."""
+
+    @model_serializer(mode="wrap")
+    def _as_it_was_written(self, plain: SerializerFunctionWrapHandler) -> Any:
+        # Recipes in run folders have a bare number: the same run is to be found the same.
+        return self.newest if self.best is None and self.every is None else plain(self)
+
+
+def _newest(value: Any) -> Any:
+    return value if isinstance(value, dict | Keep) else {"newest": value}
+
+
 class Checkpoints(Strict):
     """When weights and optimiser state are written."""
 
@@ -134,5 +165,14 @@ class Checkpoints(Strict):
     """Steps; the last step is always written."""
     minutes: float | None = Field(gt=0)
     """Also when this much time has passed since the last one, at the end of a step; null: only by steps."""
-    keep: int = Field(gt=0)
-    """The newest ones that stay."""
+    keep: Annotated[Keep, BeforeValidator(_newest)]
+    """Which ones stay; a bare number is that of the newest."""
+
+    @model_validator(mode="after")
+    def _there_are_such_checkpoints(self) -> Self:
+        if self.keep.every is not None and self.keep.every % self.every:
+            raise ValueError(
+                f"keep.every {self.keep.every} is no multiple of every {self.every}: after those steps there "
+                "is no checkpoint to keep"
+            )
+        return self

@@ -6,6 +6,7 @@ import re
 import warnings
 from dataclasses import dataclass
 from math import isfinite
+from types import MappingProxyType
 from typing import Any
 
 from vtune.errors import DataError
@@ -19,6 +20,11 @@ LONGEST = 20_000
 """Characters of an answer that is still parsed, ours: some 400 labelled boxes."""
 NOWHERE: Box = (0.0, 0.0, 0.0, 0.0)
 """Stands for a box that is inside out or no box at all: it overlaps nothing, and it counts."""
+
+CUP_AND_PEN = '[{"label": "cup", "bbox_2d": [10, 10, 50, 50]}, {"label": "pen", "bbox_2d": [60, 10, 70, 90]}]'
+ELSEWHERE = '[{"label": "cup", "bbox_2d": [60, 60, 99, 99]}, {"label": "pen", "bbox_2d": [0, 0, 5, 5]}]'
+SQUARE = MappingProxyType({"space": "pixels", "width": 100, "height": 100, "iou": 0.5})
+"""Of the examples by which verifiers of boxes are checked."""
 
 _FENCE = re.compile(r"```(?:json|python)?(.*)```", re.DOTALL)
 _TAGS = re.compile(r"\s*<answer>(.*)</answer>\s*", re.DOTALL)
@@ -95,6 +101,31 @@ def boxes_form(sample: Sample) -> str:
     """What an answer looks like (V-Triune, figure 8); of grounding, too, which does not read the labels."""
     entry = '{"bbox_2d": [x0, y0, x1, y1], "label": "…"}'
     return f"a JSON list of {entry}, one for each instance, {told_coordinates(sample)}"
+
+
+def right_boxes(sample: Sample) -> str:
+    """The answer that says the ground truth, labels included, in the space of replies.
+
+    Raises:
+        DataError: As `truth_boxes`.
+    """
+    return _written(truth_boxes(sample, labelled=True), sample)
+
+
+def right_unlabelled_boxes(sample: Sample) -> str:
+    """`right_boxes` where labels do not count.
+
+    Raises:
+        DataError: As `truth_boxes`.
+    """
+    return _written(truth_boxes(sample, labelled=False), sample)
+
+
+def _written(entries: list[LabelledBox], sample: Sample) -> str:
+    spaces = spaces_of(sample)
+    return json.dumps(
+        [{"label": entry.label, "bbox_2d": list(spaces.to_reply(entry.box))} for entry in entries]
+    )
 
 
 def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:

@@ -6,8 +6,11 @@ from string import ascii_uppercase
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
 from vtune.verifiers.exact import normalise
 from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
     answered,
     given_answer,
     no_answer,
@@ -17,6 +20,8 @@ from vtune.verifiers.verifier import (
     unreadable,
     where,
 )
+
+NAME = "choice"
 
 LETTER_RULES = ("strict", "loose")
 
@@ -145,3 +150,14 @@ def _truth(sample: Sample) -> tuple[str, str]:
             fix=f"write the letter, or the text of one option: {listed}",
         )
     return letter, rule
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_choice,
+        check_choice,
+        choice_form,
+        Case(gold="B", broken_gold="E", wrong="C", choices=("red", "blue", "green")),
+    ),
+)

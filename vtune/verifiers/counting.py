@@ -5,8 +5,11 @@ import re
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers.math import compared, parsed
+from vtune.verifiers import VERIFIERS
+from vtune.verifiers.math import compared, looks_slow, parsed
 from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
     answered,
     given_answer,
     no_answer,
@@ -16,6 +19,8 @@ from vtune.verifiers.verifier import (
     unreadable,
     where,
 )
+
+NAME = "counting"
 
 MATCHES = ("math_verify", "equal", "substring")
 LONGEST = 20
@@ -117,3 +122,16 @@ def _truth(sample: Sample) -> tuple[int, str]:
             fix="write digits, e.g. 7; other values are for verifier `math`",
         )
     return number, match
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_counting,
+        check_counting,
+        counting_form,
+        Case(gold="7", broken_gold="a few", wrong="8"),
+        in_worker=True,
+        looks_slow=looks_slow,
+    ),
+)

@@ -9,11 +9,24 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
 from vtune.verifiers.average_precision import average_precision, by_area
-from vtune.verifiers.boxes import LabelledBox, boxes_in, truth_boxes, without_labels
+from vtune.verifiers.boxes import (
+    CUP_AND_PEN,
+    ELSEWHERE,
+    SQUARE,
+    LabelledBox,
+    boxes_form,
+    boxes_in,
+    right_boxes,
+    truth_boxes,
+    without_labels,
+)
 from vtune.verifiers.matching import iou_first, label_first
 from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, with_parm
 from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
     given_answer,
     no_answer,
     one_of,
@@ -22,6 +35,8 @@ from vtune.verifiers.verifier import (
     where,
     wrong_option,
 )
+
+NAME = "detection"
 
 REPORTED = (50, 75, 95, 99)
 """IoU in percent at which it is told how many boxes were found (V-Triune §3.3)."""
@@ -222,3 +237,20 @@ def _share(sample: Sample, key: str, value: Any) -> float:
     ):
         raise wrong_option(sample, key, value, "a number in [0, 1]")
     return float(value)
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_detection,
+        check_detection,
+        boxes_form,
+        Case(gold=CUP_AND_PEN, broken_gold="[]", wrong=ELSEWHERE, parm=SQUARE),
+        right=right_boxes,
+        partial_credit=True,
+        answers_in_boxes=True,
+        self_contained=True,
+        in_worker=True,  # hundreds of boxes take seconds to match
+        reads_iou=True,
+    ),
+)

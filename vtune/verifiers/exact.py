@@ -5,7 +5,10 @@ from collections.abc import Callable
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, where
+from vtune.verifiers import VERIFIERS
+from vtune.verifiers.verifier import Case, Verifier, answered, given_answer, no_answer, options, quote, where
+
+NAME = "exact"
 
 
 def verify_exact(reply: str, sample: Sample) -> Verdict:
@@ -66,3 +69,14 @@ def accepted(sample: Sample, plain: Callable[[str], str]) -> frozenset[str]:
 def _accepted(sample: Sample) -> frozenset[str]:
     options(sample, {"aliases", "answer_in"})
     return accepted(sample, normalise)
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_exact,
+        check_exact,
+        exact_form,
+        Case(gold="North Street", broken_gold=" . ", wrong="South Street"),
+    ),
+)

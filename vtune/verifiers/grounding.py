@@ -2,7 +2,12 @@
 
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
+from vtune.verifiers.boxes import CUP_AND_PEN, ELSEWHERE, SQUARE, boxes_form, right_unlabelled_boxes
 from vtune.verifiers.detection import check_boxes, verify_boxes
+from vtune.verifiers.verifier import Case, Verifier
+
+NAME = "grounding"
 
 
 def verify_grounding(reply: str, sample: Sample) -> Verdict:
@@ -25,3 +30,20 @@ def check_grounding(sample: Sample) -> None:
         DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.
     """
     check_boxes(sample, labelled=False)
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_grounding,
+        check_grounding,
+        boxes_form,
+        Case(gold=CUP_AND_PEN, broken_gold="a cup", wrong=ELSEWHERE, parm=SQUARE),
+        right=right_unlabelled_boxes,
+        partial_credit=True,
+        answers_in_boxes=True,
+        self_contained=True,
+        in_worker=True,
+        reads_iou=True,
+    ),
+)

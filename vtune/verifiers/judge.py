@@ -3,8 +3,21 @@
 from vtune.errors import DataError, ServiceError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
 from vtune.verifiers.exact import accepted, normalise
-from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, unreadable, where
+from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
+    answered,
+    given_answer,
+    no_answer,
+    options,
+    quote,
+    unreadable,
+    where,
+)
+
+NAME = "judge"
 
 LONGEST = 1000
 """Characters of an answer that a judge is shown: more is no short answer (DeepEyes refuses from 1000 on)."""
@@ -41,7 +54,7 @@ def judged(answer: str, sample: Sample, *, same: bool) -> Verdict:
 
 
 def verify_judge(reply: str, sample: Sample) -> Verdict:
-    """`decide`, where no judge is at hand.
+    """Score what a rule decides; what only a judge can tell is not scored here.
 
     Raises:
         DataError: As `check_judge` does.
@@ -81,3 +94,15 @@ def _accepted(sample: Sample) -> frozenset[str]:
             fix=f"write a short answer, below {LONGEST}",
         )
     return accepted(sample, normalise)
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_judge,
+        check_judge,
+        judge_form,
+        Case(gold="a red cup", broken_gold="", wrong="a pen"),
+        asks_judge=True,
+    ),
+)

@@ -7,9 +7,13 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
+from vtune.verifiers.limit import limited
 from vtune.verifiers.size import too_large
 from vtune.verifiers.verifier import (
     ANSWER_IN,
+    Case,
+    Verifier,
     answered,
     given_answer,
     no_answer,
@@ -19,14 +23,13 @@ from vtune.verifiers.verifier import (
     where,
 )
 
+NAME = "math"
+
 LONGEST = 1000
 """Characters of an answer that is still read (DeepEyes refuses from 1000 on, too)."""
 
 LONGEST_TRUTH = 10_000
 """Characters of a ground truth that is still read; ours: no answer as long could equal it."""
-
-SECONDS = 5
-"""How long math-verify may parse, and again compare, before it gives up (its own default)."""
 
 SHORT = 100
 """Characters of an answer that is soon parsed, whatever it says; ours."""
@@ -55,15 +58,15 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer has the value of the ground truth, else 0.
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
-    prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read within the time
-    limit of math-verify scores 0, and so does one that holds a number no machine should compute (`(10^9)!`,
+    prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read in 5 s of processor
+    time (see `limit`) scores 0, and so does one that holds a number no machine should compute (`(10^9)!`,
     a tower of powers; see `size`), before it is parsed.
 
     `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
     V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
     disagree are hedging. That server lowers the case of both sides; math-verify does not mind case anyway.
 
-    Call it in the main thread of a process: math-verify arms SIGALRM. `Verifying` does so in workers.
+    Call it in the main thread of a process: its limit is a signal. `Verifying` does so in workers.
 
     Raises:
         DataError: As `check_math` does, except that prose in the ground truth is not looked for again.
@@ -84,8 +87,6 @@ def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool 
         told: The ground truth as the verdict quotes it.
         words: As in `parsed`.
     """
-    from math_verify import verify
-
     if len(given) >= LONGEST:
         return unreadable(f"the answer has {len(given)} characters")
     if (why := too_large(given)) is not None:
@@ -93,7 +94,7 @@ def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool 
     value = parsed(given, words=words)
     if not value:
         return unreadable(f"{quote(given)} is no expression")
-    same = any(verify(truth, value, timeout_seconds=SECONDS) for truth in truths)
+    same = any(same_value(truth, value) for truth in truths)
     return answered(float(same), f"answered {quote(given)}, truth {told}")
 
 
@@ -115,11 +116,9 @@ def check_math(sample: Sample) -> None:
         DataError: If it is empty, prose (which would be read as a product of letters), unreadable, or
             larger than an answer may be, or if an option of `verifier_parm` is unknown.
     """
-    from math_verify import verify
-
     truth = _truth(sample)
     words = _PROSE.search(_NOT_PROSE.sub(" ", sample.ground_truth))
-    if words is not None or not verify(truth, truth, timeout_seconds=SECONDS):
+    if words is not None or not same_value(truth, truth):
         raise DataError(
             f"the ground truth {sample.ground_truth!r} is not an expression",
             where=where(sample),
@@ -169,13 +168,23 @@ def parsed(text: str, *, words: bool = False) -> list[Any]:
     if not _closes(whole) or (not words and _NUMBER_IN_WORDS.search(whole)):
         return []
     boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
-    found: list[Any] = parse(
-        f"\\boxed{{{whole}}}",
-        extraction_config=[boxed_only],
-        fallback_mode="first_match" if words else "no_fallback",
-        parsing_timeout=SECONDS,
+    empty: list[Any] = []
+    return limited(
+        lambda: parse(
+            f"\\boxed{{{whole}}}",
+            extraction_config=[boxed_only],
+            fallback_mode="first_match" if words else "no_fallback",
+            parsing_timeout=None,
+        ),
+        empty,
     )
-    return found
+
+
+def same_value(truth: list[Any], value: list[Any]) -> bool:
+    """Whether math-verify finds what an answer says to be the ground truth. Main thread only."""
+    from math_verify import verify
+
+    return limited(lambda: verify(truth, value, timeout_seconds=None), False)
 
 
 def _unboxed(text: str) -> str:
@@ -197,3 +206,16 @@ def _closes(text: str) -> bool:
         if depth < 0:
             return False
     return depth == 0
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_math,
+        check_math,
+        math_form,
+        Case(gold="\\boxed{\\frac{1}{2}}", broken_gold="", wrong="\\frac{1}{3}"),
+        in_worker=True,
+        looks_slow=looks_slow,
+    ),
+)

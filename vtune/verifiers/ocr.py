@@ -5,9 +5,22 @@ from dataclasses import dataclass
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
 from vtune.verifiers.exact import accepted, normalise
 from vtune.verifiers.math import compared, parsed
-from vtune.verifiers.verifier import given_answer, no_answer, one_of, options, quote, where, wrong_option
+from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
+    given_answer,
+    no_answer,
+    one_of,
+    options,
+    quote,
+    where,
+    wrong_option,
+)
+
+NAME = "ocr"
 
 MATCHES = ("math_verify", "text")
 CREDITS = ("whole", "partial")
@@ -128,3 +141,16 @@ def _judging(sample: Sample) -> _Judging:
         cased=cased,
         credit=one_of(sample, "credit", CREDITS, default="whole"),
     )
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_ocr,
+        check_ocr,
+        ocr_form,
+        Case(gold="NO PARKING", broken_gold=" ", wrong="KEEP OUT"),
+        partial_credit=True,
+        in_worker=True,
+    ),
+)

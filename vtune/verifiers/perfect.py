@@ -1,14 +1,10 @@
 """The reply that says the ground truth: whether a verifier gives it full marks, without a model."""
 
-import json
-
 from vtune.errors import DataError
-from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.verifiers import verifier_of
-from vtune.verifiers.boxes import truth_boxes
 from vtune.verifiers.detection import with_iou
-from vtune.verifiers.spaces import Spaces, spaces_of, with_shown_size
+from vtune.verifiers.spaces import with_shown_size
 from vtune.verifiers.verifier import where
 
 TIGHTEST = 0.99
@@ -23,7 +19,7 @@ def perfect_reply(sample: Sample) -> str:
     Raises:
         DataError: If the ground truth cannot be read.
     """
-    answer = _answer(sample)
+    answer = verifier_of(sample).right(sample)
     place = sample.verifier_parm.get("answer_in") or "tag"
     if place == "boxed":
         return answer if "\\boxed" in answer else f"\\boxed{{{answer}}}"
@@ -52,21 +48,3 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
             where=where(sample),
             fix="no reply could earn more: mend ground truth or verifier_parm, or name another verifier",
         )
-
-
-def _answer(sample: Sample) -> str:
-    if sample.verifier not in ("detection", "grounding", "point_in_box"):
-        return sample.ground_truth
-    spaces = spaces_of(sample)
-    entries = truth_boxes(sample, labelled=sample.verifier == "detection")
-    if sample.verifier == "point_in_box":
-        x0, y0, x1, y1 = _in_reply(entries[0].box, spaces)
-        return f"({(x0 + x1) / 2:f}, {(y0 + y1) / 2:f})"
-    return json.dumps(
-        [{"label": entry.label, "bbox_2d": list(_in_reply(entry.box, spaces))} for entry in entries]
-    )
-
-
-def _in_reply(box: Box, spaces: Spaces) -> Box:
-    x0, y0, x1, y1 = box
-    return x0 / spaces.x_factor, y0 / spaces.y_factor, x1 / spaces.x_factor, y1 / spaces.y_factor

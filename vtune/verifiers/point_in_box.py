@@ -5,9 +5,21 @@ import re
 from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
 from vtune.verifiers.boxes import truth_boxes
 from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, told_coordinates
-from vtune.verifiers.verifier import answered, given_answer, no_answer, options, quote, unreadable
+from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
+    answered,
+    given_answer,
+    no_answer,
+    options,
+    quote,
+    unreadable,
+)
+
+NAME = "point_in_box"
 
 _NUMBER = r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*"
 _POINT = re.compile(
@@ -54,6 +66,36 @@ def point_form(sample: Sample) -> str:
     return f"one point (x, y), {told_coordinates(sample)}"
 
 
+def right_point(sample: Sample) -> str:
+    """The middle of the first box, in the space of replies.
+
+    Raises:
+        DataError: As `truth_boxes`.
+    """
+    spaces = spaces_of(sample)
+    x0, y0, x1, y1 = spaces.to_reply(truth_boxes(sample, labelled=False)[0].box)
+    return f"({(x0 + x1) / 2:f}, {(y0 + y1) / 2:f})"
+
+
 def _boxes(sample: Sample) -> list[Box]:
     options(sample, SPACE_OPTIONS | {"answer_in"})
     return [entry.box for entry in truth_boxes(sample, labelled=False)]
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_point_in_box,
+        check_point_in_box,
+        point_form,
+        Case(
+            gold="(30, 30)",
+            broken_gold="(30, 30)",
+            wrong="(80, 80)",
+            truth='[{"label": "", "bbox_2d": [10, 10, 50, 50]}]',
+        ),
+        right=right_point,
+        answers_in_boxes=True,
+        self_contained=True,
+    ),
+)

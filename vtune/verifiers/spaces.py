@@ -48,6 +48,11 @@ class Spaces:
         x0, y0, x1, y1 = box
         return x0 * self.x_factor, y0 * self.y_factor, x1 * self.x_factor, y1 * self.y_factor
 
+    def to_reply(self, box: Box) -> Box:
+        """A box of the ground truth in the space of the reply."""
+        x0, y0, x1, y1 = box
+        return x0 / self.x_factor, y0 / self.y_factor, x1 / self.x_factor, y1 / self.y_factor
+
     def holds(self, box: Box) -> bool:
         """Whether a box of the ground truth lies inside its picture, as far as its size is known."""
         x0, y0, x1, y1 = box

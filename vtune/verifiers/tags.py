@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>\s*\Z", re.DOTALL)
-_STATE = re.compile(r"</?(?:think|code)>")
+_STATE = re.compile(r"</?(?:think(?:ing)?|code)>")
+_THOUGHT = re.compile(r"</think(?:ing)?>")
+"""The end of thoughts; `<thinking>` is what Dong et al. (appendix B.2) and SenseNova-MARS call them."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -13,8 +15,8 @@ def answer(reply: str) -> str | None:
     """The content of the reply's only `<answer>`, stripped and unboxed; None where there is not exactly one.
 
     It has to be closed and to end the reply: two answers are hedging, and words after the answer
-    may take it back. An answer inside a `<think>` or a `<code>` that is still open does not count;
-    `</code>` ends the thinking too, because generation stops there.
+    may take it back. An answer inside a `<think>`, a `<thinking>` or a `<code>` that is still open does
+    not count; `</code>` ends the thinking too, because generation stops there.
 
     Args:
         reply: Everything that the policy wrote, turns joined.
@@ -25,7 +27,7 @@ def answer(reply: str) -> str | None:
     if found is None:
         return None
     before = _STATE.findall(reply[: found.start()])
-    if before and before[-1] in ("<think>", "<code>"):
+    if before and before[-1] in ("<think>", "<thinking>", "<code>"):
         return None
     return unboxed(found[1].strip())
 
@@ -64,7 +66,12 @@ def boxed(reply: str) -> str | None:
 
 def closing(reply: str) -> str:
     """The reply without its closed thoughts: what stands behind the last `</think>`, stripped."""
-    return reply.rpartition("</think>")[2].strip()
+    return reply[thoughts_end(reply) :].strip()
+
+
+def thoughts_end(reply: str) -> int:
+    """Where the last `</think>` or `</thinking>` ends; 0 where there is none."""
+    return max((found.end() for found in _THOUGHT.finditer(reply)), default=0)
 
 
 def _boxes(text: str) -> Iterator[str]:

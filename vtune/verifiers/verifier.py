@@ -1,7 +1,7 @@
 """What a verifier is, and what all of them read in the same way."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,28 @@ a question and a prompt style may each ask for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """One example of what a verifier judges: enough to check the promises that all of them make."""
+
+    gold: str
+    """What a right reply has between its tags."""
+    broken_gold: str
+    """A ground truth that no verifier of this kind can read."""
+    wrong: str
+    """An answer that earns nothing."""
+    truth: str | None = None
+    """The ground truth where it is not the right answer itself."""
+    choices: tuple[str, ...] = ()
+    parm: Mapping[str, Any] = field(default_factory=dict)
+    """Options, the sample's `verifier_parm`."""
+
+
+def own_words(sample: Sample) -> str:
+    """The right answer where the ground truth is one."""
+    return sample.ground_truth
+
+
+@dataclass(frozen=True, slots=True)
 class Verifier:
     """A judge of answers: pure functions of the reply and of what the sample says about judging."""
 
@@ -34,6 +56,14 @@ class Verifier:
     """Raises DataError where no reply could earn 1: that is our mistake, and no reply pays for it."""
     form: Callable[[Sample], str]
     """What an answer looks like, as a noun phrase for the end of a question (see `asking`)."""
+    case: Case
+    """What its promises are checked by."""
+    right: Callable[[Sample], str] = own_words
+    """The answer that says the ground truth, without tags (see `perfect`). Raises DataError as the check."""
+    partial_credit: bool = False
+    """It gives scores between 0 and 1."""
+    answers_in_boxes: bool = False
+    """Its ground truth is boxes."""
     self_contained: bool = False
     """Its questions say themselves what form an answer has (V-Triune, figure 8): nobody could guess it."""
     in_worker: bool = False

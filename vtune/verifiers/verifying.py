@@ -49,8 +49,9 @@ class Verifying:
 
         Args:
             workers: Processes that verify at the same time; as many more where replies are slow.
-            timeout_s: How long one reply may take, in seconds, the start of a worker included; ours, well
-                above what math-verify allows itself: only a hang in C code or a starved machine gets there.
+            timeout_s: Seconds of processor time that one reply may take, the start of a worker included, and
+                by the clock four times as many; ours, well above what math-verify has: only a hang in C code
+                or a starved machine gets there, and leaves the reply unscored.
         """
         fast = Fast(SLICE, STUCK, self._pass_on)
         self._fast = Lane(lambda leave: [Worker(timeout_s, leave, fast) for _ in range(workers)], ahead=AHEAD)

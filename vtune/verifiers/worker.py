@@ -1,7 +1,6 @@
 """One process that verifies what it is asked, at the other end of a socket."""
 
 import asyncio
-import logging
 import os
 import pickle
 import resource
@@ -18,7 +17,12 @@ from types import FrameType
 from vtune.errors import ServiceError, VtuneError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import verifier_of
+from vtune.uses import Used, take, used
+from vtune.verifiers import VERIFIERS, verifier_of
+
+PATIENCE = 4
+"""Times `timeout_s` that a process may be at one question by the clock, where it was kept waiting; ours: with
+the 30 s of `Verifying`, as long as a run waits for a score."""
 
 AGAIN = 0.05
 """Seconds of processor time after which a reply that used up its slice is interrupted once more, where the
@@ -63,7 +67,7 @@ class Worker:
     """One process at the other end of a socket, started when it is first asked.
 
     Args:
-        timeout_s: For one question.
+        timeout_s: Seconds of processor time for one question; by the clock `PATIENCE` times as many.
         leave: Told, whenever there is room, what another has to be asked.
         fast: How it gets rid of questions that take long; None lets it work on each up to `timeout_s`.
     """
@@ -80,6 +84,8 @@ class Worker:
         """The first of them is being verified."""
         self._began = 0.0
         """When that began, by the loop's clock."""
+        self._used = 0.0
+        """Seconds of processor time that the process had used by then."""
         self._seen: tuple[Question, float] | None = None
         """What it was at when it was first looked whether it hangs, and the processor time used by then."""
         self._alarm: asyncio.TimerHandle | None = None
@@ -98,7 +104,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self.asked.append(question)
         if len(self.asked) == 1:
-            self._began = loop.time()
+            self._begin()
         if self._alarm is None:
             self._alarm = loop.call_later(self._limit(), self._look_at_the_clock)
         if not self._unsent:
@@ -118,7 +124,7 @@ class Worker:
         with theirs:
             process = context.Process(
                 target=_work,
-                args=(theirs, self._fast and self._fast.slice_s),
+                args=(theirs, self._fast and self._fast.slice_s, used()),
                 daemon=True,
                 name="vtune-verifier",
             )
@@ -148,11 +154,15 @@ class Worker:
         self._line.close()
         self._process.kill()
         self._process.join()
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._process = self._line = self._alarm = None
+        self._silence()
+        self._process = self._line = None
         self._unsent.clear()
         self._received.clear()
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def _send(self, line: socket.socket) -> None:
         if line is not self._line:
@@ -189,9 +199,26 @@ class Worker:
                 self._fast.pass_on(question)
             else:
                 tell(question.verdict, outcome)
-        self._answered = True
-        self._began = asyncio.get_running_loop().time()
+        if not self._answered:  # the alarm counts on the longer time of a process that starts
+            self._answered = True
+            self._silence()
+        self._begin()
+        if self._alarm is None and self.asked:
+            self._alarm = asyncio.get_running_loop().call_later(self._limit(), self._look_at_the_clock)
         self._leave(())
+
+    def _begin(self) -> None:
+        """It is at another question now."""
+        self._began = asyncio.get_running_loop().time()
+        if self._fast is None or not self._answered:  # a fast one is watched in another way, and often asked
+            self._used = _processor_time(self._process.pid or 0) if self._process is not None else 0.0
+
+    def _over(self) -> bool:
+        """Whether the time for a question is used up; where the machine is merely busy, it is not so soon."""
+        if asyncio.get_running_loop().time() - self._began >= PATIENCE * self._timeout_s:
+            return True
+        pid = self._process.pid if self._process is not None else None
+        return _processor_time(pid or 0) - self._used >= self._timeout_s
 
     def _whole(self) -> int:
         """Bytes of the next outcome, those of its length included."""
@@ -229,8 +256,10 @@ class Worker:
             self.asked.clear()
             self._fast.pass_on(slow)
             self._leave(others)
+        elif self._over():
+            self._fail(f"verifier `{{}}` gave no verdict in {loop.time() - self._began:.0f} s")
         else:
-            self._fail(f"verifier `{{}}` gave no verdict in {self._timeout_s:g} s")
+            self._alarm = loop.call_later(self._timeout_s / 30, self._look_at_the_clock)
 
     def _fail(self, why: str) -> None:
         """Give up the process: the reply that it was at is unscored, the others go elsewhere."""
@@ -269,13 +298,13 @@ class _UsedUp(BaseException):
     """The slice of a reply is used up. No library that catches every Exception catches it."""
 
 
-def _work(line: socket.socket, slice_s: float | None) -> None:
+def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> None:
     """Verify whatever comes through the line until it is closed (runs in the worker)."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then stops its workers
-    logging.getLogger("math_verify").setLevel(logging.CRITICAL)  # it reports every slow answer on stderr
+    take(files)
     if slice_s is None:
         os.nice(NICENESS)
     else:
@@ -292,8 +321,10 @@ def _work(line: socket.socket, slice_s: float | None) -> None:
 
 
 def _import_early() -> None:
-    """Load what the first answer to a maths question would, at the price of its slice."""
+    """Load what the first answers would, at the price of their slices."""
     import math_verify  # noqa: F401
+
+    tuple(VERIFIERS.values())
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
@@ -314,7 +345,6 @@ def _outcome(reply: str, sample: Sample, slice_s: float | None) -> Verdict | Vtu
             signal.setitimer(signal.ITIMER_PROF, 0)
     except _UsedUp:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.setitimer(
-            signal.ITIMER_REAL, 0
-        )  # math-verify's own limit, should it have lost its cleaning up
+        # The limit of math-verify, should that have lost its cleaning up.
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         return None

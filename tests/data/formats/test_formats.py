@@ -275,6 +275,18 @@ def test_mars_rewards_are_known_by_their_whole_names(
         assert verifier is None
 
 
+@pytest.mark.parametrize(("rewards", "verifier"), [("em_score_mcq", "choice"), ("llm_score", "judge")])
+def test_mars_test_sets_say_among_the_unused_rewards_how_they_are_scored(
+    rewards: str, verifier: str, tmp_path: Path
+) -> None:
+    lines(tmp_path / "a.jsonl", [{"prompt": user("Which year?"), "reward_model": {"ground_truth": "A"}}])
+    entry = {"annotation": "a.jsonl", "reward_fn": [], "unused_reward_fn": [rewards]}
+    (tmp_path / "meta.json").write_text(json.dumps({"a": entry}))
+    ((_, found),) = FORMATS["mars"].read(tmp_path / "meta.json", Options())
+    assert isinstance(found, Sample)
+    assert found.verifier == verifier
+
+
 @pytest.mark.parametrize(
     ("turns", "why"),
     [

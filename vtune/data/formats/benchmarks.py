@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.source import Place
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import seen_to_open
 from vtune.data.hrbench import scan_hrbench
 from vtune.data.options import listing
@@ -19,6 +21,10 @@ def read_vstar_rows(path: Path, options: Options) -> Iterator[Found]:
     """V*: its folder, an entry for each annotation file (place without a row), or its TSV, an entry a row."""
     for number, (file, entry) in enumerate(scan_vstar(path)):
         yield Place(file, number if path.is_file() else None, path.stem), _opened(entry)
+
+
+def _scan_vstar(path: Path) -> Iterator[Sample | DataError]:
+    return (entry for _, entry in scan_vstar(path))
 
 
 def read_hrbench_rows(path: Path, options: Options) -> Iterator[Found]:
@@ -50,4 +56,26 @@ def _check_question(sample: Sample) -> None:
         raise wrong("question", "the question is empty", "drop it, or download it again")
     options = [choice.strip() for choice in sample.choices]
     if "" in options or len(set(options)) < len(options):
-        raise wrong("options", "an option is empty, or there twice", "drop the question, or mend its options")
+        raise wrong("options", "an option is empty, or there twice", "drop the question, or fix its options")
+
+
+FORMATS.add(
+    "vstar",
+    Format(
+        read_vstar_rows,
+        "folder of V*, with its boxes, or its TSV",
+        takes=("tools",),
+        specimen=specimens.vstar,
+        scan=_scan_vstar,
+    ),
+)
+FORMATS.add(
+    "hrbench",
+    Format(
+        read_hrbench_rows,
+        "TSV of HR-Bench, 4K or 8K",
+        takes=("tools",),
+        specimen=specimens.hrbench,
+        scan=scan_hrbench,
+    ),
+)

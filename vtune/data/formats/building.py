@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vtune.data.formats.judging import BOXES, guess_verifier
+from vtune.data.formats.judging import guess_verifier
 from vtune.data.formats.regions import box_truth
 from vtune.data.formats.source import Place, Raw
 from vtune.data.formats.values import listed_options, plain, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
 from vtune.schema.message import IMAGE, Picture
-from vtune.schema.sample import Sample, ToolName
+from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
 from vtune.schema.trajectory import Trajectory
+from vtune.tools import ToolName
+from vtune.verifiers import VERIFIERS, choice, exact, judge
+
+SEVERAL = (exact.NAME, judge.NAME)
+"""Verifiers that know several reference answers of a row."""
 
 Found = tuple[Place, Sample | Trajectory | DataError]
 """What became of a row; an error names the remedy."""
@@ -152,7 +157,7 @@ def judged(
         DataError: If there is no truth, or it has several forms and the verifier takes one.
     """
     listed_boxes = not isinstance(truth, str) or truth.lstrip().startswith("[")
-    if options.verifier in BOXES and listed_boxes:
+    if options.verifier is not None and VERIFIERS[options.verifier].answers_in_boxes and listed_boxes:
         boxes = box_truth(column, truth)
         return {"ground_truth": boxes, "verifier": options.verifier, "verifier_parm": {}, "choices": ()}
     truths = truth if isinstance(truth, list) else [truth]
@@ -161,19 +166,19 @@ def judged(
     texts = list(dict.fromkeys(text_of(column, item).strip() for item in truths))
     listed = listed_options(question) if choices is None else choices
     verifier = options.verifier or guess_verifier(texts[0], listed, model=model)
-    if len(texts) > 1 and options.verifier is None and verifier not in ("judge", "exact"):
-        verifier = "judge" if model else "exact"  # the others know a single reference
-    if len(texts) > 1 and verifier not in ("judge", "exact"):
+    if len(texts) > 1 and options.verifier is None and verifier not in SEVERAL:
+        verifier = judge.NAME if model else exact.NAME  # the others know a single reference
+    if len(texts) > 1 and verifier not in SEVERAL:
         raise DataError(
             f"{len(texts)} reference answers, and verifier `{verifier}` takes one",
             where=f"column `{column}`",
-            fix="import with --verifier exact or --verifier judge",
+            fix=f"import with --verifier {' or --verifier '.join(SEVERAL)}",
         )
     return {
         "ground_truth": texts[0],
         "verifier": verifier,
         "verifier_parm": {"aliases": texts[1:]} if len(texts) > 1 else {},
-        "choices": listed if verifier == "choice" else (),
+        "choices": listed if verifier == choice.NAME else (),
     }
 
 

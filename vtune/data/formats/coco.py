@@ -14,17 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from vtune.data.coco_scenes import Scene, Thing, countable, photograph, read_scenes
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, files
+from vtune.data.formats.table import FORMATS, Format
 from vtune.errors import DataError, RecipeError
 from vtune.schema.fields import Row
 from vtune.schema.message import IMAGE, Picture
 from vtune.schema.sample import Sample
+from vtune.verifiers import counting, detection, grounding
 
 FORMAT_RATIO = 0.1
 """Of detection and grounding, as in the published rows of V-Triune."""
 SPACE = 1000
-TASKS = ("detection", "grounding", "counting")
+PHOTOGRAPHS = "its photographs by --images"
+TASKS = (detection.NAME, grounding.NAME, counting.NAME)
+"""Each is called as the verifier that judges it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,9 @@ class Collection:
 
 COCO = Collection("coco", TASKS, optional_folders=0, named_photographs=False)
 # Paths are `images/n07745046/21_371_….jpg`, ids count from 1 in each split.
-V3DET = Collection("v3det", ("detection",), optional_folders=1, named_photographs=True)
+V3DET = Collection("v3det", (detection.NAME,), optional_folders=1, named_photographs=True)
 # Paths are `images/v1/patch8/objects365_v1_00420917.jpg`; archives unpack to `patch8/…`, or are laid flat.
-OBJECTS365 = Collection("objects365", ("detection",), optional_folders=3, named_photographs=True)
+OBJECTS365 = Collection("objects365", (detection.NAME,), optional_folders=3, named_photographs=True)
 
 
 def read_coco(path: Path, options: Options) -> Iterator[Found]:
@@ -108,17 +113,17 @@ def scene_samples(scene: Scene, images: Path, place: Place, collection: Collecti
     # Figure 8. How to answer is added by who imports.
     listed = "\n".join(f"- {things[0].category}" for things in groups)
     yield asking.boxes(
-        "detection",
+        detection.NAME,
         asking.photograph,
         f"Please detect all instances of the following categories within the image:\n{listed}",
         [thing for things in groups for thing in things],
     )
     for things in groups:
         category = things[0].category
-        if "grounding" in collection.tasks and len(things) == 1:
+        if grounding.NAME in collection.tasks and len(things) == 1:
             question = f"Where is the {category} in the image?"
-            yield asking.boxes("grounding", things[0].identity, question, things)
-        if "counting" in collection.tasks:
+            yield asking.boxes(grounding.NAME, things[0].identity, question, things)
+        if counting.NAME in collection.tasks:
             question = f"How many instances of the category '{category}' are in the image?"
             yield asking.count(f"{asking.photograph}/{category}", question, things)
 
@@ -151,7 +156,7 @@ class _Asking:
 
     def count(self, identity: str, question: str, things: Sequence[Thing]) -> Sample:
         """A question that is answered with the number of things."""
-        return self._sample("counting", identity, question, things, truth=str(len(things)))
+        return self._sample(counting.NAME, identity, question, things, truth=str(len(things)))
 
     def _sample(
         self,
@@ -174,7 +179,7 @@ class _Asking:
             ability=task,
             identity=f"{source}/{identity}",
             ground_truth=truth,
-            answer=truth if task == "counting" else "",
+            answer=truth if task == counting.NAME else "",
             verifier=task,
             verifier_parm=parm,
             ratios=(1.0, format_ratio, 0.0),
@@ -186,3 +191,35 @@ class _Asking:
 def _relative(thing: Thing, width: int, height: int) -> Row:
     sides = [round(side * SPACE / size) for side, size in zip(thing.box, (width, height) * 2, strict=True)]
     return {"label": thing.category, "bbox_2d": sides}
+
+
+FORMATS.add(
+    "coco",
+    Format(
+        read_coco,
+        f"instances_*.json of COCO; {PHOTOGRAPHS}",
+        takes=("images", "tools"),
+        own_questions=True,
+        specimen=specimens.coco,
+    ),
+)
+FORMATS.add(
+    "v3det",
+    Format(
+        read_v3det,
+        f"v3det_2023_v1_*.json of V3Det; {PHOTOGRAPHS}",
+        takes=("images", "tools"),
+        own_questions=True,
+        specimen=specimens.v3det,
+    ),
+)
+FORMATS.add(
+    "objects365",
+    Format(
+        read_objects365,
+        f"zhiyuan_objv2_*.json of Objects365; {PHOTOGRAPHS}",
+        takes=("images", "tools"),
+        own_questions=True,
+        specimen=specimens.objects365,
+    ),
+)

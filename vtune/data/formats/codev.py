@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.verl import verl_sample
 from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample
+from vtune.tools.python import NAME as PYTHON
 
 ABILITIES = {"vstar": "visual_search", "high_res": "visual_search", "chart": "chart"}
 """Task families of the sources whose tool calls CodeV's code judges by their pictures."""
@@ -37,8 +40,11 @@ def codev_sample(row: Row, place: Place, options: Options) -> Sample:
         row,
         place,
         options,
-        tools=("python",),
+        tools=(PYTHON,),
         ability=ABILITIES.get(str(row.get("data_source"))),
         model=True,
         ratios=(1.0, 0.0, TOOL_RATIO),
     )
+
+
+FORMATS.add("codev", Format(read_codev, "Parquet of CodeV's RL data", specimen=specimens.codev))

@@ -8,11 +8,14 @@ judged by rules.
 from collections.abc import Iterator
 from pathlib import Path
 
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.verl import verl_sample
 from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample
+from vtune.tools.zoom import NAME as ZOOM
 
 ABILITIES = {"vstar": "visual_search", "chart": "chart"}
 """Where the column says less: source -> task family."""
@@ -39,7 +42,13 @@ def deepeyes_sample(row: Row, place: Place, options: Options) -> Sample:
         row,
         place,
         options,
-        tools=("image_zoom_in_tool",) if environment else (),
+        tools=(ZOOM,) if environment else (),
         ability=ABILITIES.get(str(source)),
         model=True if environment else None,
     )
+
+
+FORMATS.add(
+    "deepeyes",
+    Format(read_deepeyes, "Parquet of DeepEyes-Datasets-47k, all three files", specimen=specimens.deepeyes),
+)

@@ -15,11 +15,13 @@ from vtune.data.formats.questions import question_sample
 from vtune.data.formats.regions import BoxColumn
 from vtune.data.formats.samples import json_object
 from vtune.data.formats.source import Place, Raw
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import text_of
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
 from vtune.schema.fields import Row, wrong
-from vtune.schema.sample import Sample, ToolName
+from vtune.schema.sample import Sample
+from vtune.tools import ToolName
 
 
 class Column(Strict):
@@ -148,7 +150,7 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
             yield Place(path, number, names.split), dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # It reads JSON many rows at a time, and does not say which of them it cannot read.
-        told = DataError(f"datasets cannot read on: {error}", fix="mend the file, or make it again")
+        told = DataError(f"datasets cannot read on: {error}", fix="fix the file, or make it again")
         yield Place(path, None, names.split), told
 
 
@@ -202,3 +204,13 @@ def _opened(path: Path, names: ColumnMap) -> Any:
         raise DataError(
             f"datasets cannot open it: {error}", where=str(path), fix="check name, config and split"
         ) from None
+
+
+FORMATS.add(
+    "hf",
+    Format(
+        read_hub,
+        "any data set of `datasets`, with --columns",
+        takes=("images", "verifier", "tools", "columns"),
+    ),
+)

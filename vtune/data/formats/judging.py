@@ -3,21 +3,7 @@
 import re
 
 from vtune.errors import DataError
-
-VERIFIERS = (
-    "math",
-    "choice",
-    "exact",
-    "counting",
-    "ocr",
-    "detection",
-    "grounding",
-    "point_in_box",
-    "judge",
-)
-"""Verifiers that a format may name."""
-BOXES = ("detection", "grounding", "point_in_box")
-"""Those whose ground truth is boxes."""
+from vtune.verifiers import VERIFIERS, choice, exact, judge, math
 
 _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
 _NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)
@@ -38,10 +24,10 @@ def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: b
     """
     truth = ground_truth.strip()
     if _LETTER.fullmatch(truth) or _is_option(truth.lower(), [choice.strip().lower() for choice in choices]):
-        return "choice"
+        return choice.NAME
     if _is_expression(truth):
-        return "math"
-    return "judge" if model else "exact"
+        return math.NAME
+    return judge.NAME if model else exact.NAME
 
 
 def known_verifier(name: str) -> str:

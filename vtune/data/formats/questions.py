@@ -7,9 +7,11 @@ from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
 from vtune.data.options import listing
 from vtune.files.json_text import parse_json
@@ -201,3 +203,10 @@ def _literal(text: str, column: str) -> Any:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
     raise wrong(column, f"no list of options: {text[:60]!r}", 'write ["…", "…"]')
+
+
+FORMATS.add("thinklite", Format(read_thinklite, "Parquet of ThinkLite-VL", specimen=specimens.thinklite))
+FORMATS.add(
+    "easyr1",
+    Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON", specimen=specimens.easyr1),
+)

@@ -12,12 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each, judged, own_id
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, needed, pictures, struct_of, text_of
 from vtune.errors import nearest
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Fields, Row, mistyped, picture_to_row, wrong
+from vtune.schema.parquet import scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, sample_to_row
 
@@ -173,3 +176,14 @@ def _check_names(row: Mapping[str, Any], known: Sequence[str], prefix: str, rule
     for name in row:
         if name not in known:
             raise wrong(f"{prefix}{name}", "our layout has no such column", f"{nearest(name, known)}; {rule}")
+
+
+FORMATS.add(
+    "samples",
+    Format(
+        read_own,
+        "JSON lines of our own layout, as `vtune data export samples` writes them",
+        specimen=specimens.samples,
+        scan=scan_samples,  # a suite's are Parquet
+    ),
+)

@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, files, read_json, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
+from vtune.tools import image_search, text_search, zoom
+from vtune.verifiers import choice, exact
+from vtune.verifiers import judge as judging
 
-MARS_TOOLS = ("image_zoom_in_tool", "text_search_tool", "image_search_tool")
-MMSEARCH_TOOLS = ("text_search_tool", "image_search_tool")
+MARS_TOOLS = (zoom.NAME, text_search.NAME, image_search.NAME)
+MMSEARCH_TOOLS = (text_search.NAME, image_search.NAME)
 TITLES = "image_search_title_list"
 """Its column of what an image search finds."""
 _BY_RULE = "em_score_mcq"
@@ -72,7 +77,7 @@ def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: 
         question, needed(judge, "ground_truth"), options, column="reward_model.ground_truth", model=True
     )
     if options.verifier is None and rule is not None:
-        found["verifier"] = "choice" if rule else "judge"
+        found["verifier"] = choice.NAME if rule else judging.NAME
         found["choices"] = found["choices"] if rule else ()
     return build_sample(
         place,
@@ -99,7 +104,7 @@ def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
     judge = struct_of(row, "reward_model")
     truths = [needed(judge, "ground_truth"), *_candidates(judge.get("candidate_answers"))]
     # Its own reward compares with every candidate, so a lone reference is compared too.
-    said = options.verifier or "exact"
+    said = options.verifier or exact.NAME
     info = struct_of(row, "extra_info")
     identity = first(info, "id") or first(row, "data_id")
     return build_sample(
@@ -138,7 +143,8 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
         annotation = base / str(entry["annotation"])
         inner = Options(images=base / str(entry.get("root") or ""), verifier=options.verifier)
         try:
-            rule = _by_rule(entry.get("reward_fn"))
+            # Its test sets are not trained on: how they are scored stands among the unused.
+            rule = _by_rule(entry.get("reward_fn") or entry.get("unused_reward_fn"))
         except DataError as told:
             yield Place(file, None, name), told
             continue
@@ -171,8 +177,12 @@ def _candidates(value: Any) -> list[Any]:
             value = parse_json(value)
         except ValueError as error:
             raise wrong(
-                "reward_model.candidate_answers", f"not a JSON list: {error}", "mend or drop the row"
+                "reward_model.candidate_answers", f"not a JSON list: {error}", "fix or drop the row"
             ) from None
     if value is not None and not isinstance(value, list):
         raise mistyped("reward_model.candidate_answers", value, "a list of texts")
     return [item for item in value or [] if item not in (None, "")]
+
+
+FORMATS.add("mars", Format(read_mars, "JSON lines or meta file of SenseNova-MARS", specimen=specimens.mars))
+FORMATS.add("mmsearch", Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)", specimen=specimens.mmsearch))

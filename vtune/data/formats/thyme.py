@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vtune.data.formats import own
+from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
@@ -23,6 +24,7 @@ from vtune.schema.fields import Fields, Row, wrong
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.trajectory import Call, Status, Trajectory
 from vtune.schema.trajectory_row import call_from_row, call_to_row
+from vtune.tools.python import NAME as PYTHON
 
 THYME_COLUMNS = pa.schema(
     [
@@ -62,7 +64,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
     pieces = [piece.strip() for piece in _OUTPUT.split(response)]
     if any(_OUTPUT_MARK.search(written) for written in pieces[::2]):
         # It would be trained on as what the assistant writes.
-        raise wrong("response", "a <sandbox_output> has no end, or no beginning", "mend or drop the row")
+        raise wrong("response", "a <sandbox_output> has no end, or no beginning", "fix or drop the row")
     asked = marked(question, len(images) - sum(piece.count(IMAGE) for piece in pieces[1::2]))
     shown = asked.count(IMAGE)
     messages = [Message("user", asked, tuple(range(shown)))]
@@ -85,7 +87,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
         raise wrong(
             "image",
             f"{len(images)} pictures for {shown} {IMAGE} mark(s) in question and outputs",
-            "drop the row, or mend its marks",
+            "drop the row, or fix its marks",
         )
     last = messages[-1].content
     answer, closed, _ = last.partition("<answer>")[2].partition("</answer>")
@@ -121,7 +123,7 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
             where=f"trace of {trace.sample_id!r}",
             fix="export traces without a system turn",
         )
-    if others := sorted({call.tool for call in trace.calls} - {"python"}):
+    if others := sorted({call.tool for call in trace.calls} - {PYTHON}):
         raise DataError(
             f"Thyme's layout knows code and no call of {', '.join(others)}",
             where=f"trace of {trace.sample_id!r}",
@@ -171,10 +173,16 @@ def _call(code: str, output: str, images: tuple[int, ...]) -> Call:
     words = output.replace(IMAGE, "").strip()
     status: Status = "error" if _FAILED.search(words) else "ok"
     return Call(
-        tool="python",
+        tool=PYTHON,
         arguments=json.dumps({"code": code}),
         status=status,
         error=words if status == "error" else "",
         output=words if status == "ok" else "",
         images=images,
     )
+
+
+FORMATS.add(
+    "thyme",
+    Format(read_thyme, "Parquet or JSON lines of Thyme-SFT", "traces", ("images",), specimen=specimens.thyme),
+)

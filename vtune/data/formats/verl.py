@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vtune.data.formats import own
+from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
 from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
+from vtune.verifiers import verifier_of
 
 VERL_COLUMNS = pa.schema(
     [
@@ -118,7 +120,7 @@ def verl_row(sample: Sample, index: int) -> Row:
         "images": [picture_to_row(picture) for picture in sample.images],
         "ability": sample.ability,
         "reward_model": {
-            "style": "model" if sample.verifier == "judge" else "rule",
+            "style": "model" if verifier_of(sample).asks_judge else "rule",
             "ground_truth": sample.ground_truth,
         },
         "extra_info": {
@@ -130,3 +132,6 @@ def verl_row(sample: Sample, index: int) -> Row:
             own.KEY: own.pack(sample),
         },
     }
+
+
+FORMATS.add("verl", Format(read_verl, "Parquet or JSON lines of verl", specimen=specimens.verl))

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from vtune.data.formats import own
+from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, others
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.samples import refuse_own
 from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, struct_of, text_of
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
@@ -26,8 +27,12 @@ from vtune.schema.box import proper
 from vtune.schema.fields import Fields, Row, picture_to_row, wrong
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import as_typed, sample_from_row
+from vtune.verifiers import counting, detection, grounding, math, ocr, point_in_box
+from vtune.verifiers import judge as judging
 
-BOXES = ("detection", "grounding")
+PUBLISHED_BOXES = detection.NAME
+"""Its one verifier of boxes, under the name that is also one of ours."""
+BOXES = (detection.NAME, grounding.NAME)
 RATIOS = ("iou_max_label_first", "iou_max_iou_first", "iou_completeness", "map", "map50", "map75")
 """Members of `det_reward_ratio`."""
 _PARM = pa.struct(
@@ -136,7 +141,7 @@ def vtriune_row(sample: Sample, index: int) -> Row:
     Raises:
         DataError: If its verifier has no counterpart there.
     """
-    if sample.verifier in ("judge", "point_in_box"):
+    if sample.verifier in (judging.NAME, point_in_box.NAME):
         raise DataError(
             f"V-Triune has no verifier like `{sample.verifier}`",
             where=f"sample {sample.id!r}",
@@ -155,7 +160,7 @@ def vtriune_row(sample: Sample, index: int) -> Row:
             "ground_truth": _written_truth(sample.verifier, sample.ground_truth),
             "accuracy_ratio": sample.accuracy_ratio,
             "format_ratio": sample.format_ratio,
-            "verifier": "detection" if boxes else "mathverify",
+            "verifier": PUBLISHED_BOXES if boxes else "mathverify",
             "verifier_parm": {
                 # Whether the server is to divide the boxes of a reply, which it takes for pixels.
                 "det_verifier_normalized": bool(sample.verifier_parm.get("det_verifier_normalized"))
@@ -182,9 +187,9 @@ def _verifier(judge: Mapping[str, Any], ability: str, options: Options) -> str:
         return options.verifier
     if name == "mathverify":
         lower = ability.lower()
-        return "counting" if "count" in lower else "ocr" if "ocr" in lower else "math"
-    if name == "detection" and "ground" in ability.lower():
-        return "grounding"
+        return counting.NAME if "count" in lower else ocr.NAME if "ocr" in lower else math.NAME
+    if name == PUBLISHED_BOXES and "ground" in ability.lower():
+        return grounding.NAME
     return known_verifier(str(name))
 
 
@@ -194,7 +199,7 @@ def _parm(value: Any) -> dict[str, Any]:
         try:
             value = parse_json(value)
         except ValueError as error:
-            raise wrong("reward_model.verifier_parm", f"not JSON: {error}", "mend or drop the row") from None
+            raise wrong("reward_model.verifier_parm", f"not JSON: {error}", "fix or drop the row") from None
     if not isinstance(value, dict):
         return {}
     inner = {key: _parm(item) if isinstance(item, dict) else item for key, item in value.items()}
@@ -264,3 +269,8 @@ def _box(item: Any) -> Row:
             "reward_model.ground_truth", f"not a box: {item!r:.60}", "write bbox_2d as [x0, y0, x1, y1]"
         )
     return {"label": str(item.get("label") or ""), "bbox_2d": list(sides)}
+
+
+FORMATS.add(
+    "vtriune", Format(read_vtriune, "Parquet of V-Triune (Orsta-Data-47k)", specimen=specimens.vtriune)
+)

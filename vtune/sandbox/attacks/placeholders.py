@@ -71,7 +71,7 @@ def kinds(source: str, path: Path) -> dict[str, Kind]:
             raise DataError(
                 f"nothing is known to fill in for {{{{{name}}}}}",
                 where=str(path),
-                fix="use a name that the README lists, or write {{ X }} where the code means braces",
+                fix="use a name of vtune/sandbox/README.md, or write {{ X }} where the code means braces",
             )
         found[name] = kind
     return found

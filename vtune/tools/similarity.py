@@ -1,13 +1,13 @@
 """How alike two tool calls are: one function a tool type (Dong et al., appendix B.3).
 
-A new tool type is one entry in `TOOL_TYPES`: which tools it has, what tells their calls apart, and a function
+A tool has a type (`ToolPart.credit`): what tells its calls apart, and a function
 that compares many pairs of them at a time, in [0, 1], symmetric, and 1 for a call with itself.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -40,8 +40,8 @@ class Pairs:
 class ToolType:
     """Calls that seek the same kind of information."""
 
-    tools: tuple[str, ...]
-    """Names of the tools, as in `Call.tool`."""
+    name: str
+    """In `credit.tools` of a recipe."""
     argument: Callable[[Trajectory, Call], Any]
     """What tells calls apart; None where a call seeks nothing of this kind."""
     similarity: Callable[[Sequence[Any], Pairs], Values]
@@ -121,12 +121,15 @@ def wording(arguments: Sequence[str], pairs: Pairs) -> Values:
     return 0.3 * jaccard + 0.5 * coefficient + 0.2 * (shared / (first + second - shared))
 
 
-def _no_argument(trajectory: Trajectory, call: Call) -> tuple[()]:
+def no_argument(trajectory: Trajectory, call: Call) -> tuple[()]:
+    """Nothing tells calls apart."""
     return ()
 
 
-def _look(trajectory: Trajectory, call: Call) -> Look | None:
-    """Crops that come from the sample's pictures are known by their number, others by their bytes.
+def look(trajectory: Trajectory, call: Call) -> Look | None:
+    """The regions that a call showed.
+
+    Crops that come from the sample's pictures are known by their number, others by their bytes.
 
     A crop that no picture shows, or whose picture does not show it, is no look.
     """
@@ -142,8 +145,8 @@ def _look(trajectory: Trajectory, call: Call) -> Look | None:
     return found or None
 
 
-def _query(trajectory: Trajectory, call: Call) -> str | None:
-    """The model's own JSON: what cannot be read asks for nothing."""
+def query(trajectory: Trajectory, call: Call) -> str | None:
+    """What a call searched for, in the model's own JSON: what cannot be read asks for nothing."""
     text = call.arguments.strip(_JSON_SPACE)
     try:
         arguments, end = _decode(text)
@@ -155,12 +158,10 @@ def _query(trajectory: Trajectory, call: Call) -> str | None:
     return query if isinstance(query, str) and query.strip() else None
 
 
-TOOL_TYPES: Mapping[str, ToolType] = {
-    "image_search": ToolType(("image_search_tool",), _no_argument, same),
-    "zoom": ToolType(("image_zoom_in_tool", "python"), _look, overlap),
-    "text_search": ToolType(("text_search_tool",), _query, wording),
-}
-"""Code that crops (tool `python`) zooms: its boxes are in `Call.crops` as those of the zoom tool are."""
+SAME = ToolType("image_search", no_argument, same)
+LOOKS = ToolType("zoom", look, overlap)
+"""Code that crops zooms: its boxes are in `Call.crops` as those of the zoom tool are."""
+QUERIES = ToolType("text_search", query, wording)
 
 
 class _Regions(NamedTuple):

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.advantage.brute import query_similarity
-from vtune.advantage.similarity import STOP_WORDS, TOOL_TYPES, Look, Pairs, overlap, wording
+from vtune.advantage.tool_types import tool_types
+from vtune.tools.similarity import STOP_WORDS, Look, Pairs, overlap, wording
 
 words = st.sampled_from(["legoland", "windsor", "opening", "year", "the", "of", "park", "parks", "who", "is"])
 queries = st.lists(words, min_size=1, max_size=5).map(" ".join)
@@ -73,5 +74,5 @@ def test_boxes_overlap_as_their_areas_say() -> None:
 
 
 def test_no_tool_has_two_types() -> None:
-    tools = [tool for kind in TOOL_TYPES.values() for tool in kind.tools]
+    tools = [tool for kind in tool_types().values() for tool in kind.tools]
     assert len(tools) == len(set(tools)) > 3

@@ -1,0 +1,61 @@
+"""`vtune parts`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def parts() -> None:
+    """What recipes, suites and data call by name: ours, and those of your own files."""
+
+
+@app.command("list")
+def list_parts(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Files with parts of your own, as under `uses`.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List verifiers, tools, data formats, scorers, prompt styles and filters, one per line."""
+    from vtune.report.values import render_values
+    from vtune.runs.parts import list_parts as listed
+
+    from .output import show
+
+    found = listed(files or ())
+    if as_json:
+        show(found, render_values, as_json=True)
+        return
+    for part in found["parts"]:
+        origin = f"  [{Path(part['file']).name}]" if part["file"] else ""
+        typer.echo(f"{part['kind'] + '/' + part['name']:<32}  {part['about']}{origin}")
+
+
+@app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="File with parts of your own, as under `uses`.")],
+    as_json: AsJson = False,
+) -> None:
+    """See that the parts of a file keep what their kind promises; exit 1 where one does not."""
+    from vtune.report.values import render_values
+    from vtune.runs.parts import check_parts
+
+    from .output import show, stdout_for_the_result
+
+    with stdout_for_the_result():
+        found = check_parts(file)
+    if as_json:
+        show(found, render_values, as_json=True)
+    else:
+        for part in found["parts"]:
+            typer.echo(f"{part['kind']}/{part['name']}  {part['about']}")
+            for one in part["checks"]:
+                typer.echo(f"  {'ok    ' if one['ok'] else 'BROKEN'}  {one['name']:<38}  {one['found']}")
+    if not found["ok"]:
+        raise typer.Exit(1)

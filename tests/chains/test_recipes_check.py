@@ -1,0 +1,359 @@
+"""`vtune recipes check`: what ships joins, and whatever breaks a join is found and named."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data.formats.published import MAKERS
+from tests.runs.commands import vtune
+from vtune.data import lens
+from vtune.data.formats.building import Options
+from vtune.data.formats.table import FORMATS
+from vtune.reward import score
+from vtune.reward.format import format_reward
+from vtune.runs import importing
+from vtune.runs.chain.nodes import Node, shipped_nodes
+from vtune.runs.chain.walk import check_joins
+from vtune.runs.recipes import find_shipped, shipped_recipes
+from vtune.schema.message import Message
+from vtune.schema.parquet import write_samples
+from vtune.schema.trajectory import Call
+from vtune.schema.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def shipped() -> list[Node]:
+    return shipped_nodes()
+
+
+@pytest.fixture(scope="module")
+def everything(shipped: list[Node]) -> dict[str, Any]:
+    return check_joins([], shipped=shipped)
+
+
+def breaks(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [join for join in found["joins"] if join["level"] == "break"]
+
+
+def test_what_ships_joins(everything: dict[str, Any]) -> None:
+    assert breaks(everything) == []
+    assert len(everything["recipes"]) == len(shipped_recipes())
+
+
+def test_every_recipe_that_ships_reads_or_writes(everything: dict[str, Any]) -> None:
+    ends = {join[end] for join in everything["joins"] for end in ("reader", "writer")}
+    assert set(everything["recipes"]) <= ends
+
+
+@pytest.mark.parametrize("entry", [e for e in shipped_recipes() if e.kind == "rl"], ids=lambda e: e.name)
+def test_training_is_held_against_all_that_samples_carry(entry: Any, everything: dict[str, Any]) -> None:
+    about = {join["about"] for join in everything["joins"] if join["reader"] == f"rl/{entry.name}"}
+    assert {"policy", "file", "tools", "prompt", "format", "verifiers", "weights", "looks"} <= about
+
+
+def test_the_chains_of_the_papers_are_walked(everything: dict[str, Any]) -> None:
+    edges = {(join["writer"], join["reader"]) for join in everything["joins"]}
+    assert edges >= {
+        ("data import thyme", "data/codev-sft"),
+        ("data/codev-sft", "sft/codev"),
+        ("data import deepeyes", "data/codev-rl"),
+        ("sft/codev", "rl/codev"),
+        ("data/codev-rl", "rl/codev"),
+        ("rl/codev", "eval/vstar"),
+        ("eval/vstar", "faithfulness"),
+        ("data import vtriune", "data/orsta-47k"),
+        ("data/orsta-47k", "rl/orsta-7b"),
+        ("data import mars", "data/search-4k"),
+        ("data/search-4k", "rl/credit-search-8b"),
+        ("rl/credit-search-4b", "sweep/credit-ablation"),
+    }
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A change of a shipped file, and the join that it breaks."""
+
+    name: str
+    old: str
+    new: str
+    reader: str
+    about: str
+    why: str
+
+
+IOU = "  iou:\n    schedule: staged          # V-Triune §3.2.1\n    thresholds: [0.85, 0.95, 0.99]\n"
+IOU += "    until: [0.1, 0.25]\n    target: null\n"
+MUTATIONS = {
+    "break 1: zooms of DeepEyes": Mutation(
+        "data/codev-rl", "    tools: [python]\n    sample: null\n    published: null\n  chart", "  chart",
+        "rl/codev", "tools", "offers image_zoom_in_tool, and the recipe has no tools.zoom",
+    ),
+    "break 1: ThinkLite without tools": Mutation(
+        "data/codev-rl", "    tools: [python]           # ours", "    # ours",
+        "rl/codev", "taught tools", "offer nothing that the policy was taught",
+    ),
+    "break 2: tags counted where traces think in each turn": Mutation(
+        "rl/codev-tiny", "format_rule: ordered", "format_rule: counted",
+        "rl/codev-tiny", "format", "as the cold start says earns 0.75",
+    ),
+    "break 3: a benchmark for zooms": Mutation(
+        "eval/vstar", "offers: [python]", "offers: [image_zoom_in_tool]",
+        "eval/vstar", "tools", "the suite offers no python",
+    ),
+    "break 3: a benchmark without tools": Mutation(
+        "eval/hrbench-4k", "offers: [python]", "offers: []",
+        "eval/hrbench-4k", "tools", "the suite offers no python",
+    ),
+    "break 8: nobody asks for the box": Mutation(
+        "rl/orsta-7b", "prompt: pool", "prompt: plain",
+        "rl/orsta-7b", "prompt", "does as it is asked earns 0",
+    ),
+    "a file that nobody writes": Mutation(
+        "rl/codev", "data/curated/codev-rl/", "data/codev/",
+        "rl/codev", "file", "nothing makes data/codev/samples.parquet",
+    ),
+    "a source that no import makes": Mutation(
+        "data/codev-rl", "files: [data/codev/deepeyes_chart.parquet]", "files: [data/codev/charts.parquet]",
+        "data/codev-rl", "file", "nothing makes data/codev/charts.parquet",
+    ),
+    "an import that writes elsewhere": Mutation(
+        "data/codev-sft", "--out data/codev/thyme_sft.parquet", "--out data/thyme.parquet",
+        "data/codev-sft", "file", "nothing makes data/codev/thyme_sft.parquet",
+    ),
+    "an import of samples where traces are read": Mutation(
+        "data/codev-sft", "data import thyme", "data import easyr1",
+        "data/codev-sft", "file", "writes samples there, and traces are read",
+    ),
+    "a cold start that goes elsewhere": Mutation(
+        "sft/codev", "--out models/codev-7b-sft", "--out runs/school",
+        "rl/codev", "policy", "nothing makes models/codev-7b-sft",
+    ),
+    "a policy that nobody trains": Mutation(
+        "eval/vstar", "--model runs/codev/", "--model runs/codec/",
+        "eval/vstar", "policy", "nothing makes runs/codec",
+    ),
+    "a tool that is not opened": Mutation(
+        "rl/credit-search-8b", "  zoom: {space: relative_1000, min_side: 28}", "  zoom: null",
+        "rl/credit-search-8b", "tools", "the recipe has no tools.zoom",
+    ),
+    "a tool of which the prompt says nothing": Mutation(
+        "rl/credit-search-8b", "prompt: tools", "prompt: codev",
+        "rl/credit-search-8b", "tools", "of which the prompt `codev` says nothing",
+    ),
+    "a call without a turn for the answer": Mutation(
+        "rl/codev", "  max_turns: 10 ", "  max_turns: 1 ",
+        "rl/codev", "turns", "no answer can follow",
+    ),
+    "boxes without a threshold": Mutation(
+        "rl/orsta-7b", IOU, "  iou: null\n",
+        "rl/orsta-7b", "verifiers", "how tight a box has to be",
+    ),
+    "an answer that nobody pays for": Mutation(
+        "rl/codev", "  accuracy: 1.0 ", "  accuracy: 0.0 ",
+        "rl/codev", "weights", "pay nothing for the answer",
+    ),
+    "looks that nobody pays for": Mutation(
+        "rl/codev", "    search_abilities: [visual_search]\n    search_sources: [vstar, chart, high_res]",
+        "    search_abilities: []\n    search_sources: [high_res]",
+        "rl/codev", "looks", "no tool call can earn anything",
+    ),
+    "an index that nobody builds": Mutation(
+        "rl/credit-search-8b", "index: data/wiki-index ", "index: data/wikipedia ",
+        "rl/credit-search-8b", "file", "nothing makes data/wikipedia",
+    ),
+    "credit between calls that cannot happen": Mutation(
+        "rl/credit-codev", "    zoom: {similarity: 0.7, confidence: 0.5}",
+        "    text_search: {similarity: 0.7, confidence: 0.5}",
+        "rl/credit-codev", "credit", "no sample offers a tool of text_search",
+    ),
+    "pass rates of boxes without a threshold": Mutation(
+        "data/orsta-47k", "verifier_parm: {iou: 0.5}", "verifier_parm: {}",
+        "data/orsta-47k:filters.13", "verifiers", "how tight a box has to be",
+    ),
+    "a benchmark that is not there": Mutation(
+        "data/codev-sft", "suites: all", "suites: [vstarr]",
+        "data/codev-sft:filters.1", "benchmark", "vstarr",
+    ),
+    "a sweep over the wrong rule": Mutation(
+        "sweep/credit-tiny", "  grpo:\n", "  counting: {reward.format_rule: counted}\n  grpo:\n",
+        "sweep/credit-tiny:counting", "format", "as the cold start says earns",
+    ),
+    "a sweep that is evaluated on nothing": Mutation(
+        "sweep/credit-ablation-tiny", "suite: trails", "suite: lens",
+        "eval/lens", "tools", "the suite offers no image_search_tool",
+    ),
+}  # fmt: skip
+
+
+def mutated(name: str, old: str, new: str, folder: Path) -> Path:
+    source = find_shipped(name).path
+    text = source.read_text()
+    assert old in text
+    file = folder / source.name
+    file.write_text(text.replace(old, new, 1))
+    return file
+
+
+@pytest.mark.parametrize("case", MUTATIONS.values(), ids=MUTATIONS)
+def test_a_broken_copy_is_found_and_named(case: Mutation, shipped: list[Node], tmp_path: Path) -> None:
+    found = check_joins([str(mutated(case.name, case.old, case.new, tmp_path))], shipped=shipped)
+    at_fault = [b for b in breaks(found) if (b["reader"], b["about"]) == (case.reader, case.about)]
+    assert at_fault, breaks(found)
+    assert any(case.why in found["why"] for found in at_fault), at_fault
+    assert all(found["fix"] for found in at_fault)
+
+
+def test_there_are_as_many_mutations_as_are_spoken_of() -> None:
+    assert len(MUTATIONS) >= 20
+
+
+def test_a_judge_that_answers_need_is_missed(shipped: list[Node], tmp_path: Path) -> None:
+    text = find_shipped("rl/credit-search-8b").path.read_text()
+    head, _, rest = text.partition("  judge:")
+    file = tmp_path / "credit-search-8b.yaml"
+    file.write_text(f"{head}  judge: null\n  format_rule{rest.partition('  format_rule')[2]}")
+    (found,) = breaks(check_joins([str(file)], shipped=shipped))
+    assert found["about"] == "verifiers"
+    assert "the recipe names none" in found["why"]
+    assert found["fix"] == "set reward.judge"
+
+
+def test_a_temperature_at_which_nobody_trains_is_found(shipped: list[Node], tmp_path: Path) -> None:
+    file = mutated("rl/codev", "  temperature: 1.0 ", "  temperature: 0.7 ", tmp_path)
+    (found,) = breaks(check_joins([str(file)], shipped=shipped))
+    assert (found["about"], found["why"]) == ("engine", "rollout.temperature is 0.7")
+
+
+def test_two_runs_in_one_folder_are_found(shipped: list[Node], tmp_path: Path) -> None:
+    (tmp_path / "sft").mkdir()
+    school = mutated("sft/codev", "--out models/codev-7b-sft", "--out runs/codev", tmp_path / "sft")
+    training = mutated("rl/codev", "model: models/codev-7b-sft", "model: runs/codev", tmp_path)
+    found = breaks(check_joins([str(school), str(training)], shipped=shipped))
+    assert ("run folder", "rl/codev") in {(b["about"], b["reader"]) for b in found}
+
+
+def test_random_weights_are_not_asked_to_obey(shipped: list[Node], tmp_path: Path) -> None:
+    old = "model: runs/orsta-tiny-sft/checkpoints/newest"
+    file = mutated("rl/orsta-tiny", old, "model: models/shapes-tiny", tmp_path)
+    found = check_joins([str(file)], shipped=shipped)
+    assert breaks(found) == []
+    notes = {join["about"]: join["why"] for join in found["joins"] if join["level"] == "note"}
+    assert notes.keys() >= {"prompt", "format"}
+    assert notes["prompt"].startswith("its weights are random")
+
+
+def test_break_2_is_found_where_a_thought_is_demanded_of_each_turn(
+    shipped: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def strict(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Verdict:
+        turns = [message.content for message in messages if message.role == "assistant"]
+        late = [turn for turn in turns if not turn.startswith("<think>")]
+        return (
+            Verdict(0.0, f"{late[0][:20]!r} begins without <think>")
+            if late
+            else format_reward(messages, calls)
+        )
+
+    monkeypatch.setattr(score, "format_reward", strict)
+    found = breaks(check_joins(["rl/codev"], shipped=shipped))
+    assert {(b["reader"], b["about"]) for b in found} == {("rl/codev", "format")}
+    assert "without <think>" in found[0]["why"]
+
+
+def test_break_8_is_found_where_an_import_adds_nothing(
+    shipped: list[Node], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "mine.yaml"
+    text = find_shipped("rl/orsta-7b").path.read_text().replace("prompt: pool", "prompt: plain")
+    text = text.replace("data/curated/orsta-47k/samples.parquet", "data/tasks.parquet")
+    own.write_text(
+        "#   vtune data import coco instances.json --images photos --out data/tasks.parquet\n" + text
+    )
+    assert breaks(check_joins([str(own)], shipped=shipped)) == []
+    monkeypatch.setattr(importing, "self_contained", lambda sample: sample)
+    found = breaks(check_joins([str(own)], shipped=shipped))
+    assert ("rl/mine", "prompt") in {(b["reader"], b["about"]) for b in found}
+
+
+def test_break_3_is_found_where_a_reader_says_the_tools(
+    shipped: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vtune.runs import questions
+
+    monkeypatch.setattr(
+        questions, "offering", lambda sample, tools: replace(sample, tools=("image_zoom_in_tool",))
+    )
+    found = breaks(check_joins(["eval/vstar"], shipped=shipped))
+    assert "tools" in {b["about"] for b in found}
+
+
+# A user's own recipes.
+
+
+def test_own_recipes_join_by_the_commands_in_their_headers(shipped: list[Node], tmp_path: Path) -> None:
+    mutated("data/own", "sources:\n  own", "sources:\n  mine", tmp_path)
+    training = mutated("rl/codev", "data/curated/codev-rl/samples", "data/my_curated/samples", tmp_path)
+    (tmp_path / "columns.yaml").write_text("source: mine\nquestion: q\nanswer: a\n")
+    found = check_joins([str(tmp_path)], shipped=shipped)
+    assert breaks(found) == []
+    assert ("data/own", "rl/codev") in {(join["writer"], join["reader"]) for join in found["joins"]}
+    training.write_text(training.read_text().replace("data/my_curated/", "data/other/"))
+    assert [b["why"] for b in breaks(check_joins([str(tmp_path)], shipped=shipped))] == [
+        "nothing makes data/other/samples.parquet"
+    ]
+
+
+def test_a_file_that_is_there_is_looked_at_itself(
+    shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples = list(lens.samples(1, 4, seed=0, split="train"))
+    file = mutated("rl/codev-tiny", "runs/demo/data/train.parquet", "mine.parquet", tmp_path)
+    write_samples(Path("mine.parquet"), samples)
+    assert breaks(check_joins([str(file)], shipped=shipped)) == []
+    write_samples(Path("mine.parquet"), [replace(s, tools=("text_search_tool",)) for s in samples])
+    found = breaks(check_joins([str(file)], shipped=shipped))
+    assert {"tools", "taught tools"} == {b["about"] for b in found}
+    assert {b["writer"] for b in found} == {"a file that is here"}
+
+
+def test_the_exit_status_tells_breaks_from_bad_input(tmp_path: Path) -> None:
+    ended = vtune("recipes", "check", "rl/orsta-tiny", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["recipes"] == ["rl/orsta-tiny"]
+    file = mutated("rl/orsta-tiny", "data/shapes/train.parquet", "data/shapes/trian.parquet", tmp_path)
+    ended = vtune("recipes", "check", file)
+    assert ended.code == 1
+    assert "BREAK  nobody → rl/orsta-tiny, file" in ended.out
+    assert "fix  write the command that makes it" in ended.out
+    ended = vtune("recipes", "check", "rl/orsta-teeny")
+    assert ended.code == 2
+    assert "did you mean" in ended.err
+    file.write_text("nothing: known\n")
+    ended = vtune("recipes", "check", file)
+    assert ended.code == 2
+    assert "is not a recipe, data recipe, suite or sweep" in ended.err
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_layout_has_a_specimen_that_imports_as_the_published_files_do(
+    name: str, tmp_path: Path
+) -> None:
+    write = FORMATS[name].specimen
+    if name == "hf":
+        assert write is None
+        return
+    assert write is not None
+    found = write(tmp_path)
+    options = Options(images=found.images)
+    made = importing.import_data(
+        name, [found.path], tmp_path / "out.parquet", options=options, strict=True, show=False
+    )
+    (tmp_path / "published").mkdir()
+    published = MAKERS[name](tmp_path / "published")
+    assert made["kept"] > 0
+    assert set(made["by_verifier"]) <= set(published.verifiers)

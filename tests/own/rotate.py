@@ -1,0 +1,49 @@
+"""A tool of a user's own: turn a picture by a quarter, a half or three quarters of a circle."""
+
+import io
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vtune.tools import TOOLS
+from vtune.tools.observation import IMAGE_MARK, Observation
+from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
+
+NAME = "rotate_tool"
+ANGLES = (90, 180, 270)
+
+
+class Rotate:
+    """Turns the first picture of the question."""
+
+    @property
+    def schema(self) -> Schema:
+        """One argument: by how much."""
+        angle = {"type": "integer", "enum": list(ANGLES), "description": "Degrees, to the left."}
+        return function(NAME, "Turn the picture.", {"angle": angle}, ["angle"])
+
+    def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
+        """The angle: it is all that the result depends on."""
+        check_names(arguments, self.schema)
+        angle = arguments["angle"]
+        if angle not in ANGLES:
+            raise Mistake(f"angle is one of {', '.join(map(str, ANGLES))}")
+        return str(angle)
+
+    async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
+        """The turned picture."""
+        angle, out = int(self.key(arguments, scene)), io.BytesIO()
+        Image.open(io.BytesIO(scene.images[0])).rotate(angle, expand=True).save(out, "PNG")
+        return shown(f"Turned by {angle} degrees:\n{IMAGE_MARK}", [out.getvalue()])
+
+
+@asynccontextmanager
+async def opened(section: Mapping[str, Any], record: Path) -> AsyncIterator[Rotate]:
+    """Nothing has to be opened."""
+    yield Rotate()
+
+
+TOOLS.add(NAME, ToolPart("Turn a picture.", opened=opened, example={"angle": 90}))

@@ -1,0 +1,165 @@
+"""What the pages say can be followed: links lead somewhere, commands parse, and named files exist."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
+
+from tests.conftest import ROOT
+from tests.pages import PAGES, TOPS, anchors, blocks, command_lines, goal, links, spans
+from vtune.cli.main import app
+from vtune.config import find, load_recipe, shipped
+
+ROOT_COMMAND = typer.main.get_command(app)
+PRESENT = [page for page in PAGES if page != "CHANGELOG.md"]
+"""Pages about what is; the changelog also names what was."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
+    for target in links(page):
+        file, anchor = goal(page, target)
+        assert file.exists(), f"{page}: {target}"
+        if anchor:
+            assert anchor in anchors(file.relative_to(ROOT).as_posix()), f"{page}: {target}"
+
+
+def test_every_page_can_be_reached_from_the_first_one() -> None:
+    seen, todo = {"README.md"}, ["README.md"]
+    while todo:
+        page = todo.pop()
+        files = {goal(page, target)[0] for target in links(page)}
+        new = {file.relative_to(ROOT).as_posix() for file in files if file.suffix == ".md"} - seen
+        seen |= new
+        todo += new
+    assert len(PAGES) > 20
+    assert sorted(seen) == PAGES
+
+
+@pytest.mark.parametrize("page", PRESENT)
+def test_every_command_line_in_a_block_parses(page: str) -> None:
+    for args in command_lines(page):
+        parsed(args)
+
+
+def parsed(args: list[str]) -> tuple[str, typer.Context]:
+    """The path of the command that the arguments reach, and its context; nothing is run."""
+    command, path = ROOT_COMMAND, "vtune"
+    while isinstance(command, TyperGroup):
+        assert args, f"{path} lacks a verb"
+        if args[0].startswith("-"):
+            break
+        assert args[0] in command.commands, f"{path} has no verb {args[0]!r}"
+        command, path, args = command.commands[args[0]], f"{path} {args[0]}", args[1:]
+    try:
+        return path, command.make_context(path, list(args))
+    except TyperException as error:
+        raise AssertionError(f"{path} {' '.join(args)}: {error}") from None
+
+
+def test_command_lines_are_found_and_wrong_ones_are_seen() -> None:
+    assert sum(len(list(command_lines(page))) for page in PRESENT) > 50
+    for wrong in ("rll", "rl --recipee codev", "data make", "rl --gpus many", "curate"):
+        with pytest.raises(AssertionError):
+            parsed(wrong.split())
+
+
+@pytest.mark.parametrize("page", PRESENT)
+def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
+    from vtune.runs.data_recipe import DataRecipe
+    from vtune.runs.eval import EvalSuite
+    from vtune.runs.rl import RLRecipe
+    from vtune.runs.sft import SFTRecipe
+
+    kinds = {
+        "vtune sft": ("recipe", "recipes.sft", SFTRecipe),
+        "vtune rl": ("recipe", "recipes.rl", RLRecipe),
+        "vtune eval": ("suite", "eval_suites", EvalSuite),
+        "vtune curate": ("data_recipe", "data_recipes", DataRecipe),
+    }
+    for args in command_lines(page):
+        path, context = parsed(args)
+        if path not in kinds:
+            continue
+        key, folder, kind = kinds[path]
+        if Path(context.params[key]).suffix:
+            continue  # the reader's own file
+        load_recipe(find(context.params[key], folder), kind, context.params["overrides"] or [])
+        if context.params.get("sweep"):
+            assert context.params["sweep"] in shipped("recipes.sweep")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_verbs_and_options_in_the_text_exist(page: str) -> None:
+    for span in spans(page):
+        if span.startswith("vtune "):
+            assert wrong_words(span) == [], f"{page}: `{span}`"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("cli/")])
+def test_every_option_that_a_page_of_a_verb_names_exists(page: str) -> None:
+    known = {
+        option for command in every_command(ROOT_COMMAND) for param in command.params for option in param.opts
+    }
+    assert len(known) > 50
+    for span in spans(page):
+        if span.startswith("--"):
+            assert span.split()[0].partition("=")[0] in known | {"--help"}, f"{page}: `{span}`"
+
+
+def every_command(command: TyperCommand | TyperGroup) -> Iterator[TyperCommand | TyperGroup]:
+    """A command and all that are below it."""
+    yield command
+    if isinstance(command, TyperGroup):
+        for below in command.commands.values():
+            yield from every_command(below)
+
+
+def wrong_words(span: str) -> list[str]:
+    """The verbs and options of a command in running text that do not exist; `a|b` means each of both."""
+    commands: list[TyperCommand | TyperGroup] = [ROOT_COMMAND]
+    wrong = []
+    for word in re.sub(r"[\[\]]", " ", span).split()[1:]:
+        groups = [command for command in commands if isinstance(command, TyperGroup)]
+        if word.startswith("--"):
+            known = {option for command in commands for param in command.params for option in param.opts}
+            wrong += [] if word.partition("=")[0] in known | {"--help"} else [word]
+        elif groups and not (word.isupper() or word == "…"):
+            names = {name: command for group in groups for name, command in group.commands.items()}
+            wrong += [name for name in word.split("|") if name not in names]
+            commands = [names[name] for name in word.split("|") if name in names]
+        elif groups:
+            break  # a placeholder: VERB, …
+    return wrong
+
+
+def test_wrong_words_are_seen() -> None:
+    assert wrong_words("vtune data make lens|shapes --out DIR") == []
+    assert wrong_words("vtune data make lens|shape") == ["shape"]
+    assert wrong_words("vtune rl --sweeps S") == ["--sweeps"]
+
+
+@pytest.mark.parametrize("page", PRESENT)
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    named = re.compile(rf"(?<![\w./-])(?:{'|'.join(TOPS)})/[\w./-]+\.(?:py|yaml|md|txt)\b")
+    for text in [*spans(page), *blocks(page)]:
+        for file in named.findall(text):
+            assert (ROOT / file).is_file(), f"{page}: {file}"
+        for module in re.findall(r"python -m (tests[\w.]+)", text):
+            assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), f"{page}: {module}"
+    for span in spans(page):
+        if page.startswith("vtune/") and re.fullmatch(r"\w+\.py", span):
+            assert list((ROOT / page).parent.rglob(span)), f"{page}: {span}"
+
+
+@pytest.mark.parametrize("page", PRESENT)
+def test_every_make_target_that_a_page_names_exists(page: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for text in [*spans(page), *blocks(page)]:
+        for line in text.splitlines():
+            if line.startswith("make "):
+                assert line.split()[1] in targets, f"{page}: {line}"

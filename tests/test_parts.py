@@ -1,0 +1,104 @@
+"""The table of parts: names belong to their own files, and nothing is loaded before it is asked for."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+from vtune.curate.own import FILTERS
+from vtune.data.formats.table import FORMATS
+from vtune.errors import RecipeError
+from vtune.metrics.benchmarks import SCORERS
+from vtune.parts import OURS, Kind
+from vtune.rollout.prompts import STYLES
+from vtune.tools import TOOLS
+from vtune.verifiers import VERIFIERS
+
+TABLE = "vtune/parts.py"
+UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool")
+"""Kinds whose names are hardly words: `mean` or `tools` stand everywhere, and mean something else."""
+OTHER_MEANINGS = {
+    ("cli/data.py", "exact"): "how an index searches",
+    ("vtune/tools/dense_build.py", "exact"): "how an index searches",
+    ("vtune/curate/item.py", "*"): "abilities of V-Triune's rows",
+    ("vtune/data/coco.py", "counting"): "an ability",
+    ("vtune/data/formats/specimens.py", "*"): "rows as others write them",
+    ("vtune/data/formats/vtriune.py", "ocr"): "a word of an ability",
+    ("vtune/data/shapes.py", "*"): "tasks of puzzles",
+    ("vtune/curate/judging.py", "judge"): "a key of a recipe",
+    ("vtune/reward/service.py", "judge"): "a key of what is sent",
+    ("vtune/reward/wire.py", "judge"): "a key of what is sent",
+    ("vtune/reward/released.py", "judge"): "the id of a sample",
+    ("vtune/runs/plan.py", "judge"): "what a plan misses",
+    ("vtune/runs/faithfulness.py", "judge"): "a key of a recipe",
+    ("vtune/report/machine.py", "python"): "the interpreter",
+    ("vtune/runs/doctor.py", "python"): "the interpreter",
+    ("vtune/runs/folder.py", "python"): "the interpreter",
+    ("vtune/runs/checks.py", "judge"): "a key of a recipe, and a check",
+}
+"""(file, word) where the word is no name of a part; `*`: every word there."""
+
+
+def spelt(kind: Kind) -> set[tuple[str, str, int]]:
+    """(file, name, line) of every string that is a part's name and stands outside its own file."""
+    found = set()
+    for top in ("vtune", "cli"):
+        for path in (ROOT / top).rglob("*.py"):
+            file = path.relative_to(ROOT).as_posix()
+            if file == TABLE or "sandbox" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                    continue
+                own = OURS[kind].get(node.value)
+                if own is not None and own.replace(".", "/") + ".py" != file:
+                    found.add((file, node.value, node.lineno))
+    return found
+
+
+@pytest.mark.parametrize("kind", UNMISTAKABLE)
+def test_no_file_spells_the_name_of_another_files_part(kind: Kind) -> None:
+    assert OURS[kind]
+    places = {
+        (file, name, line)
+        for file, name, line in spelt(kind)
+        if (file, name) not in OTHER_MEANINGS and (file, "*") not in OTHER_MEANINGS
+    }
+    assert not places
+
+
+def test_every_other_meaning_is_still_met() -> None:
+    met = {(file, name) for kind in UNMISTAKABLE for file, name, _ in spelt(kind)}
+    assert {one for one in OTHER_MEANINGS if one[1] != "*"} <= met
+    assert {file for file, name in OTHER_MEANINGS if name == "*"} <= {file for file, _ in met}
+
+
+def test_every_line_of_the_table_is_a_part() -> None:
+    tables = (VERIFIERS, FILTERS, TOOLS, FORMATS, SCORERS, STYLES)
+    assert {table.kind for table in tables} == set(OURS)
+    for table in tables:
+        assert [name for name, part in table.items() if part] == list(OURS[table.kind])
+        assert all(table.about(part) for part in table.values())
+
+
+def test_a_part_is_loaded_when_it_is_asked_for_and_no_other() -> None:
+    code = (
+        "import sys; from vtune.verifiers import VERIFIERS; 'ocr' in VERIFIERS; list(VERIFIERS);"
+        "before = 'vtune.verifiers.exact' in sys.modules; VERIFIERS['exact'];"
+        "print(before, 'vtune.verifiers.exact' in sys.modules, 'vtune.verifiers.ocr' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["False", "True", "False"]
+
+
+def test_a_name_of_ours_is_not_given_away() -> None:
+    with pytest.raises(RecipeError, match="`exact` is a verifier of vtune's own") as told:
+        VERIFIERS.add("exact", VERIFIERS["exact"])
+    assert "test_parts.py" in told.value.where
+
+
+def test_an_unknown_name_is_told_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="no verifier is called `exakt`; did you mean `exact`"):
+        VERIFIERS.known("exakt")

@@ -1,0 +1,277 @@
+"""`uses`: a user's own file brings parts, is kept with the run, and is the same wherever it works."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.runs.commands import vtune
+from tests.runs.test_data import encoded
+from tests.schema.records import SAMPLE
+from tests.verifiers.cases import sample, wrap
+from vtune.config import Strict, Uses, load_recipe
+from vtune.data.formats.table import FORMATS
+from vtune.errors import RecipeError, VtuneError
+from vtune.reward.wire import recipe_of, settings_of
+from vtune.runs.curate import run_curate
+from vtune.runs.data_recipe import DataRecipe
+from vtune.runs.folder import check_uses, start_run
+from vtune.runs.questions import Source, read_questions
+from vtune.runs.report import run_report
+from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.parquet import read_samples, write_samples
+from vtune.schema.pixels import size_of
+from vtune.tools.calls import Asked
+from vtune.tools.observation import Observation
+from vtune.tools.once import Once
+from vtune.tools.tool import Scene
+from vtune.uses import Used, forget, prints, take, use, used
+from vtune.verifiers import VERIFIERS, check_ground_truth
+from vtune.verifiers.verifying import Verifying
+
+ANLS = ROOT / "tests/own/anls.py"
+
+
+class Plan(Strict):
+    uses: Uses = ()
+    steps: int
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_recipe_brings_a_verifier_from_the_folder_that_it_lies_in(tmp_path: Path) -> None:
+    written(tmp_path, ANLS.read_text(), "anls.py")
+    recipe = load_recipe(written(tmp_path, "uses: [./anls.py]\nsteps: 1\n", "mine.yaml"), Plan)
+    assert recipe.uses == (str(tmp_path / "anls.py"),)
+    check_ground_truth(sample("anls", "NO PARKING"))
+    verdict = VERIFIERS["anls"].verify(wrap("no barking"), sample("anls", "NO PARKING"))
+    assert verdict.score == pytest.approx(0.9)
+    assert list(VERIFIERS)[-1] == "anls"
+
+
+def test_a_path_that_is_set_starts_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    written(tmp_path / "here", ANLS.read_text(), "anls.py")
+    recipe = written(tmp_path, "steps: 1\n", "mine.yaml")
+    monkeypatch.chdir(tmp_path / "here")
+    load_recipe(recipe, Plan, ["uses=[anls.py]"])
+    assert "anls" in VERIFIERS
+
+
+def test_a_recipe_without_uses_is_written_as_ever() -> None:
+    assert Plan(steps=1).model_dump() == {"steps": 1}
+
+
+def test_a_verifier_works_in_a_process_of_its_own(tmp_path: Path) -> None:
+    text = ANLS.read_text().replace("partial_credit=True", "partial_credit=True, in_worker=True")
+    path = written(tmp_path, text)
+    use([path])
+    path.write_text("raise SystemExit  # a worker has what was loaded, whatever becomes of the file")
+
+    async def asked() -> float:
+        async with Verifying(workers=1) as verifying:
+            return (await verifying.verify(wrap("no parkin"), sample("anls", "NO PARKING"))).score
+
+    assert asyncio.run(asked()) == pytest.approx(0.9)
+
+
+def test_the_same_text_is_loaded_once_under_whatever_path(tmp_path: Path) -> None:
+    use([ANLS])
+    use([written(tmp_path, ANLS.read_text(), "copy.py")])
+    assert [file.name for file in used()] == ["anls.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "line"),
+    [
+        ("x = 1\ny = (\n", "SyntaxError", 2),
+        ("\n\nimport nothing_of_the_kind\n", "ModuleNotFoundError", 3),
+        ("def f():\n    return 1 / 0\nf()\n", "ZeroDivisionError", 2),
+        ("import sys\nsys.exit(3)\n", "SystemExit", 2),
+        ("x = 1\n", "adds no part", None),
+        (ANLS.read_text().replace('"anls",', '"exact",'), "`exact` is a verifier of vtune's own", 46),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
+    tmp_path: Path, text: str, what: str, line: int | None
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(RecipeError, match=what) as told:
+        use([path])
+    assert told.value.where == (f"{path}:{line}" if line else str(path))
+    assert told.value.fix
+    assert not used()
+    assert set(VERIFIERS) == {name for name, one in VERIFIERS.items()}
+
+
+def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
+    use([ANLS])
+    other = written(tmp_path, ANLS.read_text() + "\n# another\n")
+    with pytest.raises(RecipeError, match="another file has a verifier `anls` already"):
+        use([other])
+    assert VERIFIERS["anls"].partial_credit
+
+
+def test_a_file_that_is_not_there_is_an_error_of_exit_2(tmp_path: Path) -> None:
+    recipe = written(tmp_path, "uses: [./none.py]\nsteps: 1\n", "mine.yaml")
+    with pytest.raises(RecipeError, match=r"none\.py: No such file"):
+        load_recipe(recipe, Plan)
+
+
+def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
+    path = written(tmp_path, ANLS.read_text())
+    out = tmp_path / "runs/mine"
+    recipe = load_recipe(written(tmp_path, "uses: [mine.py]\nsteps: 1\n", "mine.yaml"), Plan)
+    start_run(out, recipe, [], resume=False)
+    assert (out / "uses/mine.py").read_bytes() == path.read_bytes()
+    assert json.loads((out / "environment.json").read_text())["uses"] == prints()
+    assert yaml.safe_load((out / "recipe.yaml").read_text())["uses"] == ["uses/mine.py"]
+
+    # Also with the copy, as the folder's own recipe names it.
+    forget(used())
+    start_run(out, load_recipe(out / "recipe.yaml", Plan), [], resume=True)
+    forget(used())
+    path.write_text(ANLS.read_text() + "\n# changed\n")
+    changed = load_recipe(tmp_path / "mine.yaml", Plan)
+    with pytest.raises(RecipeError, match=r"mine\.py is not the file") as told:
+        start_run(out, changed, [], resume=True)
+    assert "uses/mine.py" in told.value.fix
+
+    (out / "metrics.jsonl").write_text("")
+    kept = run_report([out])["runs"][0]["uses"]["mine.py"]  # type: ignore[index]
+    assert kept["kept"]
+    assert kept["sha256"] != prints()["mine.py"]
+    (out / "uses/mine.py").write_text("")
+    assert not run_report([out])["runs"][0]["uses"]["mine.py"]["kept"]  # type: ignore[index]
+
+
+def test_a_file_too_few_or_too_many_is_named(tmp_path: Path) -> None:
+    use([ANLS])
+    with pytest.raises(RecipeError, match=r"anls\.py was not among the files"):
+        check_uses({}, tmp_path)
+    with pytest.raises(RecipeError, match=r"other\.py is missing"):
+        check_uses({**prints(), "other.py": "00"}, tmp_path)
+
+
+def test_a_service_without_the_file_refuses_and_never_opens_it(tmp_path: Path) -> None:
+    from vtune.config import find
+    from vtune.runs.serve import read_reward
+
+    reward = read_reward(str(find("codev-tiny", "recipes.rl")))
+    plain = settings_of(reward)
+    (file,) = use([ANLS])
+    settings = settings_of(reward)
+    assert settings == {**plain, "uses": {"anls.py": file.sha256}}
+    judge = reward.judge
+    assert recipe_of(settings, judge) == recipe_of(plain, judge)
+    forget([file])
+    with pytest.raises(RecipeError, match=r"has not loaded 'anls\.py'"):
+        recipe_of(settings, judge)
+
+
+def test_the_command_says_what_is_wrong_with_a_file_and_ends_with_2(tmp_path: Path) -> None:
+    written(tmp_path, "VERIFIERS.add()\n")
+    recipe = (ROOT / "recipes/rl/codev-tiny.yaml").read_text()
+    path = written(tmp_path, f"uses: [mine.py]\n{recipe}", "own.yaml")
+    command = [sys.executable, "-m", "vtune.cli.main", "rl", "--recipe", str(path), "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "NameError" in done.stderr
+    assert f"{tmp_path}/mine.py:1\n  fix" in done.stderr
+
+
+def test_an_error_survives_the_way_to_another_process() -> None:
+    with pytest.raises(VtuneError, match="cannot be loaded"):
+        take([Used("/nowhere/mine.py", b"1/0")])
+
+
+ROTATE = ROOT / "tests/own/rotate.py"
+
+
+def test_a_tool_of_ones_own_has_a_section_and_runs(tmp_path: Path) -> None:
+    use([ROTATE])
+    recipe = ToolsRecipe.model_validate({"own": {"rotate_tool": None}})
+    offered = replace(SAMPLE, tools=("rotate_tool",))
+    check_tools([offered], recipe, "tools")
+    check_indexes(recipe)
+
+    async def called() -> tuple[Observation, Observation]:
+        async with tools_of(recipe, tmp_path / "search.jsonl") as tools:
+            assert [schema["function"]["name"] for schema in tools.schemas(offered.tools)] == ["rotate_tool"]
+            scene = Scene(offered, (encoded(60, 50),), ())
+            good, bad = (Asked("rotate_tool", {"angle": angle}, "", 0) for angle in (90, 45))
+            return await tools.run(good, scene, 0, Once()), await tools.run(bad, scene, 0, Once())
+
+    good, bad = asyncio.run(called())
+    assert (good.status, size_of(good.images[0])) == ("ok", (50, 60))
+    assert (bad.status, bad.error) == ("error", "angle is one of 90, 180, 270")
+
+
+def test_a_tool_that_nothing_runs_is_an_error_before_the_run() -> None:
+    offered = replace(SAMPLE, tools=("rotate_tool",))
+    with pytest.raises(RecipeError, match="there is no such tool"):
+        check_tools([offered], ToolsRecipe(), "tools")
+    with pytest.raises(ValueError, match="no file under `uses` brings a tool `rotate_tool`"):
+        ToolsRecipe.model_validate({"own": {"rotate_tool": {}}})
+    use([ROTATE])
+    with pytest.raises(RecipeError, match=r"no tools\.own\.rotate_tool"):
+        check_tools([offered], ToolsRecipe(), "tools")
+    with pytest.raises(ValueError, match="has no settings"):
+        ToolsRecipe.model_validate({"own": {"rotate_tool": {"angle": 3}}})
+
+
+def test_a_format_of_ones_own_is_read_by_a_suite_and_by_an_import(tmp_path: Path) -> None:
+    use([ROOT / "tests/own/lines.py"])
+    file = FORMATS["lines"].specimen(tmp_path).path  # type: ignore[misc]
+    source = Source(data=(str(file),), format="lines", data_from="here", choices=None)
+    assert [entry.ground_truth for entry, _ in read_questions(source, limit=None)] == ["red", "no"]
+    with pytest.raises(ValueError, match="no format is called `line`; did you mean `lines`"):
+        Source(data=(str(file),), format="line", data_from="here", choices=None)
+
+    forget(used())
+    out = tmp_path / "rows.parquet"
+    words = ("data", "import", "lines", file, "--uses", ROOT / "tests/own/lines.py", "--out", out)
+    assert vtune(*words, "--json").code == 0
+    assert [row.ground_truth for row in read_samples(out)] == ["red", "no"]
+
+
+def test_a_file_can_be_validated_with_a_verifier_of_ones_own(tmp_path: Path) -> None:
+    out = tmp_path / "rows.parquet"
+    row = replace(SAMPLE, images=(Picture(data=encoded(60, 50)),), verifier="anls", choices=())
+    write_samples(out, [row])
+    assert vtune("data", "validate", out).code == 2
+    assert vtune("data", "validate", out, "--uses", ANLS).code == 0
+
+
+def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    asked = [Message("user", f"{IMAGE}{text}") for text in ("Which?", "Which of the two is it?")]
+    picture = (Picture(data=encoded(60, 50)),)
+    write_samples(
+        file, [replace(SAMPLE, id=f"s/{n}", prompt=(turn,), images=picture) for n, turn in enumerate(asked)]
+    )
+    filters = "[{filter: own, name: short, settings: {words: 3}}]"
+    text = f"records: samples\nuses: [{ROOT}/tests/own/short.py]\nsources: {{mine: {{files: [{file}]}}}}\n"
+    recipe = load_recipe(written(tmp_path, f"{text}filters: {filters}\n", "own.yaml"), DataRecipe)
+    result = run_curate(recipe, tmp_path / "out")
+    assert result["funnel"]["all"]["short"] == 1
+    assert (tmp_path / "out/uses/short.py").is_file()
+    assert [row.id for row in read_samples(tmp_path / "out/samples.parquet")] == ["s/0"]

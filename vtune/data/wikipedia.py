@@ -1,0 +1,114 @@
+"""Wikipedia as a corpus: articles of a dump, cut into passages of equally many words.
+
+The paper that trained search agents says of its corpus that it is a local Wikipedia (Dong et al. 2026, §4.1);
+passages of 100 words under the title of their article are those of Karpukhin et al. 2020 (arXiv:2004.04906,
+§4.1), on which the published `wiki-18` corpora of search agents rest.
+"""
+
+import bz2
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from vtune.data.formats.source import read_rows
+from vtune.data.wikitext import HIDDEN_SPACES, plain_text
+from vtune.errors import DataError
+from vtune.files.reading import check_input
+
+DUMPS = (".xml", ".bz2", ".gz")
+"""How files that MediaWiki exports end: plain or packed XML."""
+
+_HIDDEN_KEYS = ("6", "14")
+"""MediaWiki's numbers of the namespaces of files and of categories."""
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """A page of an encyclopaedia."""
+
+    id: str
+    title: str
+    text: str
+    """Running text, without markup."""
+
+
+def read_articles(path: Path) -> Iterator[Article]:
+    """The articles of a dump, one in memory at a time.
+
+    Args:
+        path: A file of dumps.wikimedia.org (`…-pages-articles.xml.bz2`; redirects, and pages that are no
+            articles, are left out); or rows of `title` and `text`, and maybe `id`, as `wikimedia/wikipedia`
+            has them: JSON lines or Parquet, a file or a folder.
+
+    Raises:
+        DataError: If it cannot be read, with file and row.
+    """
+    if path.is_file() and path.suffix in DUMPS:
+        yield from _dumped(path)
+        return
+    for place, row in read_rows(path):
+        where = f"{place.file}" if place.row is None else f"{place.file}, row {place.row}"
+        if isinstance(row, DataError):
+            raise DataError(row.what, where=where, fix=row.fix)
+        title, text = row.get("title"), row.get("text")
+        if not isinstance(title, str) or not isinstance(text, str):
+            raise DataError(
+                "an article needs `title` and `text`",
+                where=where,
+                fix="give rows as wikimedia/wikipedia has them, or a dump; passages are indexed as they are",
+            )
+        identity = row.get("id")
+        yield Article(place.id if identity is None else str(identity), title, " ".join(text.split()))
+
+
+def passages(article: Article, words: int) -> Iterator[str]:
+    """The text in pieces of so many words, the last one shorter; words are what stands between spaces."""
+    ends = [word.end() for word in _WORD.finditer(article.text)]
+    start = 0
+    for last in range(words - 1, len(ends) + words - 1, words):
+        end = ends[min(last, len(ends) - 1)]
+        yield article.text[start:end].strip()
+        start = end
+
+
+def _dumped(path: Path) -> Iterator[Article]:
+    opened: Any = {".bz2": bz2.open, ".gz": gzip.open}.get(path.suffix, open)
+    try:
+        check_input(path)
+        with opened(path, "rb") as stream:
+            yield from _pages(stream)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path}: {error}", fix="download the file again") from None
+    except ElementTree.ParseError as error:
+        raise DataError(
+            f"not a complete MediaWiki dump: {error}", where=str(path), fix="download the file again"
+        ) from None
+
+
+def _pages(stream: Any) -> Iterator[Article]:
+    hidden = set(HIDDEN_SPACES)
+    events = ElementTree.iterparse(stream, events=("start", "end"))
+    _, root = next(events)
+    space = root.tag.removesuffix("mediawiki")  # each version of the format has a namespace of its own
+    if root.tag == space:
+        raise ElementTree.ParseError(f"the root is <{root.tag}>, not <mediawiki>")
+    for event, page in events:
+        if event == "end" and page.tag == f"{space}namespace" and page.get("key") in _HIDDEN_KEYS:
+            hidden.add((page.text or "").lower())
+        if event != "end" or page.tag != f"{space}page":
+            continue
+        if page.findtext(f"{space}ns") == "0" and page.find(f"{space}redirect") is None:
+            if len(page.findall(f"{space}revision")) > 1:
+                raise DataError(
+                    f"the dump has several revisions of {page.findtext(f'{space}title')!r}",
+                    fix="give a dump of the current ones: …-pages-articles.xml.bz2",
+                )
+            text = plain_text(page.findtext(f"{space}revision/{space}text") or "", hidden)
+            yield Article(page.findtext(f"{space}id") or "", page.findtext(f"{space}title") or "", text)
+        root.clear()  # else the whole dump would stay in memory

@@ -1,0 +1,82 @@
+"""What `metrics.jsonl` says of an evaluation during training: a row a suite, and one a source of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vtune.metrics.by_source import ALL, EVAL, Rows, by_source
+from vtune.metrics.faithfulness import Row, faithfulness
+from vtune.metrics.log import MetricsLine
+from vtune.schema.trajectory import Trajectory
+
+_COUNTS = ("n", "unreadable", "unscored")
+"""Of a scorer: they are in the rows as `trajectories` and shares."""
+
+_LOOKS = ("faithful_of_correct", "faithful_of_all", "unfaithful_of_correct", "no_tool_of_correct")
+
+
+def row_name(suite: str, source: str = ALL) -> str:
+    """The `source` of a line in `metrics.jsonl`: `eval/<suite>/<source>`, or `eval/<suite>/all`."""
+    return f"{EVAL}{suite}/{source}"
+
+
+def evaluated(
+    suite: str,
+    trajectories: Sequence[Trajectory],
+    scores: Mapping[str, Any],
+    audited: Sequence[Row],
+    *,
+    evidence_score: float,
+    max_unaudited: float,
+    seed: int,
+) -> Rows:
+    """The rows of one suite, that over all its sources last: where it is written, the others are.
+
+    Each row holds what `by_source` does: accuracy, response length, reflection, overlap of boxes. The last
+    one also holds
+
+    - `score`, the suite's own metric, `score_<category>` and what else its scorer splits it into;
+    - where looks were audited by boxes, `faithful_of_correct`, `faithful_of_all`, `unfaithful_of_correct`
+      and `no_tool_of_correct` (see `vtune.metrics.faithfulness`).
+
+    Args:
+        suite: Its name.
+        trajectories: Scored.
+        scores: What the suite's scorer made of them.
+        audited: Trajectories whose samples have boxes; none: nobody looked.
+        evidence_score: See `by_source`.
+        max_unaudited: See `faithfulness`.
+        seed: Of its bootstrap.
+    """
+    found = by_source(trajectories, evidence_score=evidence_score)
+    whole = found.pop(ALL, {}) | _scores(scores)
+    if audited:
+        looks = faithfulness(audited, seed=seed, max_unaudited=max_unaudited)
+        shares = {name: getattr(looks, name) for name in _LOOKS}
+        whole |= {name: share.value for name, share in shares.items() if share is not None}
+    return {row_name(suite, source): row for source, row in found.items()} | {row_name(suite): whole}
+
+
+def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
+    """A scorer's numbers, and the score of each category, as one row."""
+    row = {
+        name: float(value)
+        for name, value in scores.items()
+        if name not in _COUNTS and isinstance(value, int | float)
+    }
+    categories = scores.get("categories", {})
+    return row | {f"score_{name}": part["score"] for name, part in categories.items() if "score" in part}
+
+
+def curve_of(lines: Iterable[MetricsLine], suite: str, metric: str) -> dict[int, float]:
+    """Step -> value of a suite's metric, where it was measured."""
+    name = row_name(suite)
+    return {line.step: line.values[metric] for line in lines if line.source == name and metric in line.values}
+
+
+def finished_suites(lines: Iterable[MetricsLine], step: int) -> frozenset[str]:
+    """The suites whose evaluation after `step` steps is there whole."""
+    names = [
+        line.source.removeprefix(EVAL) for line in lines if line.step == step and line.source.startswith(EVAL)
+    ]
+    # A source may have a slash in its name, a suite never has.
+    return frozenset(suite for suite, _, source in (name.partition("/") for name in names) if source == ALL)

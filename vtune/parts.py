@@ -1,0 +1,135 @@
+"""The one table of parts: what a recipe, a suite or a row of data calls by name.
+
+A part is one file that says everything about itself, and adds itself to the table of its kind under its name;
+`OURS` says where each of ours is, which is imported when somebody first asks for it. A user's own part comes
+from a file that a recipe names under `uses` (see `vtune.uses`), and adds itself in the same way.
+
+To add one of ours: write its file, which ends with `….add("name", …)`, and a line in `OURS`.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from vtune.errors import RecipeError, nearest
+
+T = TypeVar("T")
+
+Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "filter"]
+
+
+def _listed(package: str, parts: str) -> Mapping[str, str]:
+    """Name -> module of a package: `name`, where the module is called so, or `module:name`."""
+    pairs = ((part.rpartition(":")[2], part.partition(":")[0]) for part in parts.split())
+    return MappingProxyType({name: f"{package}.{module}" for name, module in pairs})
+
+
+OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
+    {
+        "verifier": _listed(
+            "vtune.verifiers",
+            "choice exact math counting ocr detection grounding point_in_box judge",
+        ),
+        "tool": _listed(
+            "vtune.tools",
+            "python zoom:image_zoom_in_tool text_search:text_search_tool image_search:image_search_tool",
+        ),
+        "format": _listed(
+            "vtune.data.formats",
+            "samples vtriune verl deepeyes codev questions:thinklite thyme questions:easyr1 search:mars "
+            "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench hub:hf",
+        ),
+        "scorer": _listed(
+            "vtune.metrics", "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources"
+        ),
+        "filter": MappingProxyType({}),  # ours are sections of a data recipe, each of a type of its own
+        "prompt": _listed("vtune.rollout", "prompts:codev prompts:plain prompts:tools prompts:pool"),
+    }
+)
+"""Kind -> name -> the module that adds it."""
+
+
+TABLES: dict[Kind, "Parts[Any]"] = {}
+"""Kind -> its table, once the package that has it is loaded."""
+
+
+class Parts(Mapping[str, T]):
+    """The parts of one kind, by name: ours first, in the order of `OURS`, then those that files brought.
+
+    What a process has loaded is its own: a table holds what was imported, as `sys.modules` does.
+
+    Args:
+        kind: Of the parts.
+        about: The line that says what a part is.
+    """
+
+    def __init__(self, kind: Kind, about: Callable[[T], str]) -> None:
+        self.kind = kind
+        self.about = about
+        self._ours = OURS[kind]
+        self._added: dict[str, T] = {}
+        self._places: dict[str, tuple[str, int]] = {}
+        """Of a user's own: the module, and the line."""
+        TABLES[kind] = self
+
+    def add(self, name: str, part: T) -> T:
+        """Put a part into the table; to be called where it is defined, when its file is loaded.
+
+        Raises:
+            RecipeError: If the name is another's.
+        """
+        caller = sys._getframe(1)
+        module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        if name in self._ours and self._ours[name] != module:
+            raise RecipeError(
+                f"`{name}` is a {self.kind} of vtune's own", where=place, fix="give yours another name"
+            )
+        if name in self._added and self._places.get(name, (module, 0))[0] != module:
+            raise RecipeError(
+                f"another file has a {self.kind} `{name}` already", where=place, fix="rename one of the two"
+            )
+        if name not in self._ours:
+            self._places[name] = module, caller.f_lineno
+        self._added[name] = part
+        return part
+
+    def drop(self, module: str) -> None:
+        """Take out what a user's module has added."""
+        for name in self.of(module):
+            del self._added[name], self._places[name]
+
+    def of(self, module: str) -> list[str]:
+        """The names that a user's module has added."""
+        return [name for name, (where, _) in self._places.items() if where == module]
+
+    def known(self, name: str) -> str:
+        """The name itself.
+
+        Raises:
+            ValueError: If nothing has it, with the nearest that something has.
+        """
+        if name not in self:
+            raise ValueError(f"no {self.kind} is called `{name}`; {nearest(name, self)}")
+        return name
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._added and name in self._ours:
+            import_module(self._ours[name])
+        return self._added[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ours or name in self._added
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._ours
+        yield from self._places
+
+    def __len__(self) -> int:
+        return len(self._ours) + len(self._places)
+
+
+def first_line(thing: object) -> str:
+    """What the documentation of a function or a class says first."""
+    return (thing.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,46 @@
+"""Do the thoughts lead to the answer? A reward that CodeV tries, and leaves out."""
+
+import re
+
+from vtune.reward.evidence import Judges
+from vtune.reward.recipe import RIGHT, Consistency
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import tags
+
+LAST = 500
+"""Characters of the thoughts that are held against the answer, from their end (Thyme's code)."""
+
+_MARKS = re.compile(r"</?think(?:ing)?>")
+
+
+async def score_consistency(reply: str, accuracy: float, recipe: Consistency, judges: Judges) -> Verdict:
+    """Score 1 where the answer is right and the end of the thoughts draws the same conclusion, else 0.
+
+    Only right answers are asked about: the others earn nothing, whatever their thoughts, so that no policy is
+    paid for agreeing with itself. Neither question nor pictures are looked at.
+
+    Args:
+        reply: All that the policy wrote; its thoughts end at the last `</think>` or `</thinking>`. Without
+            thoughts, or without an answer behind them, it scores 0: that is the model's mistake.
+        accuracy: Of the answer, in [0, 1].
+        recipe: Who judges.
+        judges: Of the reward.
+
+    Raises:
+        ServiceError: If the judge cannot tell; the part is unscored.
+
+    Source: CodeV §5.4 and table 2 ("+ Consistency") say "similar as" Thyme, and give no formula; this is that
+    of Thyme's code (Zhang et al. 2025): weight, criterion, `LAST`, and 0 with a wrong answer. The judge's
+    prompt is ours.
+    """
+    if accuracy < RIGHT:
+        return Verdict(0.0, "the answer is wrong")
+    thoughts = _MARKS.sub("", reply[: tags.thoughts_end(reply)]).strip()[-LAST:]
+    answer = tags.said(reply)
+    if not thoughts or answer is None:
+        return Verdict(0.0, "no thoughts in front of an answer")
+    if recipe.by == "text":
+        found = re.search(rf"(?<!\w){re.escape(answer.casefold())}(?!\w)", thoughts.casefold())
+        return Verdict(float(found is not None), "named in the thoughts" if found else "not named in them")
+    same = await judges.same_conclusion(thoughts, answer)
+    return Verdict(float(same), "the same conclusion" if same else "another conclusion")

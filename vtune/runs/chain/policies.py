@@ -1,0 +1,99 @@
+"""Two policies without a model: one does what its prompt asks, one writes what its cold start has taught."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import form_of, weights_of
+from vtune.rollout.prompts import Style, ask
+from vtune.sandbox import image_names
+from vtune.schema.message import Message
+from vtune.schema.pixels import size_of
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import verifier_of
+from vtune.verifiers.asking import SENTENCES, Mark
+from vtune.verifiers.detection import with_iou
+from vtune.verifiers.perfect import TIGHTEST, perfect_reply
+from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
+
+DRAWS = 4
+"""Of a prompt pool; it has no request that leaves a place out which another names."""
+MARKS: tuple[Mark, ...] = tuple(SENTENCES)
+UNKNOWING = "I see it."
+"""The answer of a policy that nobody has told what an answer looks like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a policy reads before its first turn, and the reply of one that knows the truth."""
+
+    sample: Sample
+    turns: tuple[Message, ...]
+    reply: str
+    tags: tuple[Mark, ...]
+    """That it writes."""
+
+
+def asked(sample: Sample, style: Style, taught: Sequence[Trajectory]) -> list[Asked]:
+    """A sample in a prompt style, with the reply of a policy that knows the truth and obeys.
+
+    It writes the tags that its prompt names, and an answer in a form that nobody could guess only where the
+    prompt describes it. In the style `plain`, which adds nothing, it writes what traces have taught it.
+
+    Args:
+        sample: With the bytes of its pictures.
+        style: `rollout.prompt`.
+        taught: Traces of its cold start; none where it had none.
+
+    Returns:
+        One entry, or several where a style draws its words.
+    """
+    data = [picture.data or b"" for picture in sample.images]
+    sizes = [size_of(one) for one in data]
+    shown = with_shown_size(sample, sizes[0]) if sizes and answers_in_shown_pixels(sample) else sample
+    found = []
+    for draw in range(DRAWS if style == "pool" else 1):
+        turns = ask(style, sample, image_names(data), sizes, draw=draw)
+        prompt = "\n".join(turn.content for turn in turns)
+        source = "\n".join(trace.reply for trace in taught) if style == "plain" and taught else prompt
+        tags = tuple(mark for mark in MARKS if mark in source)
+        form = verifier_of(shown).form(shown)
+        knows = not verifier_of(shown).self_contained or form in prompt or source is not prompt
+        found.append(Asked(shown, turns, _written(_answer(shown) if knows else UNKNOWING, tags), tags))
+    return found
+
+
+def accuracy(one: Asked) -> Verdict:
+    """What the sample's verifier gives the reply, boxes as tight as they get. Main thread only (`math`).
+
+    Raises:
+        DataError: If the ground truth, or an option of the verifier, cannot be read.
+    """
+    verifier = verifier_of(one.sample)
+    sample = with_iou(one.sample, (TIGHTEST,)) if verifier.reads_iou else one.sample
+    verifier.check_ground_truth(sample)
+    return verifier.verify(one.reply, sample)
+
+
+def form(one: Asked, reward: RewardRecipe) -> Verdict | None:
+    """What the recipe's format rule gives the reply; None where the sample pays nothing for it."""
+    if not weights_of(one.sample, reward).format:
+        return None
+    messages = (*one.turns, Message("assistant", one.reply))
+    said = Trajectory(sample_id=one.sample.id, source=one.sample.source, messages=messages)
+    return form_of(said, reward)
+
+
+def _answer(sample: Sample) -> str:
+    """The truth as the verifier reads it, without its place."""
+    parm = {**sample.verifier_parm, "answer_in": "reply"}
+    return perfect_reply(replace(sample, verifier_parm=parm))
+
+
+def _written(answer: str, tags: Sequence[Mark]) -> str:
+    """Thoughts and an answer, in the tags that are named."""
+    said = f"\\boxed{{{answer}}}" if "\\boxed" in tags and "\\boxed" not in answer else answer
+    said = f"<answer>{said}</answer>" if "<answer>" in tags else said
+    return f"<think>I look.</think>\n{said}" if "<think>" in tags else f"I look.\n\n{said}"

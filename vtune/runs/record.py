@@ -1,0 +1,70 @@
+"""Where the numbers of a training run go: `metrics.jsonl`, and a tracker beside it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from vtune.metrics.evaluated import finished_suites, row_name
+from vtune.metrics.log import MetricsLog, read_metrics
+from vtune.metrics.trackers import Rows, Tracker
+from vtune.report.progress import say
+from vtune.schema.trajectory import Trajectory
+from vtune.update.ranks import Ranks
+
+METRICS = "metrics.jsonl"
+
+
+class Record:
+    """Writes a run's numbers, in the first process; the others write nothing. A context manager.
+
+    What a run wrote after its last checkpoint goes, for it is done again; a finished evaluation of the very
+    weights that it goes on from stays.
+
+    Args:
+        out: The run folder.
+        ranks: Of this process.
+        settings: The recipe, as plain values.
+        track: Name of a tracker, or None.
+        done: Steps done before the run went on.
+    """
+
+    def __init__(
+        self, out: Path, ranks: Ranks, settings: Mapping[str, Any], *, track: str | None, done: int
+    ) -> None:
+        file = out / METRICS
+        lines = read_metrics(file) if ranks.first and file.exists() else []
+        suites = finished_suites(lines, done)
+        (self.evaluated, *_) = ranks.gather(suites)
+        """Suites that the weights of `done` have been evaluated on; alike in all processes."""
+        kept = {
+            line.source: line.values
+            for line in lines
+            if line.step == done and any(line.source.startswith(row_name(name, "")) for name in suites)
+        }
+        self._log = MetricsLog(file, first_step=done, also=kept) if ranks.first else None
+        self._tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
+        if kept:
+            # It forgets what comes from `done` on.
+            self._tracker.numbers(done, kept)
+
+    def __enter__(self) -> Self:
+        self._tracker.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tracker.__exit__(kind, error, trace)
+        if self._log is not None:
+            self._log.__exit__(kind, error, trace)
+
+    def write(self, step: int, rows: Rows) -> None:
+        """The numbers of a step, by source."""
+        if self._log is not None:
+            self._log.write(step, rows)
+        self._tracker.numbers(step, rows)
+
+    def trajectories(self, step: int, drawn: Sequence[Trajectory]) -> None:
+        """A few of a step's trajectories, for the tracker."""
+        self._tracker.trajectories(step, drawn)

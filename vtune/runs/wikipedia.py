@@ -1,0 +1,50 @@
+"""`vtune data make passages`: a dump of Wikipedia as a corpus that `vtune data index` takes."""
+
+import json
+from pathlib import Path
+
+from vtune.data.wikipedia import passages, read_articles
+from vtune.errors import DataError
+from vtune.files.writing import check_file_output, whole_file
+from vtune.report.progress import Rows
+from vtune.tools.observation import whole
+
+
+def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
+    """Write passages of articles as JSON lines: `id` (that of the article, and a number), `title`, `text`.
+
+    Args:
+        source: As `vtune.data.wikipedia.read_articles` takes it.
+        out: File to write; there completely or not at all.
+        words: Of a passage.
+
+    Returns:
+        `passages` (the file), `articles`, `empty` (articles without a word, left out) and `rows`.
+
+    Raises:
+        DataError: If the source cannot be read, or has no article.
+        RecipeError: If the file cannot be written.
+    """
+    check_file_output(out, inputs=[source])
+    articles = empty = rows = 0
+    with (
+        whole_file(out) as partial,
+        partial.open("w", encoding="utf-8") as file,
+        Rows("articles") as progress,
+    ):
+        for article in read_articles(source):
+            before = rows
+            for number, text in enumerate(passages(article, words)):
+                row = {
+                    "id": f"{whole(article.id)}/{number}",
+                    "title": whole(article.title),
+                    "text": whole(text),
+                }
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                rows += 1
+            articles += 1
+            empty += rows == before
+            progress.advance()
+        if not rows:
+            raise DataError(f"no article has a word in {source}", fix="give a dump of articles")
+    return {"passages": str(out), "articles": articles, "empty": empty, "rows": rows}

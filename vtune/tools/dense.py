@@ -1,0 +1,127 @@
+"""Text search in a dense index of passages (`vtune data index --encoder`): vectors by an encoder, usearch."""
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from usearch.index import search
+
+from vtune.errors import DataError
+from vtune.tools.dense_build import VECTORS, TextEncoder, graph_of, open_graph, starts_of
+from vtune.tools.passage import Passage
+from vtune.tools.store import Records, read_manifest
+
+
+class DenseIndex:
+    """A dense index that was built, memory-mapped: several processes share its pages.
+
+    Args:
+        folder: That was built.
+        encoder: The one that embedded its passages.
+
+    Raises:
+        DataError: If the folder holds no whole dense index, or another encoder made it.
+    """
+
+    def __init__(self, folder: Path, encoder: TextEncoder) -> None:
+        facts = read_manifest(folder, "dense")
+        made = facts["encoder"]
+        if made["fingerprint"] != encoder.facts["fingerprint"]:
+            raise DataError(
+                f"{made['model']} embedded its passages, and {encoder.facts['model']} is another model: "
+                "vectors of two models cannot be compared",
+                where=str(folder),
+                fix="search with the model that built it, or build the index again",
+            )
+        self.passages: int = facts["passages"]
+        self._encoder = encoder
+        self._lock = threading.Lock()
+        self._records = Records(folder, "passages")
+        starts = starts_of(self.passages, facts["part"])
+        try:
+            self._parts: list[_Exact | _Graph] = (
+                [_Graph(graph_of(folder, number)) for number, _ in enumerate(starts)]
+                if facts["method"] == "hnsw"
+                else _exact(folder, self.passages, facts["width"], starts)
+            )
+        except (OSError, ValueError) as error:
+            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+        held = sum(part.passages for part in self._parts)
+        if not len(self._records) == held == self.passages or facts["width"] != encoder.width:
+            raise DataError(f"the files in {folder} do not belong together", fix="build the index again")
+
+    async def search(self, query: str, top_k: int) -> list[Passage]:
+        """The passages with the largest inner product with the query, of equal ones the earlier first.
+
+        There always are some: a dense index does not know what it cannot answer.
+        """
+        return await asyncio.to_thread(self.find, query, top_k)
+
+    def find(self, query: str, top_k: int) -> list[Passage]:
+        """The same, at once."""
+        return [Passage(**json.loads(self._records[number])) for number, _ in self.rank(query, top_k)]
+
+    def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
+        """(number of the passage, score) of the best passages, in order."""
+        return self.nearest(self._encoder.query(query), top_k)
+
+    def nearest(self, vector: NDArray[np.float32], top_k: int) -> list[tuple[int, float]]:
+        """The same for a vector, shape (width,)."""
+        wanted = vector.astype(np.float16)
+        with self._lock:  # usearch's threads belong to one question at a time
+            found = [part.nearest(wanted, top_k) for part in self._parts]
+        numbers = np.concatenate([keys for keys, _ in found])
+        scores = np.concatenate([scores for _, scores in found])
+        best = np.lexsort((numbers, -scores))[:top_k]
+        return [(int(numbers[place]), float(scores[place])) for place in best]
+
+    async def aclose(self) -> None:
+        """Close its files."""
+        self._records.close()
+        self._parts = []
+
+
+_Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Numbers of passages, and their scores."""
+
+
+class _Exact:
+    """A part whose vectors are all compared."""
+
+    def __init__(self, vectors: NDArray[np.float16], start: int) -> None:
+        self._vectors, self._start = vectors, start
+        self.passages = len(vectors)
+
+    def nearest(self, vector: NDArray[np.float16], top_k: int) -> _Found:
+        count = min(top_k, self.passages)
+        found = search(self._vectors, vector[None], count, "ip", exact=True)
+        return _scored(found, self._start)
+
+
+class _Graph:
+    """A part whose graph is followed."""
+
+    def __init__(self, path: Path) -> None:
+        self._graph = open_graph(path)
+        self.passages = len(self._graph)
+
+    def nearest(self, vector: NDArray[np.float16], top_k: int) -> _Found:
+        return _scored(self._graph.search(vector[None], min(top_k, self.passages)), 0)
+
+
+def _scored(found: Any, start: int) -> _Found:
+    """Usearch's distance for the inner product is 1 minus it."""
+    return np.ravel(found.keys).astype(np.int64) + start, 1 - np.ravel(found.distances)
+
+
+def _exact(folder: Path, count: int, width: int, starts: range) -> list[_Exact | _Graph]:
+    path = folder / VECTORS
+    if path.stat().st_size != 2 * count * width:
+        raise ValueError(f"{VECTORS} is cut short")
+    # A plain view: usearch does not take numpy's class for mapped files.
+    vectors = np.asarray(np.memmap(path, dtype=np.float16, mode="r", shape=(count, width)))
+    return [_Exact(vectors[start : start + starts.step], start) for start in starts]

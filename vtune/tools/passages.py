@@ -1,0 +1,107 @@
+"""Indexes of passages of either kind, BM25 or dense: built where that takes a model, checked, and opened."""
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vtune.config import Strict
+from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.tools.store import read_manifest
+
+if TYPE_CHECKING:
+    from vtune.models.encoder import Encoder, EncoderSettings
+    from vtune.tools.bm25 import PassageIndex
+    from vtune.tools.dense import DenseIndex
+
+NO_SEARCH = "pip install 'vtune[search]'"
+NO_DENSE = "pip install 'vtune[dense]'"
+
+Device = Literal["cpu", "cuda"]
+
+
+class IndexEncoder(Strict):
+    """What embeds the queries to a dense index."""
+
+    model: str | None = None
+    """Where the model that built it is now: a folder or hub name; null: as the index names it."""
+    device: Device = "cpu"
+    """`cuda` shares a training GPU; a `vtune serve search` has one of its own."""
+
+
+def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:
+    """See, before a run, that an index is there, and what its kind needs.
+
+    Raises:
+        DataError: If there is none, or the model that built it is a folder that is not there.
+        MissingExtra: If a package is not installed.
+        RecipeError: If an encoder is named for an index that has none.
+    """
+    facts = read_manifest(folder, "passages", "dense")
+    if facts["kind"] == "passages":
+        if encoder is not None:
+            raise RecipeError(
+                f"the index in {folder} is a BM25 index, which embeds nothing",
+                fix="take encoder out, or build a dense index: vtune data index … --encoder MODEL",
+            )
+        return
+    if importlib.util.find_spec("usearch") is None:
+        raise MissingExtra("usearch is not installed", fix=NO_DENSE)
+    from vtune.models.policy import check_local
+
+    check_local(_model(facts, encoder))
+
+
+def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex | DenseIndex":
+    """An index of passages, whichever kind it is.
+
+    Raises:
+        DataError: If there is none, it is not whole, or its encoder cannot be loaded or is another one.
+        MissingExtra: If a package is not installed.
+        RecipeError: If an encoder is named for an index that has none.
+    """
+    facts = read_manifest(folder, "passages", "dense")
+    if facts["kind"] == "dense":
+        try:
+            from vtune.tools.dense import DenseIndex
+        except ModuleNotFoundError as error:
+            raise MissingExtra(f"{error.name} is not installed", fix=NO_DENSE) from None
+        device = "cpu" if encoder is None else encoder.device
+        return DenseIndex(folder, load_encoder(_model(facts, encoder), _settings(folder, facts), device))
+    check_passages(folder, encoder)
+    try:
+        from vtune.tools.bm25 import PassageIndex
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
+    return PassageIndex(folder)
+
+
+def load_encoder(model: str, settings: "EncoderSettings", device: Device) -> "Encoder":
+    """A text encoder.
+
+    Raises:
+        DataError: If it cannot be loaded.
+        RecipeError: If there is no such device.
+    """
+    import torch
+
+    from vtune.models.encoder import Encoder
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise RecipeError("there is no CUDA device for the encoder", fix="let its device be cpu")
+    return Encoder(model, settings, device=torch.device(device))
+
+
+def _model(facts: dict[str, Any], encoder: IndexEncoder | None) -> str:
+    named: str = facts["encoder"]["model"]
+    return named if encoder is None or encoder.model is None else encoder.model
+
+
+def _settings(folder: Path, facts: dict[str, Any]) -> "EncoderSettings":
+    """How the index says that its encoder reads texts."""
+    from vtune.models.encoder import EncoderSettings
+
+    told = {key: value for key, value in facts["encoder"].items() if key not in ("model", "fingerprint")}
+    try:
+        return EncoderSettings(**told)
+    except TypeError:
+        raise DataError(f"the index in {folder} was built by another version", fix="build it again") from None

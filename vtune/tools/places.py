@@ -1,0 +1,35 @@
+"""What tools that ask over HTTP say in a recipe alike."""
+
+import os
+
+from vtune.errors import RecipeError
+from vtune.tools.http import Patience
+
+
+def check_remote(url: str | None, token_env: str | None, patience: Patience | None, *, local: bool) -> None:
+    """See that what is asked over HTTP has a URL and patience, and nothing else has.
+
+    Raises:
+        ValueError: If not.
+    """
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url!r} is not a URL: write http://HOST:PORT")
+    if (patience is None) != local:
+        raise ValueError("patience is for what is asked over HTTP, and needed there")
+    if token_env is not None and url is None:
+        raise ValueError("token_env belongs to url")
+
+
+def secret(variable: str | None, what: str) -> str | None:
+    """The value of an environment variable; None where none is named.
+
+    Raises:
+        RecipeError: If it is not set.
+    """
+    if variable is None:
+        return None
+    if variable not in os.environ:
+        raise RecipeError(
+            f"{what} is not set: no environment variable {variable}", fix=f"export {variable}=…"
+        )
+    return os.environ[variable]
