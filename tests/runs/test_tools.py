@@ -35,7 +35,7 @@ PATIENCE = {"timeout_s": 5, "retries": 1, "deadline_s": 10, "concurrency": 2}
     [
         ("text_search", TEXT, "exactly one of index"),
         ("text_search", TEXT | {"index": "a", "url": "http://b:1", "patience": PATIENCE}, "exactly one"),
-        ("text_search", TEXT | {"url": "b:1", "patience": PATIENCE}, "no URL"),
+        ("text_search", TEXT | {"url": "b:1", "patience": PATIENCE}, "not a URL"),
         ("text_search", TEXT | {"url": "http://b:1"}, "patience"),
         ("text_search", TEXT | {"index": "a", "patience": PATIENCE}, "patience"),
         ("text_search", TEXT | {"index": "a", "token_env": "T"}, "token_env"),

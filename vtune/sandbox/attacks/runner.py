@@ -53,6 +53,8 @@ SETTLE_SECONDS = 10.0
 """How long processes may take to end, or to appear in the warm pool."""
 LOOK_SECONDS = 0.2
 """Between two looks at what a running attack has written."""
+PROBES = 3
+"""How often a session may run out of time over a line of code after an attack before it counts as harmed."""
 NOTE_CHARS = 200
 HUNG_SECONDS = 30.0
 """Beyond its limits, after which a call is given up."""
@@ -143,6 +145,8 @@ class Watched:
     """The most bytes on disk."""
     slowdown: float
     """Of its process for want of a core, when it was last seen."""
+    lag: float
+    """Seconds for which our own process waited for a core, not for the call."""
 
 
 class Range:
@@ -316,7 +320,7 @@ class Range:
             *checks.told(execution, attack, command_line=_command_line()),
             *checks.inputs(inputs, tree(folder / "in") if (folder / "in").is_dir() else {}),
             *checks.beside(beside, names(folder)),
-            *checks.late(took, self._limits, slowdown=watched.slowdown),
+            *checks.late(took - watched.lag, self._limits, slowdown=watched.slowdown),
             *checks.too_much(execution, self._limits),
             *checks.overfilled(watched.entries, watched.taken, self._limits),
             *checks.running(first, now, later, killed=execution.status == "killed"),
@@ -365,19 +369,26 @@ class Range:
         ends = time.monotonic() + self._limits.seconds + self._limits.grace + HUNG_SECONDS
         call = asyncio.ensure_future(session.run(code, raw=True))
         entries = taken = 0
+        lag = 0.0
         pid, before = session.pid, turns(session.pid)
         slowdown = 1.0
         try:
             while not call.done():
                 if time.monotonic() > ends:
                     raise ServiceError("the call never came back")
+                began, busy = time.monotonic(), time.thread_time()
                 await asyncio.wait({call}, timeout=LOOK_SECONDS)
+                # What this thread has computed meanwhile an attack may have given it to do, so it is no lag.
+                spent = LOOK_SECONDS + time.thread_time() - busy
+                lag += max(0.0, time.monotonic() - began - spent)
                 seen = usage(session.workspace, most=most)
                 entries, taken = max(entries, seen[0]), max(taken, seen[1])
                 now = turns(pid)
                 if before is not None and now is not None:
                     slowdown = now.slowdown_since(before)
-            return Watched(execution=_finished(call), entries=entries, taken=taken, slowdown=slowdown)
+            return Watched(
+                execution=_finished(call), entries=entries, taken=taken, slowdown=slowdown, lag=lag
+            )
         finally:
             call.cancel()
 
@@ -402,12 +413,12 @@ class Range:
         code, expected = _riddle()
         breaches = list(checks.answered(expected, await _ran(session, code)))
         await session.close()
-        mine = await _ran(self._neighbour, "print(mine, open('mine.txt').read())")
+        mine = await _answer(self._neighbour, "print(mine, open('mine.txt').read())")
         breaches += checks.works("another session", f"{self._secret} {self._secret}", mine)
         code, expected = _riddle()
         fresh = await self.sandbox.open([self._world.picture], seed=0)
         try:
-            breaches += checks.works("a new session", expected, await _ran(fresh, code))
+            breaches += checks.works("a new session", expected, await _answer(fresh, code))
         finally:
             await fresh.close()
         breaches += checks.left_over(self._standing, await self._steady(self._standing))
@@ -464,6 +475,15 @@ async def _ran(session: Session, code: str) -> Execution:
     call = asyncio.ensure_future(session.run(code, raw=True))
     await asyncio.wait({call})
     return _finished(call)
+
+
+async def _answer(session: Session, code: str) -> Execution:
+    """Run a short probe; one that ran out of time is tried again, as a busy machine makes it do."""
+    for _ in range(PROBES):
+        execution = await _ran(session, code)
+        if execution.status not in ("timeout", "limit"):
+            break
+    return execution
 
 
 def _finished(call: "asyncio.Future[Execution]") -> Execution:
