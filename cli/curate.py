@@ -33,8 +33,8 @@ def curate(
     """Filter data sets, each drop with its reason. Interrupted, it goes on when started again."""
     from vtune.config import dump_recipe, find, load_recipe
     from vtune.report.curation import render_curation, render_plan
-    from vtune.runs.curate import check_curation, run_curate
-    from vtune.runs.data_recipe import DataRecipe
+    from vtune.runs.curate.curation import check_curation, run_curate
+    from vtune.runs.curate.recipe import DataRecipe
 
     from .output import show, stdout_for_the_result
 

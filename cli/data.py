@@ -31,7 +31,7 @@ def lens(
 ) -> None:
     """Make lens puzzles: visual search that needs a crop."""
     from vtune.report.values import render_values
-    from vtune.runs.lens import make_lens
+    from vtune.runs.data.lens import make_lens
 
     from .output import show
 
@@ -56,7 +56,7 @@ def shapes(
 ) -> None:
     """Make shape puzzles: counting, grounding and detection that a tiny model can learn."""
     from vtune.report.values import render_values
-    from vtune.runs.shapes import make_shapes
+    from vtune.runs.data.shapes import make_shapes
 
     from .output import show
 
@@ -80,7 +80,7 @@ def trails(
 ) -> None:
     """Make trails: questions for image search, zoom and text search, and the world that they search in."""
     from vtune.report.values import render_values
-    from vtune.runs.trails import make_trails
+    from vtune.runs.data.trails import make_trails
 
     from .output import show
 
@@ -111,7 +111,7 @@ def coco(
 ) -> None:
     """Make samples of COCO annotations: which object is in a region, and how many there are."""
     from vtune.report.values import render_values
-    from vtune.runs.data import make_coco
+    from vtune.runs.data.validating import make_coco
 
     from .output import show
 
@@ -141,7 +141,7 @@ def traces(
     if run is not None and prompt is not None:
         raise typer.BadParameter("a run's trajectories have their prompt", param_hint="--prompt")
     from vtune.report.values import render_values
-    from vtune.runs.own_traces import make_box_traces, make_run_traces
+    from vtune.runs.data.own_traces import make_box_traces, make_run_traces
 
     from .output import show
 
@@ -166,7 +166,7 @@ def passages(
 ) -> None:
     """Cut the articles of a Wikipedia dump into passages, for `vtune data index`."""
     from vtune.report.values import render_values
-    from vtune.runs.wikipedia import make_passages
+    from vtune.runs.data.wikipedia import make_passages
 
     from .output import show
 
@@ -212,7 +212,7 @@ def import_(
     from vtune.data.formats.building import Options
     from vtune.data.offer import named_tools
     from vtune.report.samples import render_import
-    from vtune.runs.importing import import_data
+    from vtune.runs.data.importing import import_data
     from vtune.uses import use
 
     from .output import show
@@ -235,7 +235,7 @@ def export(
 ) -> None:
     """Write samples as JSON lines, or as verl or V-Triune read them, or traces as Thyme does."""
     from vtune.report.values import render_values
-    from vtune.runs.exporting import export_data
+    from vtune.runs.data.exporting import export_data
 
     from .output import show
 
@@ -276,8 +276,8 @@ def index(
     if encoder is not None and family is None:
         raise typer.BadParameter("say of which family the encoder is", param_hint="--family")
     from vtune.report.values import render_values
-    from vtune.runs.dense import index_dense
-    from vtune.runs.indexing import index_passages, index_pictures
+    from vtune.runs.data.dense import index_dense
+    from vtune.runs.data.indexing import index_passages, index_pictures
 
     from .output import show
 
@@ -299,7 +299,7 @@ def inspect(
 ) -> None:
     """Show what a sample file holds, and its first rows with the boxes on their pictures."""
     from vtune.report.samples import render_inspection
-    from vtune.runs.inspecting import inspect as inspect_file
+    from vtune.runs.data.inspecting import inspect as inspect_file
 
     from .output import show
 
@@ -318,8 +318,8 @@ def validate(
     """Check every row, and every ground truth against its own verifier; no model is needed."""
     from vtune.files.writing import check_file_output
     from vtune.report.samples import render_validation
-    from vtune.runs.data import validate as validate_files
-    from vtune.runs.data import write_problems
+    from vtune.runs.data.validating import validate as validate_files
+    from vtune.runs.data.validating import write_problems
     from vtune.uses import use
 
     from .output import show

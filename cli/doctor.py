@@ -22,7 +22,7 @@ SelfTest = Annotated[
 def doctor(recipe: RecipeToCheck = None, self_test: SelfTest = False, as_json: AsJson = False) -> None:
     """Tell what this machine can run, why not, and what to do about it."""
     from vtune.report.machine import render_machine
-    from vtune.runs.doctor import run_doctor
+    from vtune.runs.plan.doctor import run_doctor
 
     from .output import show, stdout_for_the_result
 

@@ -33,8 +33,8 @@ def evaluate(
     from vtune.config import find, load_recipe
     from vtune.files.terminal import one_line
     from vtune.report.evaluation import render_evaluations
-    from vtune.runs.engines import Kind
-    from vtune.runs.eval import EvalSuite, run_eval
+    from vtune.runs.agent.engines import Kind
+    from vtune.runs.evaluate.evaluation import EvalSuite, run_eval
 
     from .output import show, stdout_for_the_result
 

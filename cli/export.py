@@ -22,8 +22,8 @@ def export(
     if dtype is not None and dtype not in DTYPES:
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     from vtune.report.values import render_values
-    from vtune.runs.engines import vllm_on
-    from vtune.runs.export import run_export
+    from vtune.runs.agent.engines import vllm_on
+    from vtune.runs.train.export import run_export
 
     from .output import show, stdout_for_the_result
 

@@ -34,7 +34,7 @@ def faithfulness(
     """Audit what the tool calls of stored trajectories showed."""
     from vtune.errors import RecipeError
     from vtune.report.values import render_values
-    from vtune.runs.faithfulness import Looks, run_faithfulness
+    from vtune.runs.audit.faithfulness import Looks, run_faithfulness
 
     from .output import show, stdout_for_the_result
 

@@ -24,7 +24,7 @@ def list_parts(
 ) -> None:
     """List verifiers, tools, data formats, scorers, prompt styles and filters, one per line."""
     from vtune.report.values import render_values
-    from vtune.runs.parts import list_parts as listed
+    from vtune.runs.parts.parts import list_parts as listed
 
     from .output import show
 
@@ -44,7 +44,7 @@ def check(
 ) -> None:
     """See that the parts of a file keep what their kind promises; exit 1 where one does not."""
     from vtune.report.values import render_values
-    from vtune.runs.parts import check_parts
+    from vtune.runs.parts.parts import check_parts
 
     from .output import show, stdout_for_the_result
 

@@ -16,7 +16,7 @@ Name = Annotated[str, typer.Argument(help="Name, or kind/name, e.g. rl/codev.")]
 def list_recipes(as_json: AsJson = False) -> None:
     """List recipes, data recipes and eval suites that ship with vtune."""
     from vtune.report.values import render_values
-    from vtune.runs.recipes import shipped_recipes
+    from vtune.runs.recipes.shipped import shipped_recipes
 
     from .output import show
 
@@ -34,7 +34,7 @@ def list_recipes(as_json: AsJson = False) -> None:
 @app.command("show")
 def show_recipe(name: Name) -> None:
     """Print a shipped file as it is, comments included."""
-    from vtune.runs.recipes import find_shipped
+    from vtune.runs.recipes.shipped import find_shipped
 
     typer.echo(find_shipped(name).path.read_text(encoding="utf-8"), nl=False)
 
@@ -42,7 +42,7 @@ def show_recipe(name: Name) -> None:
 @app.command("copy")
 def copy(name: Name, target: Annotated[Path, typer.Argument(help="New file, or a folder.")]) -> None:
     """Copy a shipped file, to change it."""
-    from vtune.runs.recipes import copy_recipe
+    from vtune.runs.recipes.shipped import copy_recipe
 
     typer.echo(str(copy_recipe(name, target)))
 
@@ -57,7 +57,7 @@ def check(
 ) -> None:
     """See that each recipe reads what another, or a command, writes; exit 1 where one does not."""
     from vtune.report.joins import render_joins
-    from vtune.runs.chain.walk import check_joins
+    from vtune.runs.recipes.chain.walk import check_joins
 
     from .output import show, stdout_for_the_result
 

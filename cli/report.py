@@ -22,8 +22,8 @@ def report(
     """Show the numbers of runs, by source."""
     from vtune.report.credit import render_credit
     from vtune.report.terminal import render_report
-    from vtune.runs.credit import run_credit
-    from vtune.runs.report import run_report
+    from vtune.runs.report.credit import run_credit
+    from vtune.runs.report.document import run_report
 
     from .output import show
 

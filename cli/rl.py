@@ -44,9 +44,9 @@ def rl(
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
-    from vtune.runs.plan import plan_rl
-    from vtune.runs.rl import RLRecipe, check_sizes
-    from vtune.runs.rl_loop import run_rl
+    from vtune.runs.plan.plan import plan_rl
+    from vtune.runs.train.loop import run_rl
+    from vtune.runs.train.rl import RLRecipe, check_sizes
 
     from .sweep import train_variants
     from .training import planned_for, train

@@ -37,7 +37,7 @@ def run(
 ) -> None:
     """Run code as a model's would run: what it prints, shows and crops."""
     from vtune.report.attacks import render_snippet
-    from vtune.runs.snippet import run_snippet
+    from vtune.runs.audit.snippet import run_snippet
 
     from .output import show
 
@@ -99,8 +99,8 @@ def attack(
 ) -> None:
     """Run hostile snippets in the sandbox of this machine: what held, and which layer did it."""
     from vtune.report.attacks import render_attacks, render_reward_attack
-    from vtune.runs.attack import run_attack
-    from vtune.runs.reward_attack import run_reward_attack
+    from vtune.runs.audit.attack import run_attack
+    from vtune.runs.audit.reward_attack import run_reward_attack
 
     from .output import show
 

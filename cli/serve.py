@@ -45,7 +45,7 @@ def rewards(
     from vtune.errors import MissingExtra
 
     try:
-        from vtune.runs.serve import read_token, run_rewards
+        from vtune.runs.serve.rewards import read_token, run_rewards
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
     from vtune.report.values import render_values
@@ -99,8 +99,8 @@ def search(
     from vtune.errors import MissingExtra
 
     try:
-        from vtune.runs.searching import run_search
-        from vtune.runs.serve import read_token
+        from vtune.runs.serve.rewards import read_token
+        from vtune.runs.serve.search import run_search
         from vtune.tools.passages import IndexEncoder
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None

@@ -29,8 +29,8 @@ def sft(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model on traces, as a recipe says."""
-    from vtune.runs.plan import plan_sft
-    from vtune.runs.sft import SFTRecipe, run_sft
+    from vtune.runs.plan.plan import plan_sft
+    from vtune.runs.train.sft import SFTRecipe, run_sft
 
     from .training import planned_for, train
 

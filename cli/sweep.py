@@ -45,10 +45,10 @@ def train_variants(
     from vtune.metrics.trackers import check_tracker
     from vtune.report.progress import say
     from vtune.report.sweep import render_sweeps
-    from vtune.runs.launch import processes_of
-    from vtune.runs.sweep import load_sweep
-    from vtune.runs.sweep_runs import check_failed, plan_sweep, run_sweep
-    from vtune.runs.sweep_table import SWEEP
+    from vtune.runs.processes.launch import processes_of
+    from vtune.runs.sweep.recipe import load_sweep
+    from vtune.runs.sweep.runs import check_failed, plan_sweep, run_sweep
+    from vtune.runs.sweep.table import SWEEP
 
     path = find(name, "recipes.sweep")
     plan = load_sweep(path, find(recipe, "recipes.rl"), [*overrides, *protection], suite_overrides=protection)

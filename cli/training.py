@@ -51,7 +51,7 @@ def train(
         as_json: Show one JSON document.
     """
     from vtune.runs.folder import check_folder, check_start
-    from vtune.runs.launch import launch, processes_of
+    from vtune.runs.processes.launch import launch, processes_of
 
     path = find(name, package)
     recipe = load_recipe(path, kind, overrides)

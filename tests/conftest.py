@@ -38,7 +38,7 @@ LONGEST = (
     "test_mixed_tasks.py",
     "test_outcomes.py",
     "test_benchmarks.py",
-    "test_curate.py",
+    "test_curation.py",
     "test_verifying.py",
     "test_rl.py",
     "test_attacks.py",

@@ -127,7 +127,7 @@ def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_report(paths: object, *, replies: bool) -> None:
         raise error
 
-    monkeypatch.setattr("vtune.runs.report.run_report", run_report)
+    monkeypatch.setattr("vtune.runs.report.document.run_report", run_report)
     monkeypatch.setattr(sys, "argv", ["vtune", "report", "x"])
 
 
@@ -323,7 +323,7 @@ def test_a_dry_run_finds_what_the_start_would_refuse(tmp_path: Path) -> None:
 def test_processes_get_the_command_line_without_what_starts_them(
     tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import vtune.runs.launch
+    import vtune.runs.processes.launch
 
     asked: list[Any] = []
 
@@ -331,7 +331,7 @@ def test_processes_get_the_command_line_without_what_starts_them(
         asked.append((words, out, more))
         return "what the first one said"
 
-    monkeypatch.setattr(vtune.runs.launch, "launch", launch)
+    monkeypatch.setattr(vtune.runs.processes.launch, "launch", launch)
     hosts = tmp_path / "hosts"
     hosts.write_text("first slots=2\n")
     line = ["rl", "--gpus", "2", "--recipe", "mine", f"--hostfile={hosts}", "--set", "a=--gpus", "--resume"]

@@ -70,10 +70,10 @@ def test_command_lines_are_found_and_wrong_ones_are_seen() -> None:
 
 @pytest.mark.parametrize("page", PRESENT)
 def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
-    from vtune.runs.data_recipe import DataRecipe
-    from vtune.runs.eval import EvalSuite
-    from vtune.runs.rl import RLRecipe
-    from vtune.runs.sft import SFTRecipe
+    from vtune.runs.curate.recipe import DataRecipe
+    from vtune.runs.evaluate.evaluation import EvalSuite
+    from vtune.runs.train.rl import RLRecipe
+    from vtune.runs.train.sft import SFTRecipe
 
     kinds = {
         "vtune sft": ("recipe", "recipes.sft", SFTRecipe),

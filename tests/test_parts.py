@@ -31,12 +31,12 @@ OTHER_MEANINGS = {
     ("vtune/reward/service.py", "judge"): "a key of what is sent",
     ("vtune/reward/wire.py", "judge"): "a key of what is sent",
     ("vtune/reward/released.py", "judge"): "the id of a sample",
-    ("vtune/runs/plan.py", "judge"): "what a plan misses",
-    ("vtune/runs/faithfulness.py", "judge"): "a key of a recipe",
+    ("vtune/runs/plan/plan.py", "judge"): "what a plan misses",
+    ("vtune/runs/audit/faithfulness.py", "judge"): "a key of a recipe",
     ("vtune/report/machine.py", "python"): "the interpreter",
-    ("vtune/runs/doctor.py", "python"): "the interpreter",
+    ("vtune/runs/plan/doctor.py", "python"): "the interpreter",
     ("vtune/runs/folder.py", "python"): "the interpreter",
-    ("vtune/runs/checks.py", "judge"): "a key of a recipe, and a check",
+    ("vtune/runs/plan/checks.py", "judge"): "a key of a recipe, and a check",
 }
 """(file, word) where the word is no name of a part; `*`: every word there."""
 

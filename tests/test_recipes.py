@@ -4,7 +4,7 @@ import pytest
 
 from vtune.config import Strict, dump_recipe, load_recipe
 from vtune.errors import RecipeError
-from vtune.runs.recipes import PACKAGES, Shipped, copy_recipe, find_shipped, shipped_recipes
+from vtune.runs.recipes.shipped import PACKAGES, Shipped, copy_recipe, find_shipped, shipped_recipes
 
 SHIPPED = shipped_recipes()
 EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kind}/{entry.name}")
@@ -12,11 +12,11 @@ EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kin
 
 def kind_of(entry: Shipped) -> type[Strict]:
     """The class that a file of this kind is read into."""
-    from vtune.runs.data_recipe import DataRecipe
-    from vtune.runs.eval import EvalSuite
-    from vtune.runs.rl import RLRecipe
-    from vtune.runs.sft import SFTRecipe
-    from vtune.runs.sweep import Sweep
+    from vtune.runs.curate.recipe import DataRecipe
+    from vtune.runs.evaluate.evaluation import EvalSuite
+    from vtune.runs.sweep.recipe import Sweep
+    from vtune.runs.train.rl import RLRecipe
+    from vtune.runs.train.sft import SFTRecipe
 
     kinds = {"sft": SFTRecipe, "rl": RLRecipe, "sweep": Sweep, "eval": EvalSuite, "data": DataRecipe}
     return kinds[entry.kind]

@@ -13,19 +13,19 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
-from tests.runs.test_data import encoded
+from tests.runs.data.test_validating import encoded
 from tests.schema.records import SAMPLE
 from tests.verifiers.cases import sample, wrap
 from vtune.config import Strict, Uses, load_recipe
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError, VtuneError
 from vtune.reward.wire import recipe_of, settings_of
-from vtune.runs.curate import run_curate
-from vtune.runs.data_recipe import DataRecipe
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.runs.curate.curation import run_curate
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.evaluate.questions import Source, read_questions
 from vtune.runs.folder import check_uses, start_run
-from vtune.runs.questions import Source, read_questions
-from vtune.runs.report import run_report
-from vtune.runs.tools import ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.runs.report.document import run_report
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_samples, write_samples
 from vtune.schema.pixels import size_of
@@ -173,7 +173,7 @@ def test_a_file_too_few_or_too_many_is_named(tmp_path: Path) -> None:
 
 def test_a_service_without_the_file_refuses_and_never_opens_it(tmp_path: Path) -> None:
     from vtune.config import find
-    from vtune.runs.serve import read_reward
+    from vtune.runs.serve.rewards import read_reward
 
     reward = read_reward(str(find("codev-tiny", "recipes.rl")))
     plain = settings_of(reward)

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from tests.runs.commands import environment
-from tests.runs.test_curate import RULES, source, stress, write_recipe
+from tests.runs.curate.test_curation import RULES, source, stress, write_recipe
 from vtune.schema.parquet import write_samples
 
 ROWS = 1_000_000

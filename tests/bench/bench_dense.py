@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from transformers import BertConfig, BertModel
 
 from tests.tools.corpus import NONE, Corpus, make_corpus, queries, write_corpus
-from vtune.runs.indexing import index_passages, passages_of
+from vtune.runs.data.indexing import index_passages, passages_of
 from vtune.tools.bm25 import PassageIndex
 from vtune.tools.dense import DenseIndex
 from vtune.tools.dense_build import Method, Told, build_dense_index

@@ -16,9 +16,9 @@ from tests.conftest import build
 from tests.runs.commands import setting, vtune
 from tests.runs.looking import Looking
 from vtune.config import find, load_recipe
-from vtune.runs.eval import EvalSuite
-from vtune.runs.questions import read_records
-import vtune.runs.engines as engines
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.questions import read_records
+import vtune.runs.agent.engines as engines
 
 folder, pictures, many = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 build(folder / "tiny", "qwen2_5_vl")

@@ -23,12 +23,12 @@ QUERIES = 200
 BUILD = """
 import json, sys, time
 from pathlib import Path
-import vtune.tools.bm25_build, vtune.runs.indexing
+import vtune.tools.bm25_build, vtune.runs.data.indexing
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 base = peak()
 began, cpu = time.monotonic(), time.process_time()
-facts = vtune.runs.indexing.index_passages(Path(sys.argv[1]), Path(sys.argv[2]))
+facts = vtune.runs.data.indexing.index_passages(Path(sys.argv[1]), Path(sys.argv[2]))
 print(json.dumps(facts | {"seconds": time.monotonic() - began, "cpu": time.process_time() - cpu,
     "mib": (peak() - base) / 1024}))
 """

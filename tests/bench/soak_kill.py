@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.conftest import build
 from tests.runs.commands import numbers, rl, same_weights, setting, sft
 from tests.runs.launched import Launched, eventually, steps_done
-from vtune.runs.lens import make_lens
+from vtune.runs.data.lens import make_lens
 from vtune.schema.parquet import read_trajectories
 
 STEPS = 10

@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from vtune.config import load_recipe
-from vtune.runs.data_recipe import DataRecipe
-from vtune.runs.eval import EvalSuite
-from vtune.runs.recipes import find_shipped
-from vtune.runs.rl import RLRecipe
-from vtune.runs.sft import SFTRecipe
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.recipes.shipped import find_shipped
+from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.sft import SFTRecipe
 
 KINDS = {"data": DataRecipe, "sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}
 """Kind of a recipe, as in `vtune recipes list` -> what it is read into."""

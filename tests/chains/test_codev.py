@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.difficulty as difficulty
-import vtune.runs.engines as engines
+import vtune.runs.agent.engines as engines
+import vtune.runs.curate.difficulty as difficulty
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.pictures import shows_colour
 from tests.chains.table import Record, record_earned
@@ -34,8 +34,8 @@ from vtune.reward.greeting import HELLO
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.prompts import CODEV_SYSTEM
 from vtune.rollout.scripted import ScriptedEngine
-from vtune.runs.eval import EvalSuite
-from vtune.runs.questions import read_records
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.questions import read_records
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.verifiers.verifying import Verifying

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-import vtune.runs.engines as engines
+import vtune.runs.agent.engines as engines
 from tests.chains.calling import called, responses, thousandths
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.pictures import shows_colour

@@ -8,9 +8,9 @@ import typer.main
 
 from tests.runs.commands import vtune
 from vtune.cli.main import app
-from vtune.runs.chain.headers import FLAGS, command_of, commands_of, fits
-from vtune.runs.chain.walk import check_joins
-from vtune.runs.recipes import find_shipped, shipped_recipes
+from vtune.runs.recipes.chain.headers import FLAGS, command_of, commands_of, fits
+from vtune.runs.recipes.chain.walk import check_joins
+from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 
 
 def test_commands_on_one_line_are_several(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.verifiers.cases import CASES, sample_of
 from vtune.data.formats.table import FORMATS
 from vtune.reward.format import counted_tags, format_reward
 from vtune.rollout.prompts import Style, ask
-from vtune.runs.importing import import_data
+from vtune.runs.data.importing import import_data
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.parquet import load_picture, read_samples
 from vtune.schema.pixels import examine

@@ -6,7 +6,7 @@ import yaml
 
 from tests.chains.overrides import ALLOWED, KINDS, check_unchanged, differing, may_change, settings
 from vtune.config import dump_recipe, load_recipe
-from vtune.runs.recipes import find_shipped
+from vtune.runs.recipes.shipped import find_shipped
 
 SHIPPED = {
     "data": ("codev-sft", "codev-rl", "orsta-47k", "search-4k", "own"),

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-import vtune.runs.eval as evaluating
-import vtune.runs.rl_loop as training
+import vtune.runs.evaluate.evaluation as evaluating
+import vtune.runs.train.loop as training
 from tests.chains.overrides import settings
 from tests.chains.table import Record, record_earned
 from tests.runs.commands import numbers, vtune

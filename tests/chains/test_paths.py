@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from vtune.runs.recipes import find_shipped
+from vtune.runs.recipes.shipped import find_shipped
 
 READERS = {
     "sft/codev": "codev-sft/traces",

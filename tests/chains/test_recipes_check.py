@@ -15,10 +15,10 @@ from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
 from vtune.reward import score
 from vtune.reward.format import format_reward
-from vtune.runs import importing
-from vtune.runs.chain.nodes import Node, shipped_nodes
-from vtune.runs.chain.walk import check_joins
-from vtune.runs.recipes import find_shipped, shipped_recipes
+from vtune.runs.data import importing
+from vtune.runs.recipes.chain.nodes import Node, shipped_nodes
+from vtune.runs.recipes.chain.walk import check_joins
+from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 from vtune.schema.message import Message
 from vtune.schema.parquet import write_samples
 from vtune.schema.trajectory import Call
@@ -282,7 +282,7 @@ def test_break_8_is_found_where_an_import_adds_nothing(
 def test_break_3_is_found_where_a_reader_says_the_tools(
     shipped: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vtune.runs import questions
+    from vtune.runs.evaluate import questions
 
     monkeypatch.setattr(
         questions, "offering", lambda sample, tools: replace(sample, tools=("image_zoom_in_tool",))

@@ -24,9 +24,9 @@ from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
 from vtune.reward.format import counted_tags, format_reward
 from vtune.rollout.prompts import Style, ask
-from vtune.runs.recipes import find_shipped, shipped_recipes
-from vtune.runs.rl import RLRecipe
-from vtune.runs.tools import ToolsRecipe, check_tools
+from vtune.runs.agent.tools import ToolsRecipe, check_tools
+from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
+from vtune.runs.train.rl import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import load_picture, read_samples
 from vtune.schema.sample import Sample

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.difficulty as difficulty
-import vtune.runs.engines as engines
+import vtune.runs.agent.engines as engines
+import vtune.runs.curate.difficulty as difficulty
 from tests.chains.obedient import obedient
 from tests.chains.overrides import settings
 from tests.chains.table import Record, record_earned
@@ -22,8 +22,8 @@ from tests.runs.commands import numbers, vtune
 from vtune.config import find, load_recipe
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
-from vtune.runs.data_recipe import DataRecipe
-from vtune.runs.rl import RLRecipe
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from vtune.curate.item import Selected
 from vtune.report.curation import _funnel
 from vtune.report.curation_page import RATES, curation_page, rate_bin
-from vtune.runs.data_recipe import DataRecipe, Filter, PassRate
+from vtune.runs.curate.recipe import DataRecipe, Filter, PassRate
 
 FILTERS: dict[str, type[Selected]] = {
     get_args(kind.model_fields["filter"].annotation)[0]: kind for kind in get_args(get_args(Filter)[0])

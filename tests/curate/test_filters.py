@@ -21,7 +21,7 @@ from vtune.curate.language import English, foreign
 from vtune.curate.mix import copy_of, interleaved
 from vtune.curate.traces import ToolRounds, WholeTraces, broken, rounds_outside
 from vtune.curate.verifiable import MathVerifiable, Verifiable, no_expression, unverifiable
-from vtune.runs.data_recipe import Filter, PassRate
+from vtune.runs.curate.recipe import Filter, PassRate
 
 ENGLISH = English(filter="english", rows="all")
 

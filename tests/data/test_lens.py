@@ -27,7 +27,7 @@ from vtune.data.lens import (
     traces,
 )
 from vtune.errors import RecipeError
-from vtune.runs.lens import make_lens
+from vtune.runs.data.lens import make_lens
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

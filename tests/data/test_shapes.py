@@ -27,7 +27,7 @@ from vtune.data.shapes import (
     traces,
 )
 from vtune.errors import RecipeError
-from vtune.runs.shapes import make_shapes
+from vtune.runs.data.shapes import make_shapes
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.verifiers import check_ground_truth, verifier_of

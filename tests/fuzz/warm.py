@@ -31,7 +31,7 @@ def load(model: str) -> None:
     import vtune.runs
 
     for package in (vtune.runs, vtune.report, vtune.data.formats):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     import datasets  # noqa: F401
 

@@ -15,7 +15,7 @@ import yaml
 from PIL import Image
 
 from vtune.config import shipped
-from vtune.runs.lens import make_lens
+from vtune.runs.data.lens import make_lens
 from vtune.schema.parquet import read_samples
 from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_to_row
 

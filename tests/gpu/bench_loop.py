@@ -30,13 +30,13 @@ from vtune.report.progress import say
 from vtune.rollout.agent import Agent
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transformers import TransformersEngine
-from vtune.runs.learning import item_of
-from vtune.runs.lens import make_lens
-from vtune.runs.machine import machine_of
-from vtune.runs.plan import plan
-from vtune.runs.rl import RLRecipe
-from vtune.runs.rl_draw import jobs_of, prompts_of
-from vtune.runs.sandbox import sandbox_of
+from vtune.runs.agent.sandbox import sandbox_of
+from vtune.runs.data.lens import make_lens
+from vtune.runs.plan.machine import machine_of
+from vtune.runs.plan.plan import plan
+from vtune.runs.train.draw import jobs_of, prompts_of
+from vtune.runs.train.learning import item_of
+from vtune.runs.train.rl import RLRecipe
 from vtune.schema.store import sample_store
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.ranks import Ranks

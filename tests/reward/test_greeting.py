@@ -12,8 +12,8 @@ from tests.reward.build import recipe
 from vtune.errors import RecipeError, ServiceError
 from vtune.reward.greeting import greet
 from vtune.reward.wire import settings_of
-from vtune.runs.plan import _services
-from vtune.runs.rl import check_service
+from vtune.runs.plan.plan import _services
+from vtune.runs.train.rl import check_service
 
 NOBODY = "http://127.0.0.1:9"
 

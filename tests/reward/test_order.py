@@ -15,7 +15,7 @@ import vtune.reward
 from tests.reward.build import PIXELS, RIGHT, TARGET, WRONG, encode, looks, sample
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.runs.recipes import find_shipped, shipped_recipes
+from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 from vtune.schema.message import Message, Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from vtune.reward.guard import send_json
-from vtune.runs.patience import Patient
+from vtune.runs.serve.patience import Patient
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"

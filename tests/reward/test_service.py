@@ -29,7 +29,7 @@ from vtune.reward.recipe import IouSchedule, RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.reward.service import ITEMS, Service, app_of
 from vtune.reward.wire import item_of, settings_of
-from vtune.runs.serve import check_token, read_reward, read_token
+from vtune.runs.serve.rewards import check_token, read_reward, read_token
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.commands import sft, vtune
-from vtune.runs.lens import make_lens
+from vtune.runs.data.lens import make_lens
 
 
 @pytest.fixture(scope="session")

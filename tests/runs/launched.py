@@ -76,8 +76,8 @@ class Launched:
         if pid == self.process.pid:
             return "command"
         for mark, kind in (
-            ("vtune.runs.local_ranks", "launcher"),
-            ("vtune.runs.watcher", "watcher"),
+            ("vtune.runs.processes.local_ranks", "launcher"),
+            ("vtune.runs.processes.watcher", "watcher"),
             ("vtune.cli.main", "rank"),
             ("import guest", "sandbox"),
         ):

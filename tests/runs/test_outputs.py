@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.commands import evaluation, rl, setting, sft, vtune
-from tests.runs.test_own_traces import sample
+from tests.runs.data.test_own_traces import sample
 from vtune.schema.parquet import write_samples
 
 pytestmark = pytest.mark.train

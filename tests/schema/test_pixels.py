@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vtune.errors import DataError
-from vtune.runs.self_test import bombs
+from vtune.runs.plan.self_test import bombs
 from vtune.schema import pixels
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.heads import NoHead, read_head

@@ -7,7 +7,7 @@ from PIL import Image
 
 from tests.models.rows import picture
 from vtune.errors import DataError
-from vtune.runs.indexing import index_pictures
+from vtune.runs.data.indexing import index_pictures
 from vtune.tools.picture_index import Entry, PictureIndex, build_picture_index
 from vtune.tools.pictures import Vector, decoded, layout, perceptual_hash
 

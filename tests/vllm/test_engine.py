@@ -16,8 +16,8 @@ from vtune.models.packed import pack
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.vllm import Setup, VllmEngine
-from vtune.runs.engines import vllm_on
-from vtune.runs.export import run_export
+from vtune.runs.agent.engines import vllm_on
+from vtune.runs.train.export import run_export
 from vtune.schema.message import Message
 from vtune.update.forward import PolicyForward
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.runs.commands import evaluation, numbers, rl, setting, vtune
-from tests.runs.test_curate import curate, pass_rate, source, write_recipe
+from tests.runs.curate.test_curation import curate, pass_rate, source, write_recipe
 from tests.vllm.serving import Server
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.trajectory import Trajectory

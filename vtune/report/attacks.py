@@ -14,7 +14,7 @@ LOUD = {"breach": "BREACH", "error": "ERROR"}
 
 
 def render_attacks(result: Mapping[str, Any]) -> RenderableType:
-    """The table of what `vtune.runs.attack.run_attack` returned, then the counts."""
+    """The table of what `vtune.runs.audit.attack.run_attack` returned, then the counts."""
     table = Table("attack", "must not", "result", "ended", "stopped by", "seconds")
     for row in result["attacks"]:
         outcome = LOUD.get(row["outcome"], row["outcome"])
@@ -51,7 +51,7 @@ def _level(value: bool | int) -> str:
 
 
 def render_snippet(result: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.runs.snippet.run_snippet` returned, as a model's turn would see it, and the crop boxes."""
+    """What `vtune.runs.audit.snippet.run_snippet` returned, as a model's turn would see it, with crop boxes."""
     parts: list[RenderableType] = [
         Text(f"{result['status']} in {result['seconds']:.3f} s, tier {result['tier']}")
     ]
@@ -70,7 +70,7 @@ def render_snippet(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_reward_attack(result: Mapping[str, Any]) -> RenderableType:
-    """The tables of what `vtune.runs.reward_attack.run_reward_attack` returned, then what is too much."""
+    """Tables of what `vtune.runs.audit.reward_attack.run_reward_attack` returned, then what is too much."""
     drawn, search = result["random"], result["search"]
     shares = Table("random programs", "paid in full, unreadable", "honest, readable, unpaid")
     shares.add_row("all", _share(drawn["paid_unreadable"]), _share(drawn["honest_unpaid"]))

@@ -16,7 +16,7 @@ _SHOWN = {"support": "support", "alpha": "α", "delta": "F, all calls", "delta_g
 
 
 def render_credit(report: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.credit.run_credit` returned."""
+    """Tables of what `vtune.runs.report.credit.run_credit` returned."""
     return Group(*(part for run in report["runs"] for part in _run(run)))
 
 

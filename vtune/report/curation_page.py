@@ -53,7 +53,7 @@ def curation_page(
     """The page as HTML.
 
     Args:
-        result: What `vtune.runs.curate.run_curate` returns.
+        result: What `vtune.runs.curate.curation.run_curate` returns.
         dropped: Filter -> examples of what it dropped.
         kept: Source -> examples of what is left.
     """

@@ -7,7 +7,7 @@ from vtune.report.numbers import number
 
 
 def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of what `vtune.runs.plan` returns: sizes, what is missing, the estimate."""
+    """Lines of what `vtune.runs.plan.plan` returns: sizes, what is missing, the estimate."""
     sizes = {key: value for key, value in facts.items() if key not in ("plan", "missing", "warnings")}
     if sizes:
         yield from _table("the run", sizes)

@@ -46,7 +46,7 @@ def describe_problem(problem: Problem) -> str:
 
 
 def render_validation(result: Mapping[str, Any]) -> RenderableType:
-    """The first problems of what `vtune.runs.data.validate` returned, then the counts."""
+    """The first problems of what `vtune.runs.data.validating.validate` returned, then the counts."""
     problems = map(_line, first_problems(result["problems"], "--problems FILE writes all of them"))
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     good = sum(result["by_source"].values())
@@ -54,7 +54,7 @@ def render_validation(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_inspection(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.inspecting.inspect` returned."""
+    """Tables of what `vtune.runs.data.inspecting.inspect` returned."""
     head = (
         f"{result['file']}: {result['rows']} rows, {result['with_tools']} with tools, "
         f"{result['with_evidence']} with evidence"
@@ -73,7 +73,7 @@ def render_inspection(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_import(result: Mapping[str, Any]) -> RenderableType:
-    """The first rows that were left out by `vtune.runs.importing.import_data`, then the counts."""
+    """The first rows that were left out by `vtune.runs.data.importing.import_data`, then the counts."""
     rest = f"all of them are in {result['problems_file']}"
     problems = [_line(f"left out: {line}") for line in first_problems(result["problems"], rest)]
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())

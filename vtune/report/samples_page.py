@@ -19,7 +19,7 @@ li { overflow-wrap: anywhere; }
 
 
 def samples_page(result: Mapping[str, Any], thumbnails: Sequence[Sequence[str]]) -> str:
-    """The page of what `vtune.runs.inspecting.inspect` returned.
+    """The page of what `vtune.runs.data.inspecting.inspect` returned.
 
     Args:
         result: Its examples are shown, one section each, and its problems listed.

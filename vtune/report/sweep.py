@@ -16,7 +16,7 @@ _FACTS = ("seeds", "held_out", "no_shares")
 
 
 def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Tables of what `vtune.runs.sweep_table.sweep_table` returned, one sweep after the other."""
+    """Tables of what `vtune.runs.sweep.table.sweep_table` returned, one sweep after the other."""
     return Group(*(part for table in tables for part in _parts(table)))
 
 

@@ -56,7 +56,7 @@ ORDER = (
 
 
 def render_report(report: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.report.run_report` returned."""
+    """Tables of what `vtune.runs.report.document.run_report` returned."""
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
     heads = [Text(_head(run)) for run in runs]

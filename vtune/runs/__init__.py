@@ -1,1 +1,1 @@
-"""Each verb told from top to bottom."""
+"""Each verb from top to bottom, a room for each kind of story."""

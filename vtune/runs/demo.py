@@ -12,12 +12,12 @@ from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
-from vtune.runs.eval import STARTED, EvalSuite, run_eval
+from vtune.runs.data.lens import make_lens
+from vtune.runs.evaluate.evaluation import STARTED, EvalSuite, run_eval
 from vtune.runs.folder import check_folder, write_whole
-from vtune.runs.lens import make_lens
-from vtune.runs.rl import RLRecipe
-from vtune.runs.rl_loop import run_rl
-from vtune.runs.sft import SFTRecipe, run_sft
+from vtune.runs.train.loop import run_rl
+from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.sft import SFTRecipe, run_sft
 from vtune.update.checkpoint import newest_checkpoint
 
 LEVEL = 1

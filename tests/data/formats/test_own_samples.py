@@ -16,7 +16,7 @@ from vtune.data.formats.samples import own_line, own_sample
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
-from vtune.runs.importing import import_data
+from vtune.runs.data.importing import import_data
 from vtune.schema.message import Picture
 from vtune.schema.parquet import read_samples
 from vtune.schema.sample import Evidence, Sample

@@ -8,9 +8,9 @@ from tests.data.formats.published import MAKERS, Published
 from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError
-from vtune.runs.data import validate
-from vtune.runs.exporting import export_data
-from vtune.runs.importing import import_data
+from vtune.runs.data.exporting import export_data
+from vtune.runs.data.importing import import_data
+from vtune.runs.data.validating import validate
 from vtune.schema.parquet import read_samples, read_trajectories
 
 EVERY = pytest.mark.parametrize("name", MAKERS)

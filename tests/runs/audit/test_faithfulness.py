@@ -1,0 +1,202 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.judge.server import serve
+from tests.reward.build import TARGET, looks, sample
+from tests.runs.commands import evaluation, setting, vtune
+from tests.runs.habits import NUMBERS, Habits
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
+
+
+@pytest.fixture(scope="module")
+def evaluated(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an evaluation of `Habits`."""
+    out = tmp_path_factory.mktemp("eval") / "out"
+    data = lens / "heldout.parquet"
+    samples = list(read_samples(data))
+    settings = setting(seed=3, rollout__max_new_tokens=90, rollout__max_tokens=900)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            vtune_engines, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
+        )
+        ended = vtune(*evaluation(tiny, data, out, *settings))
+    assert ended.code == 0, ended.err
+    return out
+
+
+def audited(*words: str | Path) -> Any:
+    ended = vtune("faithfulness", *words, "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+def test_an_audit_of_an_evaluation_says_what_the_evaluation_said(evaluated: Path) -> None:
+    said = json.loads((evaluated / "results.json").read_text())["faithfulness"]
+    found = audited(evaluated)
+    assert found["all"] == said
+    assert found["sources"] == {"lens": said}
+    assert found["files"] == {"trajectories.parquet": said}
+    assert found["settings"] == str(evaluated / "suite.yaml")
+    assert {name: found["all"][name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
+
+
+def test_a_folder_that_is_older_than_some_settings_is_audited_as_it_was(
+    evaluated: Path, tmp_path: Path
+) -> None:
+    suite = yaml.safe_load((evaluated / "suite.yaml").read_text())
+    for younger in ("format", "data_from", "choices", "scorer", "tools"):
+        del suite[younger]
+    for younger in ("format_rule", "iou", "service"):
+        del suite["reward"][younger]
+    del suite["sandbox"]["isolation"]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite))
+    (tmp_path / "trajectories.parquet").symlink_to(evaluated / "trajectories.parquet")
+    assert audited(tmp_path)["all"] == audited(evaluated)["all"]
+
+
+def test_a_file_alone_is_audited_against_the_samples_that_are_named(
+    evaluated: Path, lens: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "some.parquet"
+    write_trajectories(file, read_trajectories(evaluated / "trajectories.parquet"))
+    found = audited(file, "--data", lens / "heldout.parquet")
+    assert found["settings"] == "the shipped recipe codev"
+    assert {name: found["all"][name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
+
+
+def test_trajectories_that_were_never_scored_are_scored_first(
+    evaluated: Path, lens: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "some.parquet"
+    bare = [
+        replace(t, reward=None, tool_scores=(), calls=tuple(replace(call, flags=()) for call in t.calls))
+        for t in read_trajectories(evaluated / "trajectories.parquet")
+    ]
+    assert len(bare) == 6
+    write_trajectories(file, [*bare[:3], *list(read_trajectories(evaluated / "trajectories.parquet"))[3:]])
+    found = audited(file, "--data", lens / "heldout.parquet")
+    assert {name: found["all"][name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
+
+
+def test_a_folder_of_rl_is_audited_file_by_file(evaluated: Path, lens: Path, tmp_path: Path) -> None:
+    from vtune.config import dump_recipe, find, load_recipe
+    from vtune.runs.train.rl import RLRecipe
+
+    run = tmp_path / "run"
+    (run / "trajectories").mkdir(parents=True)
+    given = [f"data=[{lens / 'heldout.parquet'}]"]
+    recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, given)
+    (run / "recipe.yaml").write_text(dump_recipe(recipe))
+    everything = list(read_trajectories(evaluated / "trajectories.parquet"))
+    for step, part in ((0, everything[:3]), (10, everything[2:3])):
+        write_trajectories(run / "trajectories" / f"step-{step:06d}.parquet", part)
+    found = audited(run)
+    assert {name: part["accuracy"]["value"] for name, part in found["files"].items()} == {
+        "step-000000.parquet": pytest.approx(2 / 3),
+        "step-000010.parquet": 0.0,
+    }
+    assert found["all"]["n"] == 4
+    one = audited(run / "trajectories/step-000010.parquet")
+    assert (one["all"]["n"], one["settings"]) == (1, str(run / "recipe.yaml"))
+
+
+def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: Path, tmp_path: Path) -> None:
+    file = tmp_path / "some.parquet"
+    write_trajectories(file, read_trajectories(evaluated / "trajectories.parquet"))
+    write_trajectories(tmp_path / "none.parquet", [])
+    data = ["--data", lens / "heldout.parquet"]
+    for words, what, fix in (
+        ([tmp_path], "there are no trajectories", "a folder of `vtune rl` or `vtune eval`"),
+        ([tmp_path / "missing.parquet", *data], "there is no file or folder", "give a run folder"),
+        ([file], "which samples these trajectories answer", "--data"),
+        ([file, "--data", lens / "train.parquet"], "no sample has the id", "--data"),
+        ([tmp_path / "none.parquet", *data], "no trajectory answers", "search_abilities"),
+        ([file, *data, "--judge-url", "http://x"], "--judge-model", "give both"),
+    ):
+        ended = vtune("faithfulness", *words)
+        assert ended.code == 2, ended.err
+        assert what in ended.err
+        assert fix in ended.err
+
+
+@pytest.fixture
+def unboxed(tmp_path: Path) -> list[str | Path]:
+    """Words that audit four looks at a picture without evidence boxes, which only a model can judge."""
+    write_samples(tmp_path / "samples.parquet", [sample()])
+    write_trajectories(tmp_path / "some.parquet", [looks(TARGET)] * 4)
+    return [tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet", "--judge-model", "judge"]
+
+
+def test_an_audit_with_a_dead_judge_fails_and_says_why(
+    unboxed: list[str | Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serve(401) as judge:
+        ended = vtune("faithfulness", *unboxed, "--judge-url", judge.endpoint().base_url)
+    assert ended.code == 1, ended.err
+    assert "none of the 4 trajectories with tool calls could be audited" in ended.err
+    assert "4 of 4: the judge gave no reply: AuthenticationError" in ended.err
+
+
+def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) -> None:
+    write_samples(tmp_path / "samples.parquet", [sample()])
+    everything = [looks()] * 96 + [looks(TARGET)] * 3 + [looks(TARGET, (0, 0, 30, 30))]
+    write_trajectories(tmp_path / "some.parquet", everything)
+    words = ["faithfulness", tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet"]
+    words += ["--looks", "boxes"]
+    ended = vtune(*words, "--json")
+    assert ended.code == 1, "four of a hundred are within max_unscored, and all that there is to audit"
+    assert "none of the 4 trajectories with tool calls could be audited" in ended.err
+    found = json.loads(ended.out)["all"]
+    looked = [name for name in found if name.startswith(("faithful", "unfaithful", "shown", "small"))]
+    assert len(looked) == 7
+    assert {found[name] for name in looked} == {None}
+    assert found["no_shares"] == (
+        "4 of 4 trajectories with tool calls could not be audited: no evidence boxes"
+    )
+    assert [bucket["share"]["value"] for bucket in found["buckets"]] == [0.96, 0.03, 0.01, 0.0]
+    told = vtune(*words)
+    assert "no_shares" in told.out
+    assert "nothing was judged" in told.out
+
+
+def test_numbers_by_boxes_say_that_they_do_not_compare_with_the_papers(evaluated: Path) -> None:
+    found = audited(evaluated)
+    assert found["judged_by"] == {"boxes": 4, "model": 0}
+    assert found["note"] == (
+        "4 of 4 by boxes (ours): not comparable with CodeV's Table 5, where a model judges"
+    )
+    assert "not comparable with CodeV's Table 5" in vtune("report", evaluated).out
+
+
+def test_a_judge_needs_no_key_and_gets_the_one_that_is_set(
+    unboxed: list[str | Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in (None, "secret"):
+        if key is None:
+            monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        else:
+            monkeypatch.setenv("OPENAI_API_KEY", key)
+        with serve("1") as judge:
+            found = audited(*unboxed, "--judge-url", judge.endpoint().base_url)
+        assert judge.keys == {f"Bearer {key or 'none'}"}
+        assert found["all"]["shown_of_all"]["value"] == 1.0
+        assert found["unscored"] == {}
+
+
+def test_the_reasons_of_what_an_audit_left_out_are_told(evaluated: Path, tmp_path: Path) -> None:
+    *most, last = read_trajectories(evaluated / "trajectories.parquet")
+    lost = replace(last, reward=replace(last.reward, accuracy=None)) if last.reward else last
+    suite = (evaluated / "suite.yaml").read_text()
+    assert "max_unscored: 0.05" in suite
+    (tmp_path / "suite.yaml").write_text(suite.replace("max_unscored: 0.05", "max_unscored: 0.5"))
+    write_trajectories(tmp_path / "trajectories.parquet", [*most, lost])
+    found = audited(tmp_path)
+    assert found["unscored"] == {"the answer is unscored": 1}
+    assert found["all"]["n_unscored"] == 1

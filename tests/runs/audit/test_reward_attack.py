@@ -1,0 +1,103 @@
+"""Programs against the evidence reward: what earned full marks for nothing must not do so again."""
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from vtune.config import find, load_recipe
+from vtune.runs.audit.looks import Question, Trials, Tried, questions, scorer_of
+from vtune.runs.audit.reward_attack import run_reward_attack
+from vtune.runs.train.rl import RLRecipe
+from vtune.sandbox import Sandbox
+from vtune.sandbox.attacks.programs import Program, Shot, Step, from_record, random_program
+from vtune.sandbox.attacks.programs.honest import HONEST
+from vtune.sandbox.attacks.programs.hostile import HOSTILE
+from vtune.sandbox.attacks.programs.sources import SOURCES
+
+FINDS: list[dict[str, Any]] = json.loads((ROOT / "tests/runs/audit/reward_attack/claimed.json").read_text())
+PLAIN = Step("png", (0.0, 0.0, 0.0, 0.0))
+MIDDLE = (0.5, 0.5, 0.5, 0.5)
+
+
+def tried(asked: Sequence[tuple[Program, Question]], looks: str = "verified") -> list[Tried]:
+    recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"reward.evidence.looks={looks}"])
+
+    async def run() -> list[Tried]:
+        async with Sandbox(warm=4) as sandbox, scorer_of(recipe.reward, recipe.images) as scorer:
+            return await Trials(sandbox, scorer, recipe.reward, recipe.images).all(asked)
+
+    return asyncio.run(run())
+
+
+def finds() -> list[tuple[Program, Question]]:
+    asked = questions(1, 2, seed=1)
+    return [(from_record(find["program"]), question) for find in FINDS for question in asked]
+
+
+def test_what_the_search_found_was_paid_on_the_word_of_the_session_though_nobody_could_read_it() -> None:
+    assert len(FINDS) >= 10
+    found = tried(finds(), looks="claimed")
+    paid = [any((call.score or 0.0) > 0.25 and not call.readable for call in one.calls) for one in found]
+    assert all(any(paid[n : n + 2]) for n in range(0, len(paid), 2))
+
+
+def test_what_the_search_found_earns_no_more_than_a_miss() -> None:
+    for (program, question), one in zip(finds(), tried(finds()), strict=True):
+        for call in one.calls:
+            assert call.score is not None
+            assert call.score <= 0.25, (program.names, question.sample.id, call)
+
+
+def test_no_random_hostile_program_is_paid_in_full_for_what_nobody_can_read() -> None:
+    rng = random.Random(0)
+    asked = questions(1, 3, seed=2) + questions(2, 3, seed=2)
+    drawn = [(random_program(rng, blind=n % 3 == 0, honest=0.0), rng.choice(asked)) for n in range(40)]
+    for (program, question), one in zip(drawn, tried(drawn), strict=True):
+        for call in one.calls:
+            assert call.score is None or call.score < 1.0 or call.readable, (program, question.sample.id)
+
+
+def test_an_honest_crop_is_readable_and_paid() -> None:
+    program = Program(((Shot(Step("target", (0.0,) * 4), (), PLAIN),),))
+    for one in tried([(program, question) for question in questions(1, 3, seed=3)]):
+        (call,) = one.calls
+        assert call.readable
+        assert call.due
+        assert call.score == 1.0
+
+
+def test_every_operation_runs_in_the_sandbox() -> None:
+    question = questions(2, 1, seed=4)[0]
+    source = Step("target", (0.0,) * 4)
+    programs = [Program(((Shot(source, (Step(name, MIDDLE),), PLAIN),),)) for name in (*HONEST, *HOSTILE)] + [
+        Program(((Shot(Step(name, MIDDLE), (), PLAIN),),)) for name in SOURCES
+    ]
+    assert len(programs) > 100
+    found = tried([(program, question) for program in programs])
+    failed = [
+        program.names
+        for program, one in zip(programs, found, strict=True)
+        if [(call.status, call.pictures) for call in one.calls] != [("ok", 1)]
+    ]
+    assert failed == []
+
+
+def test_a_small_attack_says_what_it_found() -> None:
+    result = run_reward_attack(
+        programs=6, generations=1, population=6, seed=0, isolation="auto", claimed=True
+    )
+    assert result["random"]["programs"] == 6
+    assert result["random"]["paid_unreadable"]["of"] == 6
+    assert result["search"]["tried"] == 12
+    assert result["looks"] == "claimed"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_seed_asks_the_same_questions(seed: int) -> None:
+    first, again = (questions(1, 2, seed=seed) for _ in range(2))
+    assert [question.sample for question in first] == [question.sample for question in again]

@@ -1,0 +1,776 @@
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import vtune.runs.curate.difficulty as difficulty
+from tests.conftest import HANGS
+from tests.curate.build import png, sample
+from tests.judge.server import FakeJudge, serve
+from tests.runs.commands import environment, vtune
+from tests.runs.dice import Dice, rollouts
+from vtune.config import dump_recipe, load_recipe, shipped
+from vtune.data.coco import coco_samples
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.curate.recipe import DataRecipe, PassRate
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.schema.message import Message
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples
+from vtune.schema.sample import Sample
+
+MADE = ("samples.parquet", "drops.jsonl", "page.html", "recipe.yaml", "curation.json")
+
+
+def source(*files: Path, **changes: Any) -> dict[str, Any]:
+    plain = {"files": [str(file) for file in files], "data_source": None, "sample": None, "published": None}
+    return plain | changes
+
+
+def write_recipe(path: Path, sources: dict[str, Any], filters: list[Any], **changes: Any) -> Path:
+    recipe = {
+        "records": "samples",
+        "seed": 0,
+        "sources": sources,
+        "filters": filters,
+        "mix": {"caps": {}, "repeat": {}},
+    }
+    path.write_text(yaml.safe_dump(recipe | changes, sort_keys=False))
+    return path
+
+
+def pass_rate(model: Path, **changes: Any) -> dict[str, Any]:
+    """The tiny recipe's section, for another model and with one thread."""
+    found = load_recipe(shipped("data_recipes")["orsta-47k-tiny"], DataRecipe)
+    (spec,) = [spec for spec in found.filters if isinstance(spec, PassRate)]
+    return spec.model_dump(mode="json") | {"model": str(model), "threads": 1} | changes
+
+
+def curate(recipe: Path, out: Path, *more: str) -> dict[str, Any]:
+    ended = vtune("curate", recipe, "--out", out, "--json", *more)
+    assert ended.code == 0, ended.err
+    document: dict[str, Any] = json.loads(ended.out)
+    return document
+
+
+def drops(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "drops.jsonl").read_text().splitlines()]
+
+
+def made(out: Path) -> dict[str, bytes]:
+    return {name: (out / name).read_bytes() for name in MADE}
+
+
+@pytest.fixture
+def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Dice in place of the model's own draws; the file that notes them."""
+    log = tmp_path / "drawn.txt"
+    monkeypatch.setattr(difficulty, "TransformersEngine", lambda policy, **_: Dice(policy, log))
+    return log
+
+
+def numbered(count: int, **changes: Any) -> Iterator[Sample]:
+    for number in range(count):
+        yield sample(f"How much is {number} and 1?", str(number + 1), id=f"n/{number}", **changes)
+
+
+def coco_boxes(folder: Path) -> Iterator[Sample]:
+    """Each photograph of an annotated folder as a question of detection, in pixels."""
+    content = json.loads((folder / "instances.json").read_text())
+    names = {entry["id"]: entry["name"] for entry in content["categories"]}
+    for photo in content["images"]:
+        boxes = [
+            {"label": names[a["category_id"]], "bbox_2d": [x, y, x + w, y + h]}
+            for a in content["annotations"]
+            if a["image_id"] == photo["id"] and not a["iscrowd"]
+            for x, y, w, h in [a["bbox"]]
+        ]
+        if boxes:
+            yield sample(
+                "Detect everything.",
+                json.dumps(boxes),
+                id=f"coco_boxes/{photo['id']}",
+                ability="detection",
+                verifier="detection",
+                verifier_parm={"space": "pixels", "width": photo["width"], "height": photo["height"]},
+                pictures=((folder / "images" / photo["file_name"]).read_bytes(),),
+            )
+
+
+def test_the_funnel_of_photographs_and_puzzles_adds_up(
+    tiny: Path, lens: Path, coco_mini: Path, tmp_path: Path, dice: Path
+) -> None:
+    boxes, counts = tmp_path / "boxes.parquet", tmp_path / "counts.parquet"
+    write_samples(boxes, coco_boxes(coco_mini))
+    write_samples(
+        counts, coco_samples(coco_mini / "instances.json", coco_mini / "images", limit=None, seed=0)
+    )
+    held = list(read_samples(lens / "heldout.parquet"))
+    leaked = tmp_path / "leaked.parquet"
+    write_samples(leaked, (replace(row, id=f"leak/{n}") for n, row in enumerate(held[:2])))
+    recipe = write_recipe(
+        tmp_path / "mix.yaml",
+        {
+            "lens": source(lens / "train.parquet", leaked),
+            "boxes": source(boxes, published=[26, 4]),
+            "counts": source(counts, data_source="coco_count", sample=60),
+        },
+        [
+            {"filter": "boxes_per_category", "rows": ["detection"], "at_most": 10},
+            {"filter": "box_share", "rows": ["boxes"], "at_most": 0.5},
+            {"filter": "singles_to_multis", "rows": ["detection"], "singles": 1, "multis": 2},
+            {"filter": "balance", "rows": ["counts"], "by": "ground_truth", "times_median": 1.5},
+            {
+                "filter": "contamination",
+                "rows": "all",
+                "suites": [],
+                "data": [str(lens / "heldout.parquet")],
+                "image_distance": None,
+                "text_similarity": None,
+            },
+            pass_rate(tiny, rollouts=4, first=None),
+        ],
+        mix={"caps": {"counts": 10}, "repeat": {"lens": 2}},
+    )
+    out = tmp_path / "out"
+    result = curate(recipe, out)
+    table = result["funnel"]
+    columns = list(table["all"])
+    assert columns == [
+        "before",
+        "sampled",
+        "valid",
+        "boxes_per_category",
+        "box_share",
+        "singles_to_multis",
+        "balance",
+        "contamination",
+        "pass_rate",
+        "mix",
+        "after",
+    ]
+    assert (table["lens"]["before"], table["lens"]["contamination"]) == (18, 16)
+    assert table["counts"]["before"] > table["counts"]["sampled"] == 60 > table["counts"]["balance"]
+    assert table["boxes"]["before"] > table["boxes"]["box_share"] > table["boxes"]["singles_to_multis"] > 0
+    assert table["boxes"]["pass_rate"] == table["boxes"]["singles_to_multis"]
+    assert (table["counts"]["mix"], table["lens"]["after"]) == (10, 2 * table["lens"]["mix"])
+    rows = list(read_samples(out / "samples.parquet"))
+    by_source = Counter(row.source for row in rows)
+    assert dict(by_source) == {name: row["after"] for name, row in table.items() if name != "all"}
+    assert sum(by_source.values()) == table["all"]["after"]
+
+    told = drops(out)
+    assert all(row["reason"] for row in told)
+    for name in ("lens", "boxes", "counts"):
+        gone = Counter(row["filter"] for row in told if row["source"] == name)
+        for before, column in pairwise(columns[1:-1]):
+            assert gone[column] == table[name][before] - table[name][column]
+    rates = [row.extra["pass_rate"] for row in rows if row.source == "lens"]
+    assert rates
+    assert all(0 < rate < 1 for rate in rates)
+    # Lens puzzles offer a tool: every rollout looked first.
+    assert len(rollouts(dice)) == 16 * 4
+    assert result["published"] == {"boxes": [26, 4]}
+    page = (out / "page.html").read_text()
+    assert page.count("data:image/jpeg;base64,") > 8
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+KILLED = """
+import sys, pathlib
+import vtune.runs.curate.difficulty as difficulty
+from tests.runs.dice import Dice
+from vtune.cli.main import main
+log = pathlib.Path(sys.argv.pop(1))
+difficulty.TransformersEngine = lambda policy, **_: Dice(policy, log, seconds=0.02)
+main()
+"""
+
+
+def start(recipe: Path, out: Path, log: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", KILLED, str(log), "curate", str(recipe), "--out", str(out), "--json"]
+    return subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_after_sigkill_the_same_bytes_come_out_and_no_finished_rollout_is_drawn_again(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = write_recipe(
+        tmp_path / "r.yaml",
+        {"lens": source(lens / "train.parquet")},
+        [pass_rate(tiny, first={"rollouts": 2, "easy": 1.0, "hard": None})],
+        mix={"caps": {}, "repeat": {"lens": 2}},
+    )
+    whole = tmp_path / "whole"
+    curate(recipe, whole)
+    everything = rollouts(dice)
+    assert len(everything) == len(set(everything)) > 64
+
+    out, first, second = tmp_path / "killed", tmp_path / "first.txt", tmp_path / "second.txt"
+    kept = out / "results" / "replies.jsonl"
+    process = start(recipe, out, first)
+    try:
+        deadline = time.monotonic() + HANGS
+        while not kept.exists() or len(kept.read_bytes().splitlines()) < 40:
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    finished = kept.read_bytes().count(b"\n")
+    assert 0 < finished < len(everything)
+    assert not (out / "samples.parquet").exists()
+    assert not (out / "drops.jsonl").exists()
+
+    monkeypatch.setattr(difficulty, "TransformersEngine", lambda policy, **_: Dice(policy, second))
+    curate(recipe, out)
+    again = rollouts(second)
+    assert len(again) == len(set(again)) == len(everything) - finished
+    assert set(rollouts(first)) | set(again) == set(everything)
+    assert made(out) == made(whole)
+
+
+def test_a_second_run_costs_nothing_and_a_new_band_draws_nothing(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path
+) -> None:
+    sources = {"lens": source(lens / "train.parquet")}
+    recipe = write_recipe(tmp_path / "r.yaml", sources, [pass_rate(tiny, rollouts=2, first=None)])
+    out = tmp_path / "out"
+    first = curate(recipe, out)
+    before, drawn = made(out), dice.read_bytes()
+    stamps = {name: (out / name).stat().st_mtime_ns for name in MADE}
+    assert curate(recipe, out) == first
+    assert {name: (out / name).stat().st_mtime_ns for name in MADE} == stamps
+    (out / "samples.parquet").unlink()
+    curate(recipe, out)
+    assert made(out) == before
+    changed = pass_rate(tiny, rollouts=2, first=None, band={"of": "mean", "at_most": 0.4})
+    other = curate(write_recipe(tmp_path / "r.yaml", sources, [changed]), out)
+    assert other["funnel"] != first["funnel"]
+    assert dice.read_bytes() == drawn
+
+
+def test_a_first_pass_without_tools_spares_the_full_number(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path
+) -> None:
+    sources = {"lens": source(lens / "train.parquet")}
+    spec = pass_rate(tiny, rollouts=6, first={"rollouts": 2, "easy": 0.5, "hard": 0.0})
+    recipe = write_recipe(tmp_path / "r.yaml", sources, [spec | {"band": {"of": "mean", "at_most": 1.0}}])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out", "--json")
+    # Every sample is at one of the two ends after two rollouts, so the six are never drawn.
+    assert ended.code == 1
+    assert "no row is left" in ended.err
+    assert len(rollouts(dice)) == 32
+    reasons = [row["reason"] for row in drops(tmp_path / "out")]
+    assert all("without tools" in reason for reason in reasons)
+
+
+def test_rollouts_that_no_longer_matter_are_not_drawn(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path
+) -> None:
+    sources = {"lens": source(lens / "train.parquet")}
+    found = {}
+    for name, first in (("all", None), ("few", {"rollouts": 4, "easy": None, "hard": None})):
+        before = len(rollouts(dice))
+        spec = pass_rate(tiny, tools=False, rollouts=8, first=first)
+        curate(write_recipe(tmp_path / f"{name}.yaml", sources, [spec]), tmp_path / name)
+        ids = [row.id for row in read_samples(tmp_path / name / "samples.parquet")]
+        found[name] = (ids, len(rollouts(dice)) - before)
+    assert found["few"][0] == found["all"][0]
+    assert found["all"][1] == 16 * 8 > found["few"][1] > 16 * 4
+
+
+def test_the_model_itself_draws_and_is_not_loaded_for_what_is_kept(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = tmp_path / "few.parquet"
+    write_samples(few, islice(read_samples(lens / "train.parquet"), 3))
+    spec = pass_rate(tiny, rollouts=2, first=None, band={"of": "mean", "at_most": 1.0})
+    recipe = write_recipe(tmp_path / "r.yaml", {"lens": source(few)}, [spec])
+    curate(recipe, tmp_path / "out")
+    before = made(tmp_path / "out")
+    assert len((tmp_path / "out" / "results" / "replies.jsonl").read_text().splitlines()) == 6
+    (tmp_path / "out" / "drops.jsonl").unlink()
+    monkeypatch.setattr(difficulty, "load_policy", None)
+    curate(recipe, tmp_path / "out")
+    assert made(tmp_path / "out") == before
+
+
+def endpoint(judge: FakeJudge, **changes: Any) -> dict[str, Any]:
+    return judge.endpoint(concurrency=1, retries=0, **changes).model_dump(mode="json")
+
+
+def test_a_pass_rate_asks_the_judge_about_free_answers(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = ["<think>So.</think><answer>a pair</answer>"]
+    monkeypatch.setattr(
+        difficulty, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, says)
+    )
+    data = tmp_path / "n.parquet"
+    write_samples(data, [sample("How many shoes?", "two", verifier="judge", pictures=(png((60, 60)),))])
+    with serve("TRUE", "VISUAL") as judge:
+        spec = pass_rate(tiny, rollouts=2, first=None, tools=False, band={"of": "mean", "at_least": 1.0})
+        spec |= {"rows": "all", "judge": endpoint(judge)}
+        out = tmp_path / "out"
+        curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), out)
+        # Both rollouts say the same, which is asked once.
+        assert len(judge.requests) == 1
+    (row,) = read_samples(out / "samples.parquet")
+    assert row.extra["pass_rate"] == 1.0
+
+
+def test_a_broken_picture_costs_its_row_and_a_tool_that_nobody_can_run_stops(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path
+) -> None:
+    (good, other) = islice(read_samples(lens / "train.parquet"), 2)
+    cut = replace(good.images[0], data=(good.images[0].data or b"")[:2000])
+    data = tmp_path / "n.parquet"
+    write_samples(data, [good, replace(other, images=(cut,))])
+    spec = pass_rate(tiny, rollouts=1, first=None, band={"of": "mean", "at_most": 1.0})
+    recipe = write_recipe(tmp_path / "r.yaml", {"lens": source(data)}, [spec])
+    curate(recipe, tmp_path / "out")
+    assert [row.id for row in read_samples(tmp_path / "out" / "samples.parquet")] == [good.id]
+    assert "cannot be decoded" in drops(tmp_path / "out")[0]["reason"]
+    before = rollouts(dice)
+    write_samples(data, [good, replace(other, tools=("image_zoom_in_tool",))])
+    ended = vtune("curate", recipe, "--out", tmp_path / "other")
+    assert ended.code == 2
+    assert "offers image_zoom_in_tool, and the recipe has no tools.zoom" in ended.err
+    assert rollouts(dice) == before, "the first row was drawn before the second was refused"
+
+
+ZOOM = {"zoom": {"space": "relative_1000", "min_side": 28}}
+LOOKS = (
+    "<think>I look.</think>"
+    '<tool_call>{"name": "image_zoom_in_tool", "arguments": {"bbox_2d": [0, 0, 500, 500]}}</tool_call>'
+)
+
+
+def test_rollouts_call_the_tools_that_training_would(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = islice(read_samples(lens / "train.parquet"), 1)
+    data = tmp_path / "n.parquet"
+    write_samples(data, [replace(row, tools=("image_zoom_in_tool",))])
+    script = [LOOKS, f"<think>So.</think><answer>{row.ground_truth}</answer>"]
+    monkeypatch.setattr(
+        difficulty, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, script)
+    )
+    spec = pass_rate(tiny, rows="all", tools=ZOOM, rollouts=1, first=None)
+    spec |= {"band": {"of": "mean", "at_least": 1.0}, "rollout": spec["rollout"] | {"prompt": "tools"}}
+    spec["rollout"] |= {"max_tokens": 4096, "max_new_tokens": 1024}
+    out = tmp_path / "out"
+    curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), out)
+    (kept,) = map(json.loads, (out / "results" / "replies.jsonl").read_text().splitlines())
+    assert kept["result"]["calls"] == 1
+    (again,) = read_samples(out / "samples.parquet")
+    assert again.extra["pass_rate"] == 1.0
+
+
+def test_what_a_pass_rate_lacks_is_told_before_a_rollout_is_drawn(
+    tiny: Path, coco_mini: Path, tmp_path: Path, dice: Path
+) -> None:
+    data = tmp_path / "n.parquet"
+    boxes = next(coco_boxes(coco_mini))
+    free = sample("How many?", "two", id="free", verifier="judge", pictures=(png((60, 60)),))
+    for row, what in ((boxes, "how tight a box has to be"), (free, "the filter names none")):
+        write_samples(data, [sample(pictures=(png((60, 60)),)), row])
+        spec = pass_rate(tiny, rows="all", rollouts=1, first=None)
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+        ended = vtune("curate", recipe, "--out", tmp_path / "out")
+        assert (ended.code, rollouts(dice)) == (2, [])
+        assert what in ended.err
+        assert row.id in ended.err
+
+
+@pytest.mark.parametrize(
+    ("parm", "what"),
+    [
+        pytest.param({"iou": 0.5}, "verifier `choice` has no option `iou`", id="an option of others"),
+        pytest.param({"letter_rule": "lose"}, "`letter_rule` is 'lose'", id="a value that is none"),
+    ],
+)
+def test_options_that_a_verifier_does_not_read_are_told_before_a_rollout_is_drawn(
+    parm: dict[str, Any], what: str, tiny: Path, tmp_path: Path, dice: Path
+) -> None:
+    data = tmp_path / "n.parquet"
+    broken = sample(truth="Z", id="broken", verifier="choice", choices=("a", "b"), pictures=(png((60, 60)),))
+    lettered = sample(
+        truth="A", id="lettered", verifier="choice", choices=("a", "b"), pictures=(png((60, 60)),)
+    )
+    write_samples(data, [broken, lettered])
+    spec = pass_rate(tiny, rows="all", rollouts=1, first=None, verifier_parm=parm)
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert (ended.code, rollouts(dice)) == (2, [])
+    assert what in ended.err
+    assert "lettered" in ended.err
+
+
+def test_a_model_that_is_not_there_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2))
+    spec = pass_rate(tmp_path / "no" / "model", rows="all")
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert "no model folder" in ended.err
+    assert not (tmp_path / "out").exists()
+    plan = vtune("curate", recipe, "--dry-run", "--json")
+    assert plan.code == 0
+    assert "no model folder" in json.loads(plan.out)["filters"]["pass_rate"]["missing"]
+
+
+def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_labels(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(5))
+    out = tmp_path / "out"
+    says = ["VISUAL", "EXTERNAL", "VISUAL", "VISUAL", "VISUAL", "RIGHT", "WRONG", "UNSURE", "WRONG"]
+    with serve(*says) as judge:
+        asks: dict[str, Any] = {"rows": "all", "judge": endpoint(judge), "max_unscored": 0.0}
+        filters = [
+            asks | {"filter": "external_knowledge"},
+            asks | {"filter": "label_check", "unreviewed": "drop"},
+        ]
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, filters)
+        result = curate(recipe, out)
+        assert [row["id"] for row in drops(out) if row["filter"] == "external_knowledge"] == ["n/1"]
+        assert [row.id for row in read_samples(out / "samples.parquet")] == ["n/0"]
+        assert result["waiting_for_review"] == 3
+
+        lines = [json.loads(line) for line in (out / "queue.jsonl").read_text().splitlines()]
+        assert [(line["id"], line["judge"]) for line in lines] == [
+            ("n/2", "wrong"),
+            ("n/3", "unsure"),
+            ("n/4", "wrong"),
+        ]
+        lines[0]["decision"] = "keep"
+        lines[1] |= {"decision": "fix", "corrected": " "}
+        # As an editor on Windows saves it.
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (out / "queue.jsonl").write_text(text, encoding="utf-8-sig")
+        assert curate(recipe, out)["waiting_for_review"] == 2
+        assert "cannot be used" in next(row["reason"] for row in drops(out) if row["id"] == "n/3")
+        lines = [json.loads(line) for line in (out / "queue.jsonl").read_text().splitlines()]
+        lines[0] |= {"decision": "fix", "corrected": "44"}
+        (out / "queue.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        again = curate(recipe, out)
+        truths = {row.id: row.ground_truth for row in read_samples(out / "samples.parquet")}
+        filters[1]["unreviewed"] = "keep"
+        keeping = curate(write_recipe(tmp_path / "k.yaml", {"n": source(data)}, filters), out)
+        assert [row.id for row in read_samples(out / "samples.parquet")][-1] == "n/4"
+        assert keeping["waiting_for_review"] == 1
+        assert len(judge.requests) == len(says)
+    assert truths == {"n/0": "1", "n/2": "3", "n/3": "44"}
+    assert again["waiting_for_review"] == 1
+    assert [json.loads(line)["id"] for line in (out / "queue.jsonl").read_text().splitlines()] == ["n/4"]
+
+
+def test_a_judge_that_does_not_answer_is_found_by_a_dry_run(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(3))
+    found = []
+    for reply in (404, "VISUAL"):
+        with serve(reply) as judge:
+            spec = {
+                "filter": "external_knowledge",
+                "rows": "all",
+                "judge": endpoint(judge),
+                "max_unscored": 0.5,
+            }
+            recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+            ended = vtune("curate", recipe, "--dry-run", "--json")
+        assert ended.code == 0, ended.err
+        assert len(judge.requests) == 1
+        found += [filtered["missing"] for filtered in json.loads(ended.out)["filters"].values()]
+    assert found[0].startswith("the judge gave no reply: NotFoundError")
+    assert found[1] == ""
+
+
+def test_a_judge_that_says_nothing_usable_stops_the_run_and_costs_only_what_it_did_not_answer(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(3))
+    out = tmp_path / "out"
+    with serve("VISUAL", 500, 500, "VISUAL") as judge:
+        spec = {"filter": "external_knowledge", "rows": "all", "judge": endpoint(judge), "max_unscored": 0.5}
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
+        ended = vtune("curate", recipe, "--out", out)
+        assert ended.code == 1
+        assert "2 of 3 rows could not be judged" in ended.err
+        assert not (out / "samples.parquet").exists()
+        curate(recipe, out)
+        assert len(judge.requests) == 5
+
+
+def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    write_samples(first, numbered(2))
+    write_samples(second, [*numbered(1), sample(id="x/0", verifier="")])
+    out = tmp_path / "out"
+    result = curate(
+        write_recipe(tmp_path / "r.yaml", {"n": source(first), "m": source(second, first)}, []), out
+    )
+    assert result["funnel"]["n"]["after"] == 2
+    assert [(row["row"], row["id"], row["reason"].split(" (")[0]) for row in drops(out)] == [
+        (1, None, "the row names no verifier"),
+        (0, "n/0", "its id has come before"),
+        (0, "n/0", "its id has come before"),
+        (1, "n/1", "its id has come before"),
+    ]
+    assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
+
+
+def test_suites_whose_data_are_here_are_kept_apart_from_and_others_are_told(
+    lens: Path, tmp_path: Path
+) -> None:
+    held = list(read_samples(lens / "heldout.parquet"))
+    for name, data in (("here", lens / "heldout.parquet"), ("missing", tmp_path / "none.parquet")):
+        suite = load_recipe(shipped("eval_suites")["lens"], EvalSuite, [f"data=[{data}]"])
+        (tmp_path / f"{name}.yaml").write_text(dump_recipe(suite))
+    leaked = tmp_path / "leaked.parquet"
+    write_samples(leaked, [replace(held[0], id="leak/0"), *read_samples(lens / "train.parquet")])
+    names = [str(tmp_path / f"{name}.yaml") for name in ("here", "missing")]
+    spec = {"filter": "contamination", "rows": "all", "suites": names, "data": []}
+    spec |= {"image_distance": None, "text_similarity": None}
+    out = tmp_path / "out"
+    result = curate(write_recipe(tmp_path / "r.yaml", {"lens": source(leaked)}, [spec]), out)
+    assert result["benchmarks"] == {names[0]: True, names[1]: False}
+    ((told, why),) = [(row["id"], row["reason"]) for row in drops(out)]
+    assert told == "leak/0"
+    assert f"a picture of {names[0]}" in why
+
+
+def test_a_filter_that_looks_at_nothing_is_told(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2))
+    spec = {"filter": "english", "rows": ["ocr"]}
+    result = curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), tmp_path / "out")
+    assert result["warnings"] == ["`english` looked at no row: no row that came so far is what `rows` names"]
+
+
+def test_rows_that_nothing_has_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2, ability="counting_small"))
+    for name, meant in (("numbrs", "did you mean `numbers`?"), ("countingsmall", "`counting_small`?")):
+        spec = {"filter": "english", "rows": ["counting_small", name]}
+        recipe = write_recipe(tmp_path / "r.yaml", {"numbers": source(data)}, [spec])
+        for more in ((), ("--dry-run",)):
+            ended = vtune("curate", recipe, "--out", tmp_path / "out", *more)
+            assert ended.code == 2
+            assert f"filters.0.rows names {name!r}" in ended.err
+            assert meant in ended.err
+            assert not (tmp_path / "out").exists()
+
+
+def test_pictures_in_files_are_found_from_the_new_folder(tmp_path: Path) -> None:
+    from vtune.schema.message import Picture
+    from vtune.schema.parquet import load_picture
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "p.png").write_bytes(png((9, 9)))
+    row = replace(sample(pictures=(b"x",)), images=(Picture(path="p.png"),))
+    write_samples(tmp_path / "in" / "s.parquet", [row])
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "in" / "s.parquet")}, [])
+    out = tmp_path / "far" / "out"
+    curate(recipe, out)
+    (found,) = read_samples(out / "samples.parquet")
+    assert load_picture(found.images[0], out) == png((9, 9))
+    assert not Path(found.images[0].path or "/").is_absolute()
+
+
+def test_rows_take_the_name_of_their_source_and_keep_the_old_one(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, [*numbered(2, source="old"), sample(id="x", source="other")])
+    recipe = write_recipe(tmp_path / "r.yaml", {"new": source(data, data_source="old")}, [])
+    curate(recipe, tmp_path / "out")
+    rows = list(read_samples(tmp_path / "out" / "samples.parquet"))
+    assert {(row.source, row.extra["data_source"]) for row in rows} == {("new", "old")}
+    assert len(rows) == 2
+
+
+def test_a_source_may_keep_its_data_sets_and_says_what_its_rows_offer(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    system = (Message("system", "Call image_zoom_in_tool."), Message("user", "Which?"))
+    foreign = sample(id="x", source="a", prompt=system, tools=("image_zoom_in_tool",))
+    unclear = sample("Which? Call image_zoom_in_tool.", id="y", source="b")
+    write_samples(data, [foreign, unclear, *numbered(2, source="b")])
+    settings = source(data, rename=False, tools=["python"])
+    recipe = write_recipe(tmp_path / "r.yaml", {"new": settings}, [])
+    result = curate(recipe, tmp_path / "out")
+    rows = {row.id: row for row in read_samples(tmp_path / "out" / "samples.parquet")}
+    assert {row.tools for row in rows.values()} == {("python",)}
+    assert [turn.role for turn in rows["x"].prompt] == ["user"]
+    assert result["data_sources"] == {
+        "a": {"rows": 1, "share": pytest.approx(1 / 3)},
+        "b": {"rows": 2, "share": pytest.approx(2 / 3)},
+    }
+    (dropped,) = drops(tmp_path / "out")
+    assert (dropped["filter"], "speaks of image_zoom_in_tool" in dropped["reason"]) == ("valid", True)
+
+
+def test_traces_are_curated_as_samples_are(lens: Path, tmp_path: Path) -> None:
+    spec = {"filter": "tool_rounds", "rows": "all", "at_least": 1, "at_most": 2}
+    recipe = write_recipe(
+        tmp_path / "r.yaml", {"lens": source(lens / "traces.parquet")}, [spec], records="traces"
+    )
+    result = curate(recipe, tmp_path / "out")
+    looked = [trace for trace in read_trajectories(lens / "traces.parquet") if trace.calls]
+    assert list(read_trajectories(tmp_path / "out" / "traces.parquet")) == looked
+    assert result["funnel"]["lens"]["after"] == len(looked) < 32
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "a filter for samples": (
+        {"records": "traces", "filters": [{"filter": "no_guessing", "rows": "all"}]},
+        "traces",
+    ),
+    "a filter for traces": ({"filters": [{"filter": "whole_traces", "rows": "all"}]}, "samples"),
+    "a cap of no source": ({"mix": {"caps": {"x": 1}, "repeat": {}}}, "is no source"),
+    "tools of traces": (
+        {"records": "traces", "sources": {"n": source(Path("n"), tools=["python"])}},
+        "sources.n.tools: what a trace has called cannot be changed",
+    ),
+    "an unknown filter": ({"filters": [{"filter": "anser_length", "rows": "all"}]}, "anser_length"),
+    "an unknown key": ({"filters": [{"filter": "english", "rows": "all", "most": 1}]}, "most"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_recipe_that_contradicts_itself_is_refused_before_anything_is_written(
+    name: str, tmp_path: Path
+) -> None:
+    changes, what = BAD[name]
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2))
+    sources = {"sources": {"n": source(data)}, "filters": []} | changes
+    recipe = write_recipe(tmp_path / "r.yaml", **sources)
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert what in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_file_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "none.parquet")}, [])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert (ended.code, ended.out) == (2, "")
+    assert "none.parquet" in ended.err
+    assert not (tmp_path / "out").exists()
+    plan = vtune("curate", recipe, "--dry-run", "--json")
+    assert plan.code == 0
+    assert json.loads(plan.out)["sources"]["n"]["missing"] == str(tmp_path / "none.parquet")
+
+
+def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:
+    from vtune.runs.folder import locked
+
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(2))
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [])
+    (tmp_path / "out").mkdir()
+    with locked(tmp_path / "out"):
+        ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert "another process works in" in ended.err
+
+
+TINY = {"orsta-47k": "orsta-47k-tiny", "codev-rl": "codev-rl-tiny", "codev-sft": "codev-sft-tiny"} | {
+    "search-4k": "search-4k-tiny"
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_small_recipe_has_the_filters_of_the_large_one(name: str) -> None:
+    large, small = (load_recipe(shipped("data_recipes")[n], DataRecipe) for n in (name, TINY[name]))
+    wanted = list(dict.fromkeys(spec.filter for spec in large.filters))
+    judges = {"external_knowledge", "label_check"}
+    assert [spec.filter for spec in small.filters] == [kind for kind in wanted if kind not in judges]
+
+
+def test_the_recipes_state_the_published_counts() -> None:
+    orsta = load_recipe(shipped("data_recipes")["orsta-47k"], DataRecipe)
+    assert sum(source.published[1] or 0 for source in orsta.used.values() if source.published) == 47766
+    search = load_recipe(shipped("data_recipes")["search-4k"], DataRecipe)
+    assert sum(source.published[1] or 0 for source in search.used.values() if source.published) == 3859
+
+
+def stress(count: int) -> Iterator[Sample]:
+    """Samples without pictures, some of which each rule drops."""
+    rng = random.Random(0)
+    truths = ["4", "x=2", "a very long answer of many words", "true", "12", "7.5"]
+    for number in range(count):
+        yield sample(f"How much is {number} and {rng.randrange(99)}?", rng.choice(truths), id=f"s/{number}")
+
+
+RULES: list[dict[str, Any]] = [
+    {"filter": "no_guessing", "rows": "all"},
+    {"filter": "answer_symbols", "rows": "all", "symbols": "=[]():"},
+    {"filter": "answer_length", "rows": "all", "at_most": 20},
+    {"filter": "english", "rows": "all"},
+]
+
+
+def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
+    peaks = []
+    for count in (600, 600, 1800):  # the first loads what is loaded once
+        data = tmp_path / f"{count}.parquet"
+        write_samples(data, stress(count))
+        recipe = write_recipe(tmp_path / f"{count}.yaml", {"s": source(data)}, RULES)
+        tracemalloc.start()
+        curate(recipe, tmp_path / f"out{len(peaks)}")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # At a million rows this would be 600 MB; `tests/bench/bench_curate.py` measures such a run.
+    assert peaks[2] - peaks[1] < 1200 * 600
+
+
+def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed (vtune[ray])")
+    data = tmp_path / "s.parquet"
+    write_samples(data, stress(3000))
+    filters = [
+        *RULES,
+        {"filter": "balance", "rows": "all", "by": "ground_truth", "times_median": 0.5},
+    ]
+    recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, filters)
+    found = {}
+    for engine in ("local", "ray"):
+        words = ["curate", str(recipe), "--out", str(tmp_path / engine), "--engine", engine]
+        command = [sys.executable, "-m", "vtune.cli.main", *words]
+        with (tmp_path / f"{engine}.log").open("w") as log:  # Ray's servers would keep a pipe open
+            ended = subprocess.run(
+                command, env=environment(), stdout=log, stderr=log, timeout=HANGS, check=False
+            )
+        assert ended.returncode == 0, (tmp_path / f"{engine}.log").read_text()
+        found[engine] = made(tmp_path / engine)
+    assert found["local"] == found["ray"]
+
+
+def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:
+    if find_spec("ray") is not None:
+        pytest.skip("ray is installed")
+    data = tmp_path / "s.parquet"
+    write_samples(data, numbered(2))
+    recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, [])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out", "--engine", "ray")
+    assert ended.code == 2
+    assert "pip install 'vtune[ray]'" in ended.err

@@ -1,0 +1,181 @@
+"""A dense index from the command to the tool: the same tool, the same rewards, other passages."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.commands import vtune
+from tests.tools.encoders import build_encoder
+from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
+from vtune.runs.serve.search import SearchService
+from vtune.schema.message import Message
+from vtune.schema.sample import Sample
+from vtune.tools import dense_build, passages
+from vtune.tools.bm25 import PassageIndex
+from vtune.tools.calls import read_calls
+from vtune.tools.dense import DenseIndex
+from vtune.tools.passages import IndexEncoder, check_passages, open_passages
+from vtune.tools.tool import Scene
+from vtune.tools.toolbox import Results
+
+TEXTS = {
+    "Sark": "the ferry sails to the island",
+    "Golf": "the course has holes",
+    "Castle": "a tower of stone",
+}
+WORDS = sorted(
+    {word for text in TEXTS.values() for word in text.split()} | {*TEXTS, "boat", "fortress", "links"}
+)
+SAME = {"boat": "ferry", "fortress": "tower", "links": "course"}
+"""What nobody wrote, and means the same: only an encoder knows."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dense")
+    rows = [{"id": str(n), "contents": f'"{title}"\n{text}'} for n, (title, text) in enumerate(TEXTS.items())]
+    (folder / "wiki.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build_encoder(folder / "encoder", WORDS, seed=0, same=SAME)
+    given = ("data", "index", folder / "wiki.jsonl", "--json")
+    made = vtune(*given, "--out", folder / "dense", "--encoder", folder / "encoder", "--family", "e5")
+    assert made.code == 0, made.err
+    told = json.loads(made.out)
+    assert (told["kind"], told["passages"], told["method"]) == ("dense", 3, "exact")
+    assert (told["encoder"]["pooling"], told["encoder"]["query_prefix"]) == ("mean", "query: ")
+    assert vtune(*given, "--out", folder / "bm25").code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["bm25", "dense", "encoder", "wiki.jsonl"]
+    return folder
+
+
+def recipe(index: Path, **encoder: Any) -> ToolsRecipe:
+    section = {"index": str(index), "top_k": 1, "max_chars": 500, **encoder}
+    return ToolsRecipe.model_validate({"text_search": section})
+
+
+def asked(tools: ToolsRecipe, query: str) -> str:
+    """What the tool shows for a turn of the policy."""
+
+    async def main() -> str:
+        turn = json.dumps({"name": "text_search_tool", "arguments": {"query": query}})
+        (call,) = read_calls(f"<tool_call>{turn}</tool_call>", ["text_search_tool"])
+        sample = Sample(
+            id="q/1", source="q", prompt=(Message("user", "Where?"),), ground_truth="x", verifier="exact"
+        )
+        async with tools_of(tools, Path("unused")) as toolbox:
+            seen = await toolbox.run(call, Scene(sample, (), ()), 0, Results())
+        return f"{seen.status}: {seen.text}"
+
+    return asyncio.run(main())
+
+
+def test_the_tool_is_the_same_and_a_dense_index_knows_words_that_nobody_wrote(folder: Path) -> None:
+    dense, bm25 = recipe(folder / "dense"), recipe(folder / "bm25")
+    check_indexes(dense)
+    for query in ("ferry", "the island"):
+        assert asked(dense, query) == asked(bm25, query) == "ok: 1. Sark\nthe ferry sails to the island"
+    assert asked(bm25, "boat") == "ok: No matching passages were found."
+    assert asked(dense, "boat") == "ok: 1. Sark\nthe ferry sails to the island"
+    assert asked(dense, "fortress") == "ok: 1. Castle\na tower of stone"
+
+
+def test_a_service_searches_either_kind(folder: Path) -> None:
+    async def titles(index: Path) -> list[str]:
+        service = SearchService(index, None, threads=2)
+        found = [await service.search({"query": query, "top_k": 2}) for query in ("links", "golf course")]
+        return [answer["results"][0]["title"] if answer["results"] else "" for answer in found]
+
+    assert asyncio.run(titles(folder / "dense")) == ["Golf", "Golf"]
+    assert asyncio.run(titles(folder / "bm25")) == ["", "Golf"]
+
+
+def test_many_rollouts_may_ask_at_once(folder: Path) -> None:
+    async def main() -> list[str]:
+        index = open_passages(folder / "dense", None)
+        queries = ["boat", "links", "fortress"] * 8
+        found = await asyncio.gather(*(index.search(query, 1) for query in queries))
+        await index.aclose()
+        return [passages[0].title for passages in found]
+
+    assert asyncio.run(main()) == ["Sark", "Golf", "Castle"] * 8
+
+
+def test_queries_are_embedded_by_the_model_of_the_index_and_no_other(folder: Path, tmp_path: Path) -> None:
+    moved = build_encoder(tmp_path / "moved", WORDS, seed=0, same=SAME)
+    told = asked(recipe(folder / "dense", encoder={"model": str(moved), "device": "cpu"}), "boat")
+    assert told.startswith("ok: 1. Sark")
+    other = build_encoder(tmp_path / "other", WORDS, seed=1)
+    with pytest.raises(DataError, match="is another model"):
+        open_passages(folder / "dense", IndexEncoder(model=str(other)))
+
+
+def test_what_a_dense_index_needs_is_missed_before_a_run(folder: Path, tmp_path: Path) -> None:
+    gone = recipe(folder / "dense", encoder={"model": str(tmp_path / "gone")})
+    with pytest.raises(DataError, match="no model folder"):
+        check_indexes(gone)
+    with pytest.raises(RecipeError, match="BM25 index, which embeds nothing"):
+        check_indexes(recipe(folder / "bm25", encoder={"device": "cpu"}))
+    with pytest.raises(ValueError, match="encoder belongs to index"):
+        ToolsRecipe.model_validate(
+            {"text_search": {"url": "http://x", "encoder": {}, "top_k": 1, "max_chars": 9, "patience": None}}
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passages.importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(MissingExtra, match="usearch"):
+            check_passages(folder / "dense", None)
+    assert isinstance(open_passages(folder / "bm25", None), PassageIndex)
+    assert isinstance(open_passages(folder / "dense", None), DenseIndex)
+
+
+def test_an_interrupted_command_goes_on_when_it_is_given_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that cannot be read stops a build, too; mended, it goes on behind what was embedded."""
+    monkeypatch.setattr(dense_build, "WINDOW", 2)
+    rows = (folder / "wiki.jsonl").read_text()
+    corpus = tmp_path / "wiki.jsonl"
+    corpus.write_text(rows + '{"title": "no text"}\n')
+    words = (
+        "data",
+        "index",
+        corpus,
+        "--out",
+        tmp_path / "index",
+        "--encoder",
+        folder / "encoder",
+        "--family",
+        "e5",
+    )
+    stopped = vtune(*words)
+    assert (stopped.code, "a passage has no text" in stopped.err) == (2, True)
+    assert not (tmp_path / "index").exists()
+    other = vtune(*words[:-1], "contriever")
+    assert (other.code, "with other settings" in other.err) == (2, True)
+    corpus.write_text(rows)
+    ended = vtune(*words)
+    assert ended.code == 0, ended.err
+    assert "2 passages were embedded before" in ended.err
+    assert open_passages(tmp_path / "index", None).find("boat", 1)[0].title == "Sark"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "wiki.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--encoder", "m"], "of which family"),
+        (["--family", "e5"], "how an --encoder is used"),
+        (["--search", "hnsw"], "how an --encoder is used"),
+        (["--encoder", "m", "--family", "e5", "--pictures"], "index no pictures"),
+        (["--encoder", "/none", "--family", "e5"], "no model folder"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_refused(
+    folder: Path, tmp_path: Path, options: list[str], said: str
+) -> None:
+    refused = vtune("data", "index", folder / "wiki.jsonl", "--out", tmp_path / "out", *options)
+    assert refused.code == 2
+    assert said in " ".join(refused.err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []

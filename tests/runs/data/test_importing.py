@@ -1,0 +1,358 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.data.formats.published import MAKERS, lines
+from tests.runs.commands import vtune
+from tests.runs.data.test_validating import GOOD
+from vtune.data.formats.building import Options
+from vtune.data.formats.likely import check_look
+from vtune.data.formats.source import read_rows
+from vtune.data.formats.table import FORMATS
+from vtune.errors import DataError, RecipeError
+from vtune.rollout.transcript import check_trace
+from vtune.runs.data.exporting import export_data
+from vtune.runs.data.importing import import_data
+from vtune.schema.message import Picture
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
+from vtune.schema.trajectory import Crop
+
+
+def run(name: str, folder: Path, **changes: object) -> dict:
+    published = MAKERS[name](folder)
+    options = replace(published.options, **changes)
+    return import_data(name, published.paths, folder / "out.parquet", options=options, strict=False)
+
+
+def test_an_id_that_comes_twice_is_left_out(tmp_path: Path) -> None:
+    MAKERS["verl"](tmp_path)
+    paths = [tmp_path / "train.parquet"] * 2
+    result = import_data("verl", paths, tmp_path / "out" / "a.parquet", options=Options(), strict=False)
+    assert result["kept"] == 3
+    assert sum("is also in" in problem["what"] for problem in result["problems"]) == 3
+
+
+def test_a_ground_truth_that_its_verifier_rejects_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+    MAKERS["easyr1"](tmp_path)
+    options = Options(verifier="math")
+    file = tmp_path / "geometry3k@train.parquet"
+    result = import_data("easyr1", [file], tmp_path / "out.parquet", options=options, strict=False)
+    (problem,) = result["problems"]
+    assert (result["kept"], problem["row"]) == (1, 1)
+    assert "'Pont Neuf' is not an expression" in problem["what"]
+    assert "`exact`" in problem["fix"]
+
+
+def test_nothing_is_written_where_no_row_is_good(tmp_path: Path) -> None:
+    MAKERS["coco"](tmp_path)
+    out = tmp_path / "out" / "a.parquet"
+    with pytest.raises(DataError, match="no row could be imported") as caught:
+        import_data(
+            "coco", [tmp_path / "instances.json"], out, options=Options(images=tmp_path / "no"), strict=False
+        )
+    assert "cannot read" in str(caught.value)
+    assert list(out.parent.iterdir()) == []
+
+
+def test_an_option_without_effect_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="--columns has no effect with the format verl"):
+        run("verl", tmp_path, columns=tmp_path / "columns.yaml")
+    with pytest.raises(DataError, match="unknown verifier 'chioce'"):
+        run("verl", tmp_path, verifier="chioce")
+
+
+def test_a_second_import_does_not_read_what_the_first_wrote(tmp_path: Path) -> None:
+    MAKERS["verl"](tmp_path)
+    out = tmp_path / "all.parquet"
+    first = import_data("verl", [tmp_path], out, options=Options(), strict=False)
+    with pytest.raises(RecipeError, match="would be read"):
+        import_data("verl", [tmp_path], out, options=Options(), strict=False)
+    assert first["kept"] == len(list(read_samples(out))) == 3
+
+
+def test_a_missing_path_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no file or folder at"):
+        import_data("verl", [tmp_path / "no"], tmp_path / "a.parquet", options=Options(), strict=False)
+
+
+def test_imported_traces_can_be_learnt_from(tmp_path: Path) -> None:
+    run("thyme", tmp_path)
+    traces = list(read_trajectories(tmp_path / "out.parquet"))
+    assert len(traces) == 3
+    for trace in traces:
+        check_trace(trace, where="here")
+
+
+def test_an_export_holds_pictures_that_lay_in_files(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(GOOD.images[0].data or b"")
+    path = tmp_path / "samples.parquet"
+    write_samples(path, [replace(GOOD, images=(Picture(path="a.png"),))])
+    (tmp_path / "elsewhere").mkdir()
+    export_data("verl", path, tmp_path / "elsewhere" / "verl.parquet")
+    back = tmp_path / "elsewhere" / "back.parquet"
+    import_data("verl", [tmp_path / "elsewhere" / "verl.parquet"], back, options=Options(), strict=True)
+    (sample,) = read_samples(back)
+    assert sample.images[0].data == GOOD.images[0].data
+
+
+def test_a_truth_that_was_changed_after_the_export_stays_changed(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, there, back = (tmp_path / f"{name}.parquet" for name in ("samples", "there", "back"))
+    write_samples(path, [GOOD])
+    export_data("vtriune", path, there)
+    table = pq.read_table(str(there))
+    rows = table.to_pylist()
+    rows[0]["reward_model"]["ground_truth"] = "\\boxed{A}"
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), str(there))
+    import_data("vtriune", [there], back, options=Options(), strict=True)
+    assert next(read_samples(back)).ground_truth == "A"
+
+
+def test_an_unknown_layout_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="unknown layout 'vtrune'") as caught:
+        export_data("vtrune", tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert caught.value.fix == "did you mean `vtriune`?"
+
+
+TOLD = {"published_prompt", "published_tools"}
+
+
+@pytest.mark.parametrize("name", [name for name, layout in FORMATS.items() if "tools" in layout.takes])
+@pytest.mark.parametrize("tools", [("python",), ("image_zoom_in_tool",), ()])
+def test_every_format_takes_the_tools_that_its_rows_are_for(name: str, tools: tuple, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    published = run(name, tmp_path / "a")
+    plain = list(read_samples(tmp_path / "a" / "out.parquet"))
+    result = run(name, tmp_path / "b", tools=tools)
+    samples = list(read_samples(tmp_path / "b" / "out.parquet"))
+    assert result["kept"] == published["kept"] == len(samples) > 0
+    for before, sample in zip(plain, samples, strict=True):
+        assert sample.tools == tools
+        assert [turn.role for turn in sample.prompt] == ["user"]
+        assert "<tool_call>" not in sample.question
+        kept = {key: value for key, value in sample.extra.items() if key not in TOLD}
+        assert replace(sample, prompt=before.prompt, tools=before.tools, extra=kept) == before
+
+
+def test_deepeyes_rows_become_rows_for_code_and_stay_what_they_were(tmp_path: Path) -> None:
+    run("deepeyes", tmp_path, tools=("python",))
+    sample = next(s for s in read_samples(tmp_path / "out.parquet") if s.source == "vstar")
+    assert [turn.content for turn in sample.prompt] == ["<image>\nWhat colour is the glove?"]
+    assert sample.extra["published_tools"] == ["image_zoom_in_tool"]
+    system, user = sample.extra["published_prompt"]
+    assert "image_zoom_in_tool" in system["content"]
+    assert "**image_zoom_in_tool**" in user["content"]
+
+
+def test_a_row_whose_words_nobody_knows_is_left_out(tmp_path: Path) -> None:
+    turn = {"role": "user", "content": "Which? Use <tool_call> to look."}
+    row = {"data_source": "own", "prompt": [turn], "reward_model": {"style": "rule", "ground_truth": "red"}}
+    good = row | {"prompt": [turn | {"content": "Which?"}]}
+    file = lines(tmp_path / "rows.jsonl", [row, good])
+    options = Options(tools=("python",))
+    result = import_data("verl", [file], tmp_path / "out.parquet", options=options, strict=False)
+    (problem,) = result["problems"]
+    assert (result["kept"], problem["row"]) == (1, 0)
+    assert "speaks of <tool_call>, which is not offered" in problem["what"]
+
+
+def test_traces_have_made_their_calls(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="--tools has no effect with the format thyme"):
+        run("thyme", tmp_path, tools=("python",))
+
+
+def test_the_command_line_names_tools_or_none(tmp_path: Path) -> None:
+    published = MAKERS["thinklite"](tmp_path)
+    words = ("data", "import", "thinklite", *published.paths, "--out", tmp_path / "out.parquet")
+    ended = vtune(*words, "--tools", "python", "--tools", "image_zoom_in_tool")
+    assert ended.code == 0, ended.err
+    offered = {sample.tools for sample in read_samples(tmp_path / "out.parquet")}
+    assert offered == {("python", "image_zoom_in_tool")}
+    assert vtune(*words, "--tools", "none").code == 0
+    assert {sample.tools for sample in read_samples(tmp_path / "out.parquet")} == {()}
+    refused = vtune(*words, "--tools", "pyhton")
+    assert (refused.code, "did you mean `python`?" in refused.err) == (2, True)
+
+
+LOOKS = [
+    ("mmsearch", "verl"),
+    ("mmsearch", "codev"),
+    ("verl", "mmsearch"),
+    ("verl", "vtriune"),
+    ("verl", "coco"),
+    ("deepeyes", "codev"),
+    ("codev", "deepeyes"),
+    ("codev", "verl"),
+    ("easyr1", "thyme"),
+    ("thyme", "easyr1"),
+    ("mars", "verl"),
+    ("verl", "hrbench"),
+    ("hrbench", "vstar"),
+]
+
+
+@pytest.mark.parametrize(("asked", "there"), LOOKS)
+def test_a_file_of_another_format_is_told_with_what_to_type(asked: str, there: str, tmp_path: Path) -> None:
+    published = MAKERS[there](tmp_path)
+    takes = {"images": tmp_path} if asked in ("verl", "coco") else {}
+    out = tmp_path / "out" / "a.parquet"
+    with pytest.raises(DataError, match=f"looks like a file of the format `{there}`") as caught:
+        import_data(asked, published.paths, out, options=Options(**takes), strict=False)
+    assert caught.value.fix.startswith(f"vtune data import {there} ")
+    assert caught.value.where
+    assert not out.exists()
+
+
+def test_every_published_file_looks_like_its_own_format(tmp_path: Path) -> None:
+    for name, make in MAKERS.items():
+        (tmp_path / name).mkdir()
+        published = make(tmp_path / name)
+        for path in published.paths if name != "hf" else []:
+            check_look(name, path, published.options)
+
+
+def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path: Path) -> None:
+    rows = [{"problem": "Which?", "answer": "A"}] + [{"problem": "", "answer": "A"}] * 40
+    file = lines(tmp_path / "questions.jsonl", rows)
+    out = tmp_path / "out.parquet"
+    ended = vtune("data", "import", "easyr1", file, "--out", out)
+    assert ended.code == 0
+    told = ended.out.splitlines()
+    assert len(told) < 15
+    assert any("… and 30 more; all of them are in" in line for line in told)
+    listed = (tmp_path / "out.problems.txt").read_text().splitlines()
+    assert len(listed) == 40
+    assert listed[0].startswith(f"{file}, row 1: the question is empty")
+    file.write_text(file.read_text().splitlines()[0])
+    assert vtune("data", "import", "easyr1", file, "--out", out).code == 0
+    assert not (tmp_path / "out.problems.txt").exists()
+
+
+@pytest.mark.parametrize("question", ["", "  ", "<image>\n"])
+def test_an_empty_question_is_left_out_with_the_remedy(question: str, tmp_path: Path) -> None:
+    file = lines(tmp_path / "qa.jsonl", [{"q": "Which?", "a": "x"}, {"q": question, "a": "x"}])
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    result = import_data(
+        "hf", [file], tmp_path / "out.parquet", options=Options(columns=columns), strict=False
+    )
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
+    assert "the question is empty" in problem["what"]
+    assert problem["fix"]
+
+
+HALF = "cut \ud83d here"
+
+
+@pytest.mark.parametrize("place", ["prompt", "data_source", "extra_info", "images", "column"])
+def test_a_row_with_half_a_character_is_left_out_with_the_remedy(place: str, tmp_path: Path) -> None:
+    good = {
+        "data_source": "qa",
+        "prompt": [{"role": "user", "content": "Which?"}],
+        "reward_model": {"ground_truth": "red"},
+        "extra_info": {"id": "good"},
+    }
+    changes = {
+        "prompt": [{"role": "user", "content": HALF}],
+        "data_source": HALF,
+        "extra_info": {"id": "odd", "notes": [{HALF: "x"}]},
+        "images": [f"{HALF}.jpg"],
+    }
+    odd = good | {place: changes[place]} if place in changes else {"data_source": "qa", HALF: 1}
+    file = lines(tmp_path / "rows.jsonl", [good, odd])
+    out = tmp_path / "out.parquet"
+    result = import_data("verl", [file], out, options=Options(), strict=False)
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
+    assert "\\ud83d" in problem["what"] + problem["fix"]
+    assert str(file) in (tmp_path / "out.problems.txt").read_text()
+    with pytest.raises(DataError):
+        import_data("verl", [file], out, options=Options(), strict=True)
+
+
+def test_a_trace_with_half_a_character_is_left_out(tmp_path: Path) -> None:
+    (published,) = MAKERS["thyme"](tmp_path).paths[:1]
+    row = next(read_rows(published))[1]
+    assert isinstance(row, dict)
+    rows = [row, row | {"response": row["response"].replace("<answer>", f"{HALF}<answer>")}]
+    file = lines(tmp_path / "half.jsonl", rows)
+    result = import_data("thyme", [file], tmp_path / "out.parquet", options=Options(), strict=False)
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
+    assert "\\ud83d" in problem["what"]
+
+
+def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
+    rows = [{"q": "Which?", "a": "x"}, {"q": HALF, "a": "x"}]
+    file, columns = lines(tmp_path / "qa.jsonl", rows), tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    options = Options(columns=columns)
+    with pytest.raises(DataError, match=r"datasets cannot read on.*surrogate") as caught:
+        import_data("hf", [file], tmp_path / "out.parquet", options=options, strict=False)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:
+    file = lines(tmp_path / "nothing.jsonl", [])
+    with pytest.raises(DataError, match="there is no row to import") as caught:
+        import_data("verl", [file], tmp_path / "out.parquet", options=Options(), strict=False)
+    assert caught.value.where == str(file)
+
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("name", ["easyr1", "mars", "coco", "vstar", "hrbench"])
+def test_a_byte_order_mark_is_no_part_of_a_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    published, out = MAKERS[name](tmp_path / "in"), tmp_path / "out.parquet"
+    plain = import_data(name, published.paths, out, options=published.options, strict=False)
+    files = [file for file in tmp_path.rglob("*") if file.suffix in (".json", ".jsonl", ".tsv")]
+    assert files
+    for file in files:
+        file.write_bytes(BOM + file.read_bytes())
+    assert import_data(name, published.paths, out, options=published.options, strict=False) == plain
+
+
+def test_a_picture_outside_of_the_folder_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "images", tmp_path / "secret.png"
+    inside.mkdir()
+    for path in (inside / "a.png", outside):
+        path.write_bytes(GOOD.images[0].data or b"")
+    (inside / "link").symlink_to(tmp_path)
+    names = [
+        "a.png",
+        str(inside / "a.png"),
+        str(outside),
+        "../secret.png",
+        "link/../../secret.png",
+        "link/secret.png",
+    ]
+    rows = [{"problem": "<image>Which?", "answer": "A", "images": [name]} for name in names]
+    file = lines(tmp_path / "q.jsonl", rows)
+    options = Options(images=inside)
+    result = import_data("easyr1", [file], tmp_path / "out.parquet", options=options, strict=False)
+    assert [problem["row"] for problem in result["problems"]] == [2, 3, 4]
+    assert all("leaves the folder" in problem["what"] for problem in result["problems"])
+    assert all("--images" in problem["fix"] for problem in result["problems"])
+
+
+def test_an_export_to_thyme_keeps_what_calls_were_and_refuses_other_tools(tmp_path: Path) -> None:
+    run("thyme", tmp_path)
+    first = next(t for t in read_trajectories(tmp_path / "out.parquet") if t.calls)
+    crop = Crop(0, (1.0, 2.0, 30.0, 40.0), first.calls[0].images[0])
+    call = replace(first.calls[0], crops=(crop,), output="kept", seconds=1.5)
+    there, back, path = (tmp_path / f"{name}.parquet" for name in ("there", "back", "traces"))
+    write_trajectories(path, [replace(first, calls=(call, *first.calls[1:]))])
+    export_data("thyme", path, there)
+    import_data("thyme", [there], back, options=Options(), strict=True)
+    assert next(read_trajectories(back)).calls == (call, *first.calls[1:])
+    write_trajectories(path, [replace(first, calls=(replace(call, tool="image_zoom_in_tool"),))])
+    with pytest.raises(DataError, match="no call of image_zoom_in_tool"):
+        export_data("thyme", path, tmp_path / "none.parquet")
+    assert not (tmp_path / "none.parquet").exists()

@@ -1,0 +1,50 @@
+import base64
+import re
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+from tests.runs.data.test_validating import GOOD, encoded
+from vtune.runs.data.inspecting import inspect
+from vtune.schema.message import Picture
+from vtune.schema.parquet import write_samples
+
+
+def test_a_bad_row_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    gone = replace(GOOD, id="signs/1", images=(Picture(path="gone.png"),))
+    write_samples(path, [replace(GOOD, id="signs/0", verifier=""), gone, replace(GOOD, id="signs/2")])
+    result = inspect(path, 5)
+    assert [(problem["row"], bool(problem["fix"])) for problem in result["problems"]] == [
+        (0, True),
+        (1, True),
+    ]
+    assert [(example["row"], example["id"]) for example in result["examples"]] == [(2, "signs/2")]
+    assert (result["rows"], result["by_source"]) == (3, {"signs": 2})
+
+
+def test_boxes_of_the_ground_truth_are_shown_in_pixels(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    sample = replace(
+        GOOD,
+        verifier="grounding",
+        verifier_parm={"space": "relative_1000"},
+        ground_truth='[{"label": "cup", "bbox_2d": [100, 0, 500, 1000]}]',
+    )
+    write_samples(path, [sample])
+    (example,) = inspect(path, 1)["examples"]
+    assert example["boxes"] == [
+        {"of": "evidence", "label": "sign", "image": 0, "bbox_2d": [1.0, 2.0, 30.0, 40.0]},
+        {"of": "ground truth", "label": "cup", "image": 0, "bbox_2d": [6.0, 0.0, 30.0, 50.0]},
+    ]
+
+
+def test_pictures_on_the_page_are_reduced(tmp_path: Path) -> None:
+    path, page = tmp_path / "a.parquet", tmp_path / "pages" / "a.html"
+    write_samples(path, [replace(GOOD, images=(Picture(data=encoded(3000, 200)),))])
+    assert inspect(path, 1, html=page)["page"] == str(page)
+    (uri,) = re.findall(r'href="data:image/jpeg;base64,([^"]+)"', page.read_text())
+    with Image.open(BytesIO(base64.b64decode(uri))) as image:
+        assert image.size == (512, 34)

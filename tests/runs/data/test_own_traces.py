@@ -1,0 +1,184 @@
+"""Traces of one's own samples: what they show is paid in full, and none of them teaches a mistake."""
+
+import asyncio
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.runs.commands import vtune
+from vtune.config import find, load_recipe
+from vtune.data.traces import regions
+from vtune.errors import DataError
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer
+from vtune.runs.data.own_traces import make_box_traces, make_run_traces
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
+from vtune.schema.reward import Reward
+from vtune.schema.sample import Evidence, Sample
+from vtune.schema.trajectory import Call, Trajectory
+
+WIDE = (640, 480)
+
+
+def photo(seed: int = 0, size: tuple[int, int] = WIDE) -> bytes:
+    """A picture in which every place looks different."""
+    noise = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC).save(out, "PNG")
+    return out.getvalue()
+
+
+def sample(**changes: Any) -> Sample:
+    found = Sample(
+        id="mine/0",
+        source="mine",
+        prompt=(Message("user", f"{IMAGE}\nHow many cups?", (0,)),),
+        images=(Picture(photo()),),
+        ability="visual_search",
+        ground_truth="3",
+        verifier="counting",
+        tools=("python",),
+        evidence=(Evidence("cup", 0, (100.0, 120.0, 180.0, 200.0)),),
+    )
+    return replace(found, **changes)
+
+
+@pytest.fixture(scope="module")
+def reward() -> RewardRecipe:
+    return load_recipe(find("codev", "recipes.rl"), RLRecipe, ["reward.judge=null"]).reward
+
+
+def traced(folder: Path, *samples: Sample, prompt: Any = "codev") -> list[Trajectory]:
+    data, out = folder / "mine.parquet", folder / "traces.parquet"
+    write_samples(data, samples)
+    make_box_traces([data], out, prompt=prompt)
+    return list(read_trajectories(out))
+
+
+TWO = (Evidence("cup", 0, (100.0, 120.0, 180.0, 200.0)), Evidence("jug", 0, (500.0, 300.0, 560.0, 400.0)))
+
+
+@pytest.mark.parametrize("tool", ["python", "image_zoom_in_tool"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"evidence": TWO},
+        {"evidence": (Evidence("cup", 0, (0.0, 0.0, 5.0, 5.0)), *TWO[1:])},
+        {
+            "images": (Picture(photo()), Picture(photo(1))),
+            "prompt": (Message("user", f"{IMAGE}{IMAGE}\nHow many cups?", (0, 1)),),
+            "evidence": (Evidence("cup", 1, (100.0, 120.0, 180.0, 200.0)),),
+        },
+        {"verifier": "exact", "ground_truth": "a jug"},
+        {"verifier": "choice", "ground_truth": "B", "choices": ("one", "two")},
+    ],
+    ids=["one box", "two boxes", "a tiny box in the corner", "the second picture", "exact", "choice"],
+)
+def test_a_trace_of_boxes_would_earn_full_marks(
+    tool: str, changes: dict[str, Any], reward: RewardRecipe, tmp_path: Path
+) -> None:
+    asked = sample(tools=(tool,), **changes)
+    if tool != "python" and min(item.bbox[2] - item.bbox[0] for item in asked.evidence) < 28:
+        with pytest.raises(DataError, match="too small for a zoom"):
+            traced(tmp_path, asked, prompt="tools")
+        return
+    (trace,) = traced(tmp_path, asked, prompt="codev" if tool == "python" else "tools")
+
+    async def scored() -> Trajectory:
+        async with Scorer(reward) as scorer:
+            (found,) = await scorer.score([asked], [trace])
+            return found
+
+    paid = asyncio.run(scored()).reward
+    assert paid is not None
+    assert (paid.accuracy, paid.format, paid.tool) == (1.0, 1.0, 1.0), paid.why
+    assert trace.messages[0].role == "system"
+
+
+def test_a_box_that_fills_the_picture_is_answered_without_a_look(tmp_path: Path) -> None:
+    whole = (Evidence("cup", 0, (10.0, 10.0, 600.0, 400.0)),)
+    (trace,) = traced(tmp_path, sample(evidence=whole))
+    assert trace.calls == ()
+    assert trace.messages[-1].content.endswith("<answer>3</answer>")
+
+
+def test_looks_together_never_cover_most_of_a_picture() -> None:
+    row = tuple(Evidence("cup", 0, (x, 10.0, x + 150.0, 300.0)) for x in (0.0, 160.0, 320.0, 480.0))
+    shown = regions(sample(evidence=row))
+    area = sum((x1 - x0) * (y1 - y0) for _, (x0, y0, x1, y1), _ in shown)
+    assert shown
+    assert area <= 0.5 * WIDE[0] * WIDE[1]
+
+
+def test_what_cannot_be_looked_at_is_left_out_and_counted(tmp_path: Path) -> None:
+    data, out = tmp_path / "mine.parquet", tmp_path / "traces.parquet"
+    blind, bare = sample(id="mine/1", evidence=()), sample(id="mine/2", tools=())
+    write_samples(data, [sample(), blind, bare])
+    result = make_box_traces([data], out, prompt="codev")
+    assert result["traces"] == 1
+    assert result["left_out"] == {"without evidence boxes": 1, "without a tool to look with": 1}
+    write_samples(data, [blind])
+    with pytest.raises(DataError, match="1 without evidence boxes"):
+        make_box_traces([data], tmp_path / "none.parquet", prompt="codev")
+    assert not (tmp_path / "none.parquet").exists()
+
+
+def run_of(folder: Path, trajectories: list[Trajectory], *, call_images: str = "shown") -> Path:
+    write_trajectories(folder / "trajectories" / "step-000000.parquet", trajectories)
+    settings = find("codev", "recipes.rl").read_text(encoding="utf-8")
+    (folder / "recipe.yaml").write_text(f"{settings}\ncall_images: {call_images}\n")
+    return folder
+
+
+def test_of_a_run_only_right_and_faithful_trajectories_are_taken_one_a_question(tmp_path: Path) -> None:
+    (trace,) = traced(tmp_path, sample())
+    paid = Reward(total=1.8, accuracy=1.0, format=1.0, tool=1.0, why="")
+    good = replace(trace, reward=paid, tool_scores=(1.0,), token_ids=(1,), loss_mask=(True,), logprobs=(0.0,))
+    failed = Call(tool="python", arguments="{}", status="error")
+    flagged = replace(good.calls[0], flags=("whole_image",))
+    longer = replace(good, messages=(*good.messages, Message("assistant", "and so on")), policy_version=3)
+    other = replace(good, sample_id="mine/1")
+    bad = [
+        replace(good, reward=replace(paid, accuracy=0.0)),
+        replace(good, reward=replace(paid, format=0.0)),
+        replace(good, reward=replace(paid, accuracy=None)),
+        replace(good, tool_scores=(0.5,)),
+        replace(good, calls=(flagged,)),
+        replace(good, calls=(*good.calls, failed), tool_scores=(1.0, 0.0)),
+        replace(good, calls=(), tool_scores=()),
+    ]
+    run = run_of(tmp_path / "run", [*bad, longer, good, other])
+    out = tmp_path / "better.parquet"
+    result = make_run_traces(run, out)
+    assert list(read_trajectories(out)) == [trace, replace(trace, sample_id="mine/1")]
+    assert result["left_out"] == {
+        "wrong": 1,
+        "not well formed": 1,
+        "unscored": 1,
+        "without a faithful look": 1,
+        "with a call that failed or has a red flag": 2,
+        "without a look": 1,
+        "another about the same question is shorter": 1,
+    }
+    with pytest.raises(DataError, match="no trace can be made"):
+        make_run_traces(run_of(tmp_path / "poor", bad), tmp_path / "none.parquet")
+    black = run_of(tmp_path / "black", [good], call_images="black")
+    with pytest.raises(DataError, match="blackened"):
+        make_run_traces(black, tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--data", "a.parquet", "--run", "b"], ["--run", "b", "--prompt", "codev"]]
+)
+def test_traces_come_from_samples_or_from_a_run(words: list[str], tmp_path: Path) -> None:
+    ended = vtune("data", "make", "traces", "--out", tmp_path / "t.parquet", *words)
+    assert ended.code == 2
+    assert "Traceback" not in ended.err

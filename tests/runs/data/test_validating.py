@@ -1,0 +1,96 @@
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.runs.commands import vtune
+from tests.schema.records import SAMPLE
+from vtune.errors import DataError
+from vtune.report.samples import describe_problem
+from vtune.runs.data.validating import check_data, validate
+from vtune.runs.plan.self_test import bombs
+from vtune.schema.message import Picture
+from vtune.schema.parquet import write_samples
+from vtune.schema.sample import Evidence
+
+
+def encoded(width: int, height: int) -> bytes:
+    content = BytesIO()
+    Image.new("RGB", (width, height)).save(content, "PNG")
+    return content.getvalue()
+
+
+GOOD = replace(SAMPLE, images=(Picture(data=encoded(60, 50)),))
+
+BAD = {
+    "unknown verifier": (replace(GOOD, verifier="chioce"), "unknown verifier 'chioce'"),
+    "unknown tool": (replace(GOOD, tools=("shell",)), "unknown tool 'shell'"),
+    "ground truth that its verifier rejects": (replace(GOOD, ground_truth="Z"), "names no single option"),
+    "no picture": (replace(GOOD, images=(Picture(path="none.png"),)), "no picture at"),
+    "broken picture": (replace(GOOD, images=(Picture(data=b"no"),)), "a picture cannot be opened (2 bytes)"),
+    "evidence outside": (replace(GOOD, evidence=(Evidence("x", 0, (0, 0, 61, 9)),)), "leaves image 0"),
+}
+
+
+def test_a_good_file_has_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(encoded(60, 50))
+    path = tmp_path / "good.parquet"
+    write_samples(path, [GOOD, replace(GOOD, id="signs/2", images=(Picture(path="a.png"),))])
+    assert validate([path]) == {"rows": 2, "by_source": {"signs": 2}, "problems": []}
+    check_data([path])
+
+
+@pytest.mark.parametrize(("bad", "what"), BAD.values(), ids=list(BAD))
+def test_each_kind_of_bad_row_is_found_with_file_row_and_remedy(bad: type, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.parquet"
+    write_samples(path, [replace(GOOD, id="signs/0"), bad])
+    result = validate([path])
+    (problem,) = result["problems"]
+    assert result["by_source"] == {"signs": 1}
+    assert (problem["file"], problem["row"]) == (str(path), 1)
+    assert what in problem["what"]
+    assert problem["fix"]
+    assert "\n" not in describe_problem(problem)
+    with pytest.raises(DataError, match="1 problem"):
+        check_data([path])
+
+
+def test_all_bad_rows_of_all_files_are_listed(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "none.parquet"]
+    many = [replace(GOOD, id=f"signs/{n}", ground_truth="Z") for n in range(12)]
+    write_samples(paths[0], [GOOD])
+    write_samples(paths[1], [*many[2:], GOOD])
+    problems = validate(paths)["problems"]
+    assert [(Path(p["file"]).stem, p["row"]) for p in problems] == [
+        *(("b", row) for row in range(11)),
+        ("none", None),
+    ]
+    assert f"id 'signs/1' is also in {paths[0]}, row 0" in problems[10]["what"]
+    with pytest.raises(DataError, match="… and 2 more"):
+        check_data(paths)
+    ended = vtune("data", "validate", *paths, "--problems", tmp_path / "bad.txt")
+    assert ended.code == 2
+    assert "… and 2 more; --problems FILE writes all of them" in ended.out
+    assert len((tmp_path / "bad.txt").read_text().splitlines()) == 12
+    assert len(ended.out.splitlines()) == 12
+
+
+def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_samples(path, [GOOD, replace(GOOD, id="x", verifier="")])
+    (problem,) = validate([path])["problems"]
+    assert problem["what"].endswith("(column `reward_model.verifier`)")
+
+
+@pytest.mark.parametrize("bomb", sorted(bombs()))
+def test_a_row_with_a_bomb_is_listed_with_its_file_and_a_remedy(tmp_path: Path, bomb: str) -> None:
+    rows = [GOOD, replace(GOOD, id="bad/1", images=(Picture(data=bombs()[bomb]),), evidence=())]
+    write_samples(tmp_path / "a.parquet", rows)
+    result = validate([tmp_path / "a.parquet"])
+    (problem,) = result["problems"]
+    assert (problem["file"], problem["row"]) == (str(tmp_path / "a.parquet"), 1)
+    assert "a picture cannot be opened" in problem["what"]
+    assert "store PNG or JPEG, of 64 Mi pixels and 2000:1 at most" in problem["fix"]
+    assert vtune("data", "validate", tmp_path / "a.parquet").code in (1, 2)

@@ -1,0 +1,418 @@
+"""`vtune eval` and `vtune faithfulness` on V* and HR-Bench as they are published, with large pictures."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.conftest import HANGS
+from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
+from tests.judge.server import serve
+from tests.runs.commands import environment, setting, vtune
+from tests.runs.looking import BOX, HABITS, NUMBERS, Guessing, Looking, Zooming
+from vtune.config import find, load_recipe
+from vtune.errors import RunFailed
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.questions import read_records
+from vtune.schema.parquet import read_trajectories
+
+SMALL = setting(
+    dtype="float32",
+    threads=1,
+    images__max_pixels=12544,
+    rollout__max_tokens=4000,
+    rollout__max_new_tokens=200,
+    rollout__max_batch=4,
+    sandbox__seconds=120.0,
+)
+
+
+@pytest.fixture(scope="module")
+def vstar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight photographs of 4000 x 2000 pixels, four of each category."""
+    return make_vstar(tmp_path_factory.mktemp("vstar") / "vstar_bench", len(HABITS), (4000, 2000), BOX)
+
+
+@pytest.fixture(scope="module")
+def hrbench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two pictures 8000 pixels wide, one of each category, four rows each."""
+    pictures = [picture(number, (8000, 1500), BOX) for number in range(2)]
+    return write_tsv(tmp_path_factory.mktemp("hr") / "hr_bench_8k.tsv", hrbench_rows(pictures))
+
+
+def evaluation(suite: str, model: Path, data: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "eval",
+        "--suite",
+        suite,
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        *SMALL,
+        *more,
+    ]
+
+
+Plays = Callable[[str, Path], None]
+
+
+@pytest.fixture
+def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
+    """Puts the policy `Looking` in place of the model's own draws on a benchmark."""
+
+    def play(suite: str, data: Path) -> None:
+        shipped = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]"])
+        samples = list(read_records(shipped))
+        monkeypatch.setattr(
+            vtune_engines, "TransformersEngine", lambda policy, max_batch: Looking(policy.chat, samples)
+        )
+
+    return play
+
+
+def shares(found: dict[str, Any]) -> dict[str, float]:
+    return {name: found[name]["value"] for name in NUMBERS}
+
+
+def done(*words: str | Path) -> Any:
+    ended = vtune(*words, "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+@pytest.fixture(scope="module")
+def looked_at_vstar(vstar: Path, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an evaluation of `Looking` on V*."""
+    out = tmp_path_factory.mktemp("eval") / "out"
+    shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
+    samples = list(read_records(shipped))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            vtune_engines, "TransformersEngine", lambda policy, max_batch: Looking(policy.chat, samples)
+        )
+        done(*evaluation("vstar", tiny, vstar, out))
+    return out
+
+
+def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(looked_at_vstar: Path) -> None:
+    found = json.loads((looked_at_vstar / "results.json").read_text())
+    assert found["score"] == {
+        "score": 5 / 8,
+        "n": 8,
+        "unreadable": 2,
+        "unscored": 0,
+        "categories": {
+            "direct_attributes": {"score": 2 / 4, "n": 4, "unreadable": 1, "unscored": 0},
+            "relative_position": {"score": 3 / 4, "n": 4, "unreadable": 1, "unscored": 0},
+        },
+    }
+    assert shares(found["faithfulness"]) == pytest.approx(NUMBERS)
+    assert found["unaudited"] == 0
+    trajectories = list(read_trajectories(looked_at_vstar / "trajectories.parquet"))
+    asked = [t.messages[1].content for t in trajectories]
+    assert all(text.count("Please select the correct answer from the options above.") == 1 for text in asked)
+    assert all(
+        text.startswith("<image>\nQuestion: What is the colour of the sign?\nOptions:\nA. ") for text in asked
+    )
+    assert sorted(file.name for file in looked_at_vstar.iterdir()) == [
+        "results.json",
+        "suite.yaml",
+        "trajectories.parquet",
+    ]
+
+
+def test_the_right_option_of_vstar_is_not_always_the_first(vstar: Path) -> None:
+    shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
+    assert len({sample.ground_truth for sample in read_records(shipped)}) > 1
+    kept = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]", "choices.shuffle=null"])
+    assert {sample.ground_truth for sample in read_records(kept)} == {"A"}
+
+
+def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
+    hrbench: Path, tiny: Path, tmp_path: Path, plays: Plays
+) -> None:
+    plays("hrbench-8k", hrbench)
+    found = done(*evaluation("hrbench-8k", tiny, hrbench, tmp_path / "out"))
+    assert {name: found["score"][name] for name in ("score", "fsp", "fcp", "unreadable")} == {
+        "score": 5 / 8,
+        "fsp": 2 / 4,
+        "fcp": 3 / 4,
+        "unreadable": 2,
+    }
+    assert [cycle["score"] for cycle in found["score"]["cycles"].values()] == [1.0, 1.0, 0.5, 0.0]
+    assert (found["faithfulness"]["n"], found["unaudited"]) == (8, 8)
+    assert found["judged_by"] == {"boxes": 0, "model": 0}
+    assert "no evidence boxes" in found["faithfulness"]["no_shares"]
+    assert found["faithfulness"]["faithful_of_all"] is None
+    assert sum(bucket["share"]["value"] for bucket in found["faithfulness"]["buckets"]) == 1.0
+
+    refused = vtune("faithfulness", tmp_path / "out")
+    assert refused.code == 1
+    assert "no evidence boxes, and no judge" in refused.err
+    with serve("1") as judge:
+        url = judge.endpoint().base_url
+        seen = done("faithfulness", tmp_path / "out", "--judge-url", url, "--judge-model", "judge")
+    # It takes every crop for one of the target: u, too, becomes faithful.
+    assert seen["all"]["faithful_of_correct"]["value"] == 1.0
+    assert seen["all"]["accuracy"]["value"] == 5 / 8
+    texts = [part["text"] for part in judge.requests[0]["messages"][1]["content"] if part["type"] == "text"]
+    assert "What is the colour of the sign?" in texts[0]
+    assert "A. " not in texts[0]
+
+
+ZOOM = setting(
+    offers="[image_zoom_in_tool]",
+    tools="{zoom: {space: relative_1000, min_side: 28}}",
+    rollout__prompt="tools",
+)
+NOTHING = setting(offers="[]", rollout__prompt="plain")
+
+
+@pytest.mark.parametrize(
+    ("player", "words", "numbers"),
+    [
+        pytest.param(Zooming, ZOOM, NUMBERS, id="a zoom agent"),
+        pytest.param(
+            Guessing,
+            NOTHING,
+            {"accuracy": 5 / 8, "faithful_of_all": 0.0, "no_tool_of_all": 5 / 8, "tool_calls": 0.0},
+            id="no tools",
+        ),
+    ],
+)
+def test_vstar_is_asked_and_audited_with_the_tools_of_the_suite(
+    player: type[Looking],
+    words: list[str],
+    numbers: dict[str, float],
+    vstar: Path,
+    tiny: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
+    samples = list(read_records(shipped))
+    monkeypatch.setattr(
+        vtune_engines, "TransformersEngine", lambda policy, max_batch: player(policy.chat, samples)
+    )
+    found = done(*evaluation("vstar", tiny, vstar, tmp_path / "out", *words))
+    assert found["score"]["score"] == 5 / 8
+    audited = done("faithfulness", tmp_path / "out")["all"]
+    for said in (found["faithfulness"], audited):
+        assert {name: said[name]["value"] for name in numbers} == pytest.approx(numbers)
+    first = next(iter(read_trajectories(tmp_path / "out" / "trajectories.parquet")))
+    asked = "\n".join(turn.content for turn in first.messages if turn.role != "assistant")
+    assert ("image_zoom_in_tool" in asked) == (player is Zooming)
+    assert "<code>" not in asked
+
+
+def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
+    vstar: Path, tiny: Path, tmp_path: Path
+) -> None:
+    words = evaluation("vstar", tiny, vstar, tmp_path / "out")
+    for more, told in (
+        (setting(offers="null"), "a benchmark as it is published names no tools"),
+        (setting(offers="[zoom]"), "`offers.0`"),
+        (setting(offers="[image_zoom_in_tool]"), "the recipe has no tools.zoom"),
+        (ZOOM[:-2], "offers image_zoom_in_tool, of which the prompt `codev` says nothing"),
+    ):
+        ended = vtune(*words, *more)
+        assert (ended.code, told in ended.err) == (2, True), ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path) -> None:
+    said = json.loads((looked_at_vstar / "results.json").read_text())["faithfulness"]
+    alone = done("faithfulness", looked_at_vstar)
+    assert alone["all"] == said
+    assert "agreement" not in alone
+    with serve("0") as judge:
+        model = ["--judge-url", judge.endpoint().base_url, "--judge-model", "judge"]
+        both = done("faithfulness", looked_at_vstar, "--looks", "both", *model)
+        by_model = done("faithfulness", looked_at_vstar, "--looks", "model", *model)
+    assert both["all"] == said
+    assert both["by_model"]["all"] == by_model["all"]
+    assert by_model["all"]["shown_of_all"]["value"] == 0.0
+    # Seven looks: the boxes see the target in five, the judge in none.
+    assert both["agreement"] == {
+        "n": 7,
+        "agree": 2 / 7,
+        "kappa": 0.0,
+        "both": 0,
+        "first_only": 5,
+        "second_only": 0,
+        "neither": 2,
+    }
+    ended = vtune("faithfulness", looked_at_vstar, "--looks", "both")
+    assert ended.code == 2
+    assert "there is no model to ask" in ended.err
+    assert vtune("faithfulness", looked_at_vstar, "--looks", "eyes").code == 2
+
+
+def test_the_tiny_model_is_evaluated_and_audited_on_both(
+    tiny: Path, vstar: Path, hrbench: Path, tmp_path: Path
+) -> None:
+    short = setting(rollout__max_new_tokens=8)
+    for suite, data in (("vstar", vstar), ("hrbench-4k", hrbench)):
+        found = done(*evaluation(suite, tiny, data, tmp_path / suite, *short, "--limit", "2"))
+        # Random weights write no answer in eight tokens.
+        assert (found["score"]["score"], found["score"]["unreadable"], found["samples"]) == (0.0, 2, 2)
+    assert done("faithfulness", tmp_path / "vstar")["all"]["no_tool_of_all"]["value"] == 0.0
+    told = vtune("report", tmp_path / "vstar", tmp_path / "hrbench-4k")
+    assert told.code == 0
+    assert "categories.direct_attributes.score" in told.out
+    assert "fsp" in told.out
+
+
+def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
+    looked_at_vstar: Path,
+    vstar: Path,
+    tiny: Path,
+    tmp_path: Path,
+    plays: Plays,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plays("vstar", vstar)
+    monkeypatch.setattr("vtune.runs.evaluate.windows.ROLLOUTS", 3)
+    out = tmp_path / "out"
+    words = evaluation("vstar", tiny, vstar, out)
+    drawn: list[int] = []
+    play = Looking.generate
+
+    async def counted(self: Looking, request: Any) -> Any:
+        if request.key[-1] == 0:
+            drawn.append(request.key[2])
+        if len(drawn) == 5 and not resumed:
+            raise RunFailed("the engine broke")
+        return await play(self, request)
+
+    monkeypatch.setattr(Looking, "generate", counted)
+    resumed = False
+    assert vtune(*words).code == 1
+    assert [path.name for path in (out / "trajectories").iterdir()] == ["from-00000000.parquet"]
+    assert not (out / "results.json").exists()
+    again = vtune(*words)
+    assert again.code == 2
+    assert "continue it with --resume" in again.err
+    other = vtune(*words, "--resume", "--set", "seed=1")
+    assert other.code == 2
+    assert "differs in suite.seed" in other.err
+    assert "is not finished" in vtune("report", out).err
+
+    resumed = True
+    drawn.clear()
+    found = done(*words, "--resume")
+    assert sorted(drawn) == [3, 4, 5, 6, 7]
+    whole = json.loads((looked_at_vstar / "results.json").read_text())
+    assert {name: found[name] for name in ("score", "sources", "faithfulness")} == {
+        name: whole[name] for name in ("score", "sources", "faithfulness")
+    }
+    assert [t.token_ids for t in read_trajectories(out / "trajectories.parquet")] == [
+        t.token_ids for t in read_trajectories(looked_at_vstar / "trajectories.parquet")
+    ]
+    assert (
+        "holds no evaluation to resume"
+        in vtune(*evaluation("vstar", tiny, vstar, tmp_path / "new"), "--resume").err
+    )
+
+
+def test_missing_or_broken_data_say_how_to_get_them(tiny: Path, vstar: Path, tmp_path: Path) -> None:
+    for suite, what in (("vstar", "craigwu/vstar_bench"), ("hrbench-4k", "DreamMr/HR-Bench hr_bench_4k.tsv")):
+        ended = vtune(*evaluation(suite, tiny, tmp_path / "none", tmp_path / "out"))
+        assert ended.code == 2
+        assert f"hf download {what}" in ended.err
+        assert "--data PATH" in ended.err
+    (tmp_path / "half").mkdir()
+    ended = vtune(*evaluation("vstar", tiny, tmp_path / "half", tmp_path / "out"))
+    assert ended.code == 2
+    assert "there is no folder" in ended.err
+    twice = vtune(*evaluation("vstar", tiny, vstar, tmp_path / "out", "--data", str(vstar)))
+    assert "is named twice" in twice.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_bad_rows_are_named_before_anything_starts(
+    tiny: Path, vstar: Path, hrbench: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "vstar"
+    shutil.copytree(vstar, folder)
+    notes = sorted(folder.rglob("*.json"))[1:3]
+    for note in notes:
+        note.write_text(note.read_text().replace('"bbox": [[', '"bbox": [[99999, '))
+    table = tmp_path / "hr_bench_4k.tsv"
+    lines = hrbench.read_text().splitlines()
+    for row in (2, 5):
+        values = lines[1 + row].split("\t")
+        values[lines[0].split("\t").index("answer")] = "Z"
+        lines[1 + row] = "\t".join(values)
+    table.write_text("\n".join(lines) + "\n")
+    for suite, data, places in (
+        ("vstar", folder, [str(note) for note in notes]),
+        ("hrbench-4k", table, [f"{table}, row 2", f"{table}, row 5"]),
+    ):
+        ended = vtune(*evaluation(suite, tiny, data, tmp_path / "out"))
+        assert ended.code == 2
+        assert "2 problem(s) in the data" in ended.err
+        assert all(place in ended.err for place in places), ended.err
+
+
+FLAT = """
+import json, os, resource, sys
+from pathlib import Path
+from PIL import Image
+import vtune.runs.agent.engines as engines
+import vtune.runs.evaluate.windows as windows
+import tests.runs.looking as looking
+from tests.runs.commands import setting, vtune
+from vtune.config import find, load_recipe
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.questions import read_records
+
+tiny, folder = map(Path, sys.argv[1:])
+windows.BYTES = 2 * 24_000_000
+looking.HABITS = "w"
+note = {"target_object": ["sign"], "bbox": [[3000, 700, 400, 300]], "question": "Which?"}
+note["options"] = ["cup", "sign"]
+peaks = []
+for count in (3, 7):
+    data = folder / str(count)
+    for number in range(count):
+        here = data / ("direct_attributes", "relative_position")[number % 2]
+        here.mkdir(parents=True, exist_ok=True)
+        noise = Image.frombytes("RGB", (4000, 2000), os.urandom(24_000_000))
+        noise.save(here / f"{number}.png", compress_level=0)
+        (here / f"{number}.json").write_text(json.dumps(note))
+    suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
+    samples = list(read_records(suite))
+    engines.TransformersEngine = lambda policy, max_batch: looking.Looking(policy.chat, samples)
+    small = setting(dtype="float32", threads=1, images__max_pixels=12544, rollout__max_tokens=4000)
+    small += setting(rollout__max_batch=1, sandbox__seconds=120.0)
+    words = ["eval", "--suite", "vstar", "--model", tiny, "--data", data, "--out", folder / f"out{count}"]
+    ended = vtune(*words, *small)
+    assert ended.code == 0, ended.err
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(json.dumps(peaks))
+"""
+
+
+def test_memory_does_not_grow_with_the_number_of_pictures(tiny: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FLAT, tiny, tmp_path],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    few, many = json.loads(ended.stdout.splitlines()[-1])
+    # Four pictures more are 96 MB of PNG.
+    assert many - few < 60e6

@@ -1,0 +1,121 @@
+"""`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.runs.commands import vtune
+from vtune.parts import OURS
+from vtune.runs.parts.checks import check_prompt, check_scorer, check_verifier
+from vtune.runs.parts.parts import CHECKS, ROOMS, check_parts, list_parts
+from vtune.uses import forget, used
+
+OWN = ROOT / "tests/own"
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+def broken(path: Path) -> dict[str, str]:
+    """What is broken, by the name of the check."""
+    found: list[dict[str, Any]] = check_parts(path)["parts"]
+    return {check["name"]: check["found"] for part in found for check in part["checks"] if not check["ok"]}
+
+
+def test_every_kind_is_listed_and_checked() -> None:
+    assert set(OURS) == set(ROOMS) == set(CHECKS)
+
+
+def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
+    parts = list_parts([OWN / "anls.py"])["parts"]
+    assert len(parts) == sum(map(len, OURS.values())) + 1
+    assert all(part["about"] and "\n" not in part["about"] for part in parts)
+    (own,) = [part for part in parts if part["file"]]
+    assert (own["kind"], own["name"], own["file"]) == ("verifier", "anls", str(OWN / "anls.py"))
+
+
+@pytest.mark.parametrize("file", ["anls.py", "rotate.py", "short.py", "lines.py"])
+def test_a_good_part_keeps_every_promise(file: str) -> None:
+    found = check_parts(OWN / file)
+    assert found["ok"]
+    assert found["parts"][0]["checks"]
+
+
+@pytest.mark.parametrize("name", ["choice", "exact", "judge", "grounding", "point_in_box"])
+def test_our_own_verifiers_keep_them_too(name: str) -> None:
+    assert [check for check in check_verifier(name) if not check.ok] == []
+
+
+def test_our_own_scorers_and_styles_keep_theirs() -> None:
+    checks = [*check_scorer("mean"), *check_scorer("hrbench"), *check_prompt("tools"), *check_prompt("pool")]
+    assert [check for check in checks if not check.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        ("1.0 - share if", "0.9 - share if", "the gold answer earns full marks", "scores 0.9, not 1"),
+        ("return no_answer(sample)", "return answered(0.5, '')", "no answer earns nothing", "scores 0.5"),
+        ("return no_answer(sample)", "return answered(0.0, '')", "no answer earns nothing", '"unreadable"'),
+        ("TOO_FAR else 0.0", "TOO_FAR else 0.1", "a wrong answer earns nothing", "scores 0.1, not 0"),
+        ("raise DataError(", "return  # (", "a broken ground truth is an error", "raise DataError"),
+        ("    options(sample", "    (sample", "an unknown option is an error", "`options(sample"),
+        ("partial_credit=True,", "", "scores are as it says", "a score is 0.9: say partial_credit=True"),
+        (
+            "    check(sample)",
+            "    import time; time.sleep(0.006)",
+            "fast enough",
+            "say in_worker=True",
+        ),
+        ("share:.2f", "missing:.2f", "the gold answer earns full marks", "NameError"),
+    ],
+)
+def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "anls.py").read_text()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
+    assert found in broken(path)[check]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        (', example={"angle": 90}', "", "it opens and answers a call", "give ToolPart an `example`"),
+        ("\\n{IMAGE_MARK}", "", "it opens and answers a call", "its text has 0 <image> for 1"),
+        ("check_names(arguments, self.schema)", "pass", "bad arguments are the model's mistake", "KeyError"),
+    ],
+)
+def test_a_promise_of_a_tool_that_is_not_kept_is_found(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "rotate.py").read_text()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
+    assert found in broken(path)[check]
+
+
+def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text((OWN / "anls.py").read_text().replace("1.0 - share", "0.9 - share"))
+    ended = vtune("parts", "check", path)
+    assert ended.code == 1
+    assert "BROKEN  the gold answer earns full marks" in ended.out
+    path.write_text("x = \n")
+    ended = vtune("parts", "check", path)
+    assert ended.code == 2
+    assert f"{path}:1" in ended.err
+
+
+def test_the_page_shows_the_part_that_is_tested() -> None:
+    page = (ROOT / "cli/parts.md").read_text()
+    assert page.split("```python\n")[1].split("```")[0] == (OWN / "anls.py").read_text()

@@ -1,0 +1,207 @@
+"""`vtune doctor RECIPE`."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.commands import vtune
+from tests.test_cli import picture
+from vtune.config import find, load_recipe, shipped
+from vtune.runs.plan import checks, doctor
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.parquet import read_samples, write_samples
+
+
+@contextmanager
+def endpoint(status: int, body: Any) -> Iterator[str]:
+    """The URL of a server that gives one answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def judge(url: str, **changes: Any) -> dict[str, Any]:
+    return {"base_url": url, "model": "big", "api_key_env": None} | changes
+
+
+def recipe_file(folder: Path, model: Path, data: Path, **changes: str) -> Path:
+    text = find("codev-tiny", "recipes.rl").read_text()
+    text = text.replace("runs/demo/sft/checkpoints/newest", str(model))
+    text = text.replace("runs/demo/data/train.parquet", str(data))
+    for before, after in changes.items():
+        text = text.replace(before, after)
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a: [1", "not YAML"),
+        (b"5\n", "holds no mapping"),
+        (b"", "holds no mapping"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_told_as_text(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content)
+    ended = vtune("doctor", path)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+
+
+def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    path = recipe_file(tmp_path, tiny, lens / "train.parquet")
+    ended = vtune("doctor", path, "--json")
+    result = json.loads(ended.out)
+    found = {check["name"]: check for check in result["checks"]}
+    suites = {f"pixels, {name}" for name in shipped("eval_suites")}
+    assert set(found) == {"shared memory", "model", "memory", "disk", "pictures"} | suites
+    asked = ("model", "memory", "disk", "pictures", "pixels, lens")
+    assert all(found[name]["level"] == "ok" for name in asked)
+    assert ended.code == (0 if result["sandbox"]["tier"] else 1)
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed")
+def test_an_engine_that_is_not_installed_is_named(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    path = recipe_file(tmp_path, tiny, lens / "train.parquet", **{"engine: transformers": "engine: vllm"})
+    (check,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "rollout engine")
+    assert (check["level"], check["found"]) == ("fail", "vllm is not installed")
+    assert "vtune[vllm]" in check["fix"]
+
+
+def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:
+    ended = vtune("doctor", "rl/codev", "--json")
+    assert ended.code == 1
+    result = json.loads(ended.out)
+    found = {check["name"]: check for check in result["checks"]}
+    assert found["data"]["level"] == found["judge"]["level"] == "fail"
+    assert found["pixels, lens"]["level"] == "warn"
+    assert "12544" in found["pixels, lens"]["found"]
+    assert any(fix.startswith("judge: start it, e.g. `vllm serve") for fix in result["fixes"])
+    text = vtune("doctor", "rl/codev").out
+    assert "there is no data/curated/codev-rl/samples.parquet" in text
+    assert "fix  data: make or import it" in text
+
+
+def test_a_name_that_two_recipes_share_is_asked_for(tmp_path: Path) -> None:
+    ended = vtune("doctor", "codev")
+    assert ended.code == 2
+    assert "sft/codev or rl/codev" in ended.err
+    assert vtune("doctor", "lens").code == 2
+
+
+def test_pictures_too_small_for_stock_processors_are_counted(lens: Path, tmp_path: Path) -> None:
+    rows = list(read_samples(lens / "heldout.parquet"))
+    rows[2] = replace(rows[2], images=(picture(27, 500),))
+    rows[4] = replace(rows[4], images=(picture(300, 20),))
+    data = tmp_path / "small.parquet"
+    write_samples(data, rows)
+    recipe = load_recipe(recipe_file(tmp_path, tmp_path, data), RLRecipe)
+    (check,) = checks._data(recipe)
+    assert check.level == "warn"
+    assert "2 of 6 are under 28 px a side, first row 2" in check.found
+
+
+def test_a_judge_is_asked_which_models_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    with endpoint(200, {"data": [{"id": "big"}]}) as url:
+        assert checks._judge(judge(url)).level == "ok"
+        other = checks._judge(judge(url, model="other"))
+        assert (other.level, other.found) == ("fail", f"{url} serves big, not other")
+        keyed = checks._judge(judge(url, api_key_env="NO_SUCH_KEY"))
+        assert (keyed.level, keyed.found) == ("fail", "NO_SUCH_KEY is not set")
+    with endpoint(404, {}) as url:
+        assert checks._judge(judge(url)).level == "ok"
+    with endpoint(500, {}) as url:
+        assert "status 500" in checks._judge(judge(url)).found
+    gone = checks._judge(judge(url))
+    assert gone.level == "fail"
+    assert "refused" in gone.found
+
+
+def test_rollout_servers_are_asked_too() -> None:
+    with endpoint(200, {}) as url:
+        values = {"rollout": {"servers": [url, "http://127.0.0.1:9"]}}
+        assert [check.level for check in checks._services(values)] == ["ok", "fail"]
+
+
+def test_reward_services_are_asked_whether_they_live_and_have_the_same_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {"model": "big", "temperature": 0.0, "max_tokens": 8}
+    monkeypatch.setenv("MY_TOKEN", "x" * 16)
+
+    def levels(*urls: str, token: str | None = "MY_TOKEN") -> list[tuple[str, str]]:
+        service = {"urls": urls, "token_env": token}
+        checked = checks._services({"reward": {"service": service, "judge": None}})
+        return [(check.level, check.found) for check in checked]
+
+    with endpoint(200, {"judge": own}) as url:
+        assert [level for level, _ in levels(url, "http://127.0.0.1:9")] == ["ok", "fail"]
+        assert levels(url, token="NO_SUCH_TOKEN") == [("fail", "NO_SUCH_TOKEN is not set")]
+        service = {"urls": [url], "token_env": None}
+        assert [check.level for check in checks._rewards(service, own | {"base_url": "x"})] == ["ok"]
+        (other,) = checks._rewards(service, own | {"model": "other"})
+        assert other.level == "fail"
+        assert "has the judge" in other.found
+    with endpoint(401, {}) as url:
+        assert levels(url) == [("fail", f"{url}: status 401")]
+
+
+@pytest.mark.parametrize(("size", "level"), [(64e6, "warn"), (16e9, "ok")])
+def test_little_shared_memory_is_a_warning(size: float, level: str) -> None:
+    assert doctor._shared_memory(size)["level"] == level
+
+
+def test_a_machine_without_shared_memory_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "SHARED_MEMORY", tmp_path / "shm")
+    ended = vtune("doctor", "--json")
+    assert ended.code == 1
+    (check,) = [one for one in json.loads(ended.out)["checks"] if one["name"] == "shared memory"]
+    assert (check["level"], check["found"]) == ("fail", f"there is no {tmp_path / 'shm'}")
+    assert "mount" in check["fix"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "level"),
+    [("570.1", "13.0", "fail"), ("580.95", "13.0", "ok"), ("535.1", "12.8", "ok")],
+)
+def test_a_driver_must_know_the_cuda_of_torch(driver: str, cuda: str, level: str) -> None:
+    (check,) = doctor._driver([f"NVIDIA H200, 143771 MiB, {driver}"], f"torch sees 1 GPU(s) by CUDA {cuda}")
+    assert check["level"] == level
+    assert doctor._driver([], "no GPU") == []
+
+
+def test_a_package_is_mended_with_the_version_that_was_tested() -> None:
+    rows = [
+        {"name": "torch", "wanted": "<2.14,>=2.11", "ok": False},
+        {"name": "numpy", "wanted": ">=2", "ok": False},
+    ]
+    fixes = doctor._fixes(rows, [], "no GPU", {"tier": "namespaces"})
+    assert fixes == ["packages: pip install 'torch==2.13.0' 'numpy>=2'"]

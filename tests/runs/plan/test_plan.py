@@ -1,0 +1,335 @@
+"""`--dry-run`: memory, time, and what to change."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.judge.server import FakeJudge, serve
+from tests.reward.build import encode, noise, sample
+from tests.runs.commands import rl, setting, sft, vtune
+from vtune.config import find, load_recipe
+from vtune.models.shape import KNOWN, shape_of
+from vtune.report.plan import plan_lines
+from vtune.runs.plan.estimate import phases_of, step_of
+from vtune.runs.plan.machine import machine_of
+from vtune.runs.plan.plan import plan
+from vtune.runs.plan.remedies import Remedy, changed
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.message import Message, Picture
+from vtune.schema.parquet import read_trajectories, write_samples
+from vtune.update.recipe import Update
+
+SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
+
+
+def codev(**changes: Any) -> RLRecipe:
+    values = load_recipe(find("codev", "recipes.rl"), RLRecipe).model_dump(mode="json")
+    values["update"] |= {"activation_checkpointing": True, "micro_tokens": 28672, "offload": (), "lora": None}
+    values["rollout"] |= {"engine": "vllm", "servers": (), "gpu_memory": 0.5, "staleness": 0}
+    for path, value in changes.items():
+        section, _, key = path.partition("__")
+        values[section][key] = value
+    return RLRecipe.model_validate(values)
+
+
+def test_codev_fits_on_eight_gpus_of_80_gb_and_the_parts_add_up() -> None:
+    found = plan(codev(), machine_of(8, 80))
+    assert found["fits"]
+    assert "remedies" not in found
+    assert found["shape"].startswith("Qwen2.5-VL-7B, by the name 'models/codev-7b-sft': 8.29 B")
+    update = found["memory_gb"]["update"]
+    assert {"weights", "optimizer", "gradients", "activations", "pictures", "logits"} <= set(update)
+    assert update["weights"] == pytest.approx(2 * 8.292, abs=0.01)
+    assert update["optimizer"] == pytest.approx(12 * 8.292 / 8, abs=0.01)
+    assert found["memory_gb"]["rollout"]["vLLM weights"] == update["weights"]
+    peak = max(sum(parts.values()) for parts in found["memory_gb"].values())
+    assert found["peak_gb"] == pytest.approx(peak, abs=0.1)
+    assert found["peak_gb"] < found["room_gb"] < 80
+
+
+def test_one_gpu_of_24_gb_is_told_what_to_change_and_the_advice_is_true() -> None:
+    machine = machine_of(1, 24)
+    before = codev(update__activation_checkpointing=False, update__micro_tokens=65536)
+    found = plan(before, machine)
+    assert found["fits"] is False
+    assert found["remedies"][0]["set"] == ["update.activation_checkpointing=true"]
+    recipe: Any = before
+    for one in found["remedies"]:
+        recipe = taking(recipe, one["set"])
+        phases = phases_of(recipe.model_dump(mode="json"), SEVEN, machine)
+        assert one["peak_gb"] == round(max(sum(parts.values()) for parts in phases.values()), 1)
+        assert one["fits"] == plan(recipe, machine)["fits"]
+    (smaller,) = [text for text in found["otherwise"] if text.startswith("the smaller Qwen3-VL-4B, with ")]
+    recipe = taking(before, re.split(r", (?=[a-z]+\.)", smaller.partition(", with ")[2]))
+    assert plan(recipe, machine, shape="Qwen3-VL-4B")["fits"]
+    assert not plan(recipe, machine)["fits"]
+
+
+def taking(recipe: Any, words: list[str]) -> Any:
+    sets = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
+    return changed(recipe, Remedy(sets, ""))
+
+
+def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
+    found = plan(codev(update__activation_checkpointing=False), machine_of(8, 80))
+    assert [one["set"] for one in found["remedies"]] == [["update.activation_checkpointing=true"]]
+    assert not found["remedies"][0]["changes_learning"]
+    assert found["remedies"][0]["fits"]
+
+
+def test_no_remedy_is_offered_that_the_recipe_would_refuse() -> None:
+    shipped = load_recipe(find("codev", "recipes.rl"), RLRecipe)
+    found = plan(shipped, machine_of(1, 24))
+    assert found["remedies"]
+    for one in found["remedies"]:
+        load_recipe(find("codev", "recipes.rl"), RLRecipe, one["set"])
+
+
+@pytest.mark.skipif(
+    "activation_checkpointing" not in Update.model_fields, reason="the recipe has no such key yet"
+)
+def test_the_shipped_codev_fits_on_eight_gpus_of_80_gb() -> None:
+    assert plan(load_recipe(find("codev", "recipes.rl"), RLRecipe), machine_of(8, 80))["fits"]
+
+
+def test_more_gpus_or_a_smaller_model_are_named_where_settings_are_not_enough() -> None:
+    found = plan(codev(), machine_of(1, 40))
+    assert any("GPUs of 40 GB, with update.zero_stage=3" in text for text in found["otherwise"])
+    lines = list(plan_lines({"plan": found}))
+    assert any(line.startswith("DOES NOT FIT: 1 GPU(s) of 40 GB") for line in lines)
+    assert any("what to change" in line for line in lines)
+
+
+def test_separate_servers_leave_the_training_gpus_alone() -> None:
+    machine = machine_of(8, 80)
+    beside = phases_of(codev().model_dump(mode="json"), SEVEN, machine)["rollout"]
+    away = phases_of(codev(rollout__servers=("http://a",)).model_dump(mode="json"), SEVEN, machine)["rollout"]
+    assert set(beside) - set(away) == {"vLLM weights", "vLLM at work", "KV cache"}
+
+
+def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> None:
+    machine = machine_of(8, 80)
+    one, two = (
+        phases_of(codev(rollout__staleness=value).model_dump(mode="json"), SEVEN, machine) for value in (0, 1)
+    )
+    assert set(two["update"]) - set(one["update"]) == {"vLLM weights", "vLLM at work", "KV cache"}
+    assert not plan(codev(rollout__staleness=1), machine)["fits"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "memory", "changes", "share"),
+    [
+        (8, 80, {"rollout__gpu_memory": 0.1}, 0.26),
+        (8, 80, {"rollout__gpu_memory": 0.25}, 0.26),
+        (8, 40, {"rollout__gpu_memory": 0.4}, 0.51),
+        (8, 80, {"rollout__staleness": 1}, 0.26),
+    ],
+)
+def test_a_share_that_cannot_hold_vllm_does_not_fit_and_none_is_offered(
+    gpus: int, memory: float, changes: dict[str, Any], share: float
+) -> None:
+    """vLLM needs 16.58 GB for the weights, 2.17 at work and 1.64 for one conversation: 20.39."""
+    machine = machine_of(gpus, memory)
+    found = plan(codev(**changes), machine)
+    assert not found["fits"]
+    assert [f"rollout.gpu_memory={share}"] in [one["set"] for one in found["remedies"]]
+    assert found["remedies"][-1]["fits"]
+    recipe: Any = codev(**changes)
+    for one in found["remedies"]:
+        recipe = taking(recipe, one["set"])
+    assert recipe.rollout.gpu_memory * memory >= 20.39
+    assert plan(recipe, machine)["fits"]
+
+
+def test_a_share_that_cannot_hold_vllm_is_told_with_what_it_needs() -> None:
+    lines = list(plan_lines({"plan": plan(codev(rollout__gpu_memory=0.1), machine_of(8, 80))}))
+    assert any(line.startswith("DOES NOT FIT") for line in lines)
+    assert "rollout.gpu_memory 0.1 gives vLLM 8.0 GB, and it needs 20.4 GB to start" in lines
+
+
+def test_a_remedy_that_moves_memory_to_the_host_tells_how_much() -> None:
+    recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe)
+    found = plan(recipe, machine_of(8, 80))
+    (remedy,) = found["remedies"]
+    assert remedy["set"] == ["update.offload=[optimizer]"]
+    assert remedy["host_gb"] == pytest.approx(14 * 32.76, abs=1)
+    assert any(
+        f"and {remedy['host_gb']:g} GB of the host's memory" in line for line in plan_lines({"plan": found})
+    )
+
+
+def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> None:
+    """288 GPU hours for 200 steps on 8 H200 (CodeV §5.1) are 648 s a step, tools and judges included."""
+    values = codev().model_dump(mode="json")
+    step = step_of(values, SEVEN, machine_of(8, 141))["step"]
+    assert step["conversations"] == 2048
+    assert 648 / 8 < step["seconds"] < 648
+    twice = step_of(values, SEVEN, machine_of(16, 141))["step"]
+    assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
+
+
+def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:
+    ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
+    assert ended.code == 0, ended.err
+    check = json.loads(ended.out)["check"]
+    *here, judge = check["missing"]
+    assert here == ["model models/codev-7b-sft", "data file data/curated/codev-rl/samples.parquet"]
+    assert judge.startswith(
+        "judge (http://localhost:18901/v1, model Qwen/Qwen2.5-VL-32B-Instruct): the judge gave"
+    )
+    assert check["plan"]["memory_gb"]["update"]["weights"] == pytest.approx(16.58, abs=0.01)
+    started = vtune("rl", "--recipe", "codev", "--out", "/nonexistent/run")
+    assert started.code == 2
+
+
+def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
+    ended = vtune("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "141")
+    assert ended.code == 0, ended.err
+    assert "# not here, so a start would fail: model Qwen/Qwen2.5-VL-7B-Instruct;" in ended.out
+    assert "# weights " in ended.out
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(ended.out)
+    again = vtune("sft", "--recipe", copy, "--dry-run", "--gpus", "8", "--gpu-memory", "141")
+    assert again.out == ended.out
+
+
+def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    for words in (
+        rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--json"),
+        sft(tiny, lens / "traces.parquet", tmp_path / "run", "--dry-run", "--json"),
+    ):
+        ended = vtune(*words)
+        assert ended.code == 0, ended.err
+        check = json.loads(ended.out)["check"]
+        assert check["missing"] == []
+        assert check["plan"]["fits"]
+        assert check["plan"]["shape"].startswith(str(tiny / "config.json"))
+        assert check["plan"]["assumed"]["from data"]
+        assert not (tmp_path / "run").exists()
+
+
+def pictured(folder: Path, count: int) -> Path:
+    """A file of samples with so many pictures each, which a model judges."""
+    images = tuple(Picture(encode(noise(448, 448, number))) for number in range(count))
+    text = "<image>" * count + "What colour is the cup?\nOptions:\nA. red\nB. blue"
+    rows = [sample(id=f"quiz/{n}", images=images, prompt=(Message("user", text),)) for n in range(4)]
+    write_samples(folder / f"{count}.parquet", rows)
+    return folder / f"{count}.parquet"
+
+
+def planned(*words: str | Path) -> Any:
+    ended = vtune(*words, "--dry-run", "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)["check"]
+
+
+def asked_by(judge: FakeJudge) -> list[str]:
+    text = ", ".join(
+        f"{key}: {value}" for key, value in judge.endpoint(api_key_env="null").model_dump().items()
+    )
+    return setting(reward__judge="{" + text + "}")
+
+
+def test_the_pictures_that_the_data_have_are_planned_for_also_without_the_model(tmp_path: Path) -> None:
+    with serve("1") as judge:
+        words = ["rl", "--recipe", "codev", "--gpus", "8", "--gpu-memory", "80", *asked_by(judge)]
+        words += setting(rollout__max_turns=1)
+        one, three = (planned(*words, *setting(data=f"[{pictured(tmp_path, count)}]")) for count in (1, 3))
+    assert one["missing"] == three["missing"] == ["model models/codev-7b-sft"]
+    assert (one["samples"], one["judged_looks"], one["judged_answers"]) == (4, 4, 0)
+    assert [plan["plan"]["assumed"]["pictures of a row"] for plan in (one, three)] == [1.0, 3.0]
+    each = one["plan"]["assumed"]["tokens of a picture"]
+    assert each == three["plan"]["assumed"]["tokens of a picture"] == 448 * 448 // 28**2
+    tokens = [plan["plan"]["assumed"]["tokens a conversation"] for plan in (one, three)]
+    assert tokens[1] - tokens[0] == 2 * each
+    memory = [plan["plan"]["memory_gb"]["update"]["pictures"] for plan in (one, three)]
+    assert memory[1] == pytest.approx(3 * memory[0], rel=0.01)
+
+
+def test_the_pictures_of_traces_are_all_counted(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    traces = list(read_trajectories(lens / "traces.parquet"))[:64]
+    mean = sum(len(trace.images) for trace in traces) / len(traces)
+    assert mean > 1
+    found = planned(*sft(tiny, lens / "traces.parquet", tmp_path / "run"))["plan"]["assumed"]
+    assert found["pictures of a row"] == pytest.approx(mean, abs=0.005)
+
+
+def test_a_judge_that_does_not_answer_is_found_by_a_dry_run_and_at_the_start(
+    tiny: Path, tmp_path: Path
+) -> None:
+    words = ["rl", "--recipe", "codev-tiny", "--out", tmp_path / "run", *setting(model=tiny)]
+    words += setting(data=f"[{pictured(tmp_path, 1)}]")
+    with serve(404) as judge:
+        (missing,) = planned(*words, *asked_by(judge))["missing"]
+        started = vtune(*words, *asked_by(judge))
+    assert missing.startswith(
+        f"judge ({judge.endpoint().base_url}, model judge): the judge gave no reply: NotFound"
+    )
+    assert started.code == 1
+    assert "the judge gave no reply: NotFoundError" in started.err
+    assert not (tmp_path / "run").exists()
+    with serve("") as judge:
+        assert "its 8 max_tokens went into thoughts" in planned(*words, *asked_by(judge))["missing"][0]
+    with serve("1") as judge:
+        assert planned(*words, *asked_by(judge))["missing"] == []
+    (request,) = judge.requests
+    assert [part["type"] for part in request["messages"][1]["content"]] == ["text", "image_url"]
+
+
+def test_a_judge_that_no_sample_needs_is_not_asked(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    with serve(404) as judge:
+        words = rl(tiny, lens / "train.parquet", tmp_path / "run", *asked_by(judge))
+        assert planned(*words)["missing"] == []
+    assert judge.requests == []
+
+
+def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/codev-tiny").mkdir(parents=True)
+    (tmp_path / "runs/codev-tiny/recipe.yaml").write_text("seed: 0\n")
+    given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]")
+    ended = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "runs/codev-tiny holds a run already: a start needs another --out, or --resume" in ended.err
+    asked = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run", "--out", "runs/codev-tiny")
+    assert asked.code == 2
+    assert vtune("rl", "--recipe", "codev-tiny", *given).code == 2
+
+
+def test_the_numbers_of_a_dry_run_stand_in_tables(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    lines = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run")).out.splitlines()
+    at = lines.index("# a step:")
+    rows = {line[3:].split("  ")[0].strip(): line for line in lines[at + 1 : lines.index("#", at)]}
+    assert {"conversations", "tokens", "seconds", "hours, all steps"} <= set(rows)
+    assert len({line.index(line.split()[-1]) for line in rows.values()}) == 1, "the values are aligned"
+    assert "# the run:" in lines
+    assert "# assumed:" in lines
+
+
+def test_prompts_must_split_over_the_gpus_that_are_planned_for(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    ended = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--gpus", "3"))
+    assert ended.code == 2
+    assert "does not split over 3 processes" in ended.err
+
+
+def test_without_a_shape_there_is_no_estimate_and_the_option_is_named(tmp_path: Path) -> None:
+    words = ["rl", "--recipe", "codev", "--dry-run", *setting(model="models/mine"), "--gpu-memory", "80"]
+    assert "name one with --shape" in vtune(*words).out
+    assert "shape: Qwen3-VL-8B, as asked" in vtune(*words, "--shape", "Qwen3-VL-8B").out
+    assert vtune(*words, "--shape", "nobody").code == 2
+
+
+def test_planning_options_without_a_plan_are_refused() -> None:
+    ended = vtune("rl", "--recipe", "codev", "--gpu-memory", "80")
+    assert ended.code == 2
+    assert "only --dry-run plans" in ended.err

@@ -1,0 +1,281 @@
+"""Searches by a real service: it answers, finds nothing, stalls, dies; and who pays for it."""
+
+import asyncio
+import base64
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import HANGS
+from tests.models.rows import picture
+from tests.reward.build import recipe as reward_recipe
+from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
+from vtune.errors import RecipeError, ServiceError
+from vtune.models.policy import Policy
+from vtune.reward.score import Scorer, check_unscored
+from vtune.rollout.agent import Agent
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.agent.tools import ToolsRecipe, tools_of
+from vtune.runs.data.indexing import index_passages, index_pictures
+from vtune.runs.plan.checks import _searches as check_searches
+from vtune.schema.trajectory import Trajectory
+from vtune.tools.calls import INVALID
+
+TOKEN = "a-token-of-some-length"
+PATIENCE = {"timeout_s": 0.5, "retries": 1, "deadline_s": 1.0, "concurrency": 4}
+ASKING = replace(SAMPLE, tools=("text_search_tool",))
+FERRY, SKY = picture(64, 48, seed=1), picture(64, 48, seed=2)
+
+
+@dataclass
+class Served:
+    process: "subprocess.Popen[str]"
+    url: str
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[Served]:
+    command = [sys.executable, "-m", "vtune.cli.main", "serve", "search", "--port", "0", "--json", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line == "}\n":
+                break
+        assert text, process.stderr.read()
+        yield Served(process, json.loads(text)["url"])
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        process.communicate(timeout=HANGS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    rows = [{"id": "f", "title": "Ferry", "text": "It sails to Sark."}, {"text": "The island of Sark."}]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    index_passages(folder / "corpus.jsonl", folder / "index")
+    (folder / "photos").mkdir()
+    (folder / "photos" / "a.png").write_bytes(FERRY)
+    (folder / "photos" / "b.png").write_bytes(SKY)
+    lines = [{"file_name": "a.png", "title": "A ferry", "text": "near Sark"}, {"file_name": "b.png"}]
+    (folder / "photos" / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    index_pictures(folder / "photos", folder / "pictures")
+    (folder / "token").write_text(TOKEN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Iterator[Served]:
+    options = ("--pictures", str(folder / "pictures"), "--token-file", str(folder / "token"))
+    with serving(str(folder / "index"), *options) as served:
+        yield served
+
+
+def remote(url: str, **changes: Any) -> ToolsRecipe:
+    search = {"url": url, "token_env": "SEARCH_TOKEN", "top_k": 3, "max_chars": 500, "patience": PATIENCE}
+    return ToolsRecipe.model_validate({"text_search": search | changes})
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_TOKEN", TOKEN)
+
+
+def call(**arguments: Any) -> str:
+    asked = json.dumps({"name": "text_search_tool", "arguments": arguments})
+    return f"<think>I look.</think>\n<tool_call>\n{asked}\n</tool_call>"
+
+
+def converse(policy: Policy, tools: ToolsRecipe, *script: str) -> Trajectory:
+    """One conversation, scored."""
+
+    async def main() -> Trajectory:
+        async with tools_of(tools, Path("unused")) as toolbox, Scorer(reward_recipe()) as scorer:
+            agent = Agent(
+                ScriptedEngine(policy.chat, script),
+                FakeSandbox(),  # type: ignore[arg-type]
+                policy.chat,
+                policy.pictures,
+                recipe(max_new_tokens=400, max_tokens=3000),
+                tools=toolbox,
+            )
+            drawn = await agent.run([job(ASKING)])
+            (scored,) = await scorer.score([ASKING], drawn)
+            return scored
+
+    return asyncio.run(main())
+
+
+def test_a_service_answers_and_what_it_does_not_find_is_told(policy: Policy, service: Served) -> None:
+    found = converse(policy, remote(service.url), call(query="ferry"), call(query="volcano"), ANSWER)
+    texts = [message.content for message in found.messages[1:] if message.role == "user"]
+    assert texts == [
+        "<tool_response>\n1. Ferry\nIt sails to Sark.\n</tool_response>",
+        "<tool_response>\nNo matching passages were found.\n</tool_response>",
+    ]
+    assert [one.status for one in found.calls] == ["ok", "ok"]
+    assert found.reward is not None
+    assert found.reward.total is not None
+
+
+def test_a_malformed_call_never_reaches_the_service_and_is_the_models(
+    policy: Policy, service: Served
+) -> None:
+    found = converse(policy, remote(service.url), call(text="x"), "<tool_call>{</tool_call>", ANSWER)
+    assert [(one.tool, one.status) for one in found.calls] == [
+        ("text_search_tool", "error"),
+        (INVALID, "error"),
+    ]
+    assert found.reward is not None
+    assert (found.reward.accuracy, found.reward.format) == (1.0, 0.0)
+
+
+def unscored(found: Trajectory) -> None:
+    """Ours: nothing was made up, nothing is scored, and a run that sees more of it stops."""
+    assert (found.stop_reason, [one.status for one in found.calls]) == ("error", ["infra"])
+    assert found.messages[-1].role == "assistant"
+    assert found.reward is not None
+    assert found.reward.total is None
+    with pytest.raises(Exception, match="unscored"):
+        check_unscored([found], 0.05)
+
+
+def test_a_service_that_stalls_is_waited_for_until_the_deadline_and_no_longer(
+    policy: Policy, service: Served
+) -> None:
+    service.process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        found = converse(policy, remote(service.url), call(query="ferry"), ANSWER)
+        assert 0.5 <= found.calls[0].seconds <= 5
+        assert time.monotonic() - began < 30
+    finally:
+        service.process.send_signal(signal.SIGCONT)
+    unscored(found)
+    patient = PATIENCE | {"timeout_s": 20.0, "deadline_s": 20.0}
+    again = converse(policy, remote(service.url, patience=patient), call(query="ferry"), ANSWER)
+    assert [one.status for one in again.calls] == ["ok"]
+
+
+def test_a_dead_service_is_ours(policy: Policy, folder: Path) -> None:
+    with serving(str(folder / "index")) as served:
+        tools = remote(served.url, token_env=None)
+        assert converse(policy, tools, call(query="ferry"), ANSWER).calls[0].status == "ok"
+        served.process.kill()
+        served.process.wait()
+        found = converse(policy, tools, call(query="ferry"), ANSWER)
+    unscored(found)
+    assert "the text search service gave no answer" in found.calls[0].error
+
+
+def ask(url: str, body: Any, *, token: str | None = TOKEN) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "what"),
+    [
+        ("/search", {"query": "", "top_k": 1}, "query"),
+        ("/search", {"query": "ferry", "top_k": 0}, "top_k"),
+        ("/search", {"query": "ferry", "top_k": True}, "top_k"),
+        ("/search", {"query": "f" * 1001, "top_k": 1}, "characters"),
+        ("/search", [], "query"),
+        ("/images", {"picture": "?", "top_k": 1}, "base64"),
+        ("/images", {"picture": "aGVsbG8=", "top_k": 1}, "cannot be decoded"),
+    ],
+)
+def test_a_wrong_question_is_refused_with_its_reason(
+    service: Served, path: str, body: Any, what: str
+) -> None:
+    status, answer = ask(service.url + path, body)
+    assert status == 422
+    assert what in answer["error"]["what"]
+
+
+def test_strangers_learn_that_it_lives_and_nothing_more(service: Served) -> None:
+    assert ask(f"{service.url}/health", None, token=None) == (
+        200,
+        {"status": "ok", "passages": 2, "pictures": 2},
+    )
+    assert (
+        ask(f"{service.url}/search", {"query": "ferry", "top_k": 1}, token="wrong-token-but-long")[0] == 401
+    )
+
+
+def test_pictures_are_found_through_the_service_as_in_the_index(service: Served, folder: Path) -> None:
+    sent = {"picture": base64.b64encode(FERRY).decode(), "top_k": 1}
+    status, answer = ask(f"{service.url}/images", sent)
+    assert status == 200
+    (match,) = answer["results"]
+    assert (match["title"], match["text"], round(match["score"], 3)) == ("A ferry", "near Sark", 1.0)
+
+
+def doctor(tools: ToolsRecipe) -> list[tuple[str, str]]:
+    return [(check.level, check.found) for check in check_searches(tools.model_dump(mode="json"))]
+
+
+def test_doctor_says_what_is_wrong_with_a_search(
+    service: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert doctor(remote(service.url)) == [("ok", f"{service.url}: 2 passages")]
+    assert doctor(remote(service.url, token_env=None))[0][0] == "fail"
+    assert doctor(remote("http://127.0.0.1:1"))[0][0] == "fail"
+    index = {"index": str(folder / "index"), "top_k": 3, "max_chars": 500}
+    assert doctor(ToolsRecipe.model_validate({"text_search": index}))[0][0] == "ok"
+    pictures = index | {"index": str(folder / "index"), "show": True}
+    ((level, found),) = doctor(ToolsRecipe.model_validate({"image_search": pictures}))
+    assert level == "fail"
+    assert "not one of pictures" in found
+    monkeypatch.delenv("SEARCH_TOKEN")
+    assert doctor(remote(service.url)) == [("fail", "SEARCH_TOKEN is not set")]
+
+
+def test_a_token_that_is_not_set_is_told_before_anything_starts(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SEARCH_TOKEN")
+
+    async def main() -> None:
+        async with tools_of(remote(service.url), Path("unused")):
+            raise AssertionError("never open")
+
+    with pytest.raises(RecipeError, match="no environment variable SEARCH_TOKEN"):
+        asyncio.run(main())
+
+
+def test_a_service_that_refuses_the_token_is_ours(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vtune.tools.http import Patience
+    from vtune.tools.remote import RemotePassages
+
+    async def main() -> None:
+        searcher = RemotePassages(service.url, Patience.model_validate(PATIENCE), token="another-long-token")
+        try:
+            await searcher.search("ferry", 1)
+        finally:
+            await searcher.aclose()
+
+    with pytest.raises(ServiceError, match="refuses: HTTP 401"):
+        asyncio.run(main())

@@ -1,0 +1,129 @@
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.runs.commands import same_weights, vtune, with_nan
+from vtune.errors import RunFailed
+from vtune.models.policy import Dtype, Policy
+from vtune.rollout.engine import Completion, Engine, Request
+from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.train import export
+
+
+def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: Path, tmp_path: Path) -> None:
+    source = tmp_path / "run" / "checkpoints" / "newest"
+    source.mkdir(parents=True)
+    for path in tiny.iterdir():
+        (source / path.name).write_bytes(path.read_bytes())
+    (source / "manifest.json").write_text("{}")
+    (source / "deepspeed").mkdir()
+    ended = vtune("export", tmp_path / "run", tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out)
+    assert (result["transformers"], result["merged"], result["dtype"]) == (0, False, "float32")
+    assert result["vllm"] == "not checked: vllm is not installed"
+    assert same_weights(tiny, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in tiny.iterdir()}
+    assert not (tmp_path / ".out.part").exists()
+
+
+def test_weights_are_written_in_the_type_that_is_asked_for(tiny3: Path, tmp_path: Path) -> None:
+    ended = vtune("export", tiny3, tmp_path / "out", "--dtype", "bfloat16", "--json")
+    assert ended.code == 0, ended.err
+    assert {t.dtype for t in load_file(tmp_path / "out" / "model.safetensors").values()} == {torch.bfloat16}
+    assert 0 < json.loads(ended.out)["transformers"] < 0.25
+    again = vtune("export", tmp_path / "out", tmp_path / "third", "--json")
+    assert json.loads(again.out)["dtype"] == "bfloat16"
+    assert json.loads(again.out)["transformers"] == 0
+
+
+@pytest.fixture
+def adapters(tiny: Path, tmp_path: Path) -> Path:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageTextToText
+
+    torch.manual_seed(0)
+    model = AutoModelForImageTextToText.from_pretrained(tiny)
+    wide = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"]))
+    for name, parameter in wide.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    wide.save_pretrained(tmp_path / "adapters")
+    return tmp_path / "adapters"
+
+
+def test_merged_adapters_are_the_same_policy(adapters: Path, tiny: Path, tmp_path: Path) -> None:
+    ended = vtune("export", adapters, tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out)
+    assert result["merged"]
+    assert result["transformers"] < 1e-4
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny, tmp_path / "out"))
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert before.keys() == after.keys()
+    assert changed
+    assert all("q_proj" in name or "down_proj" in name for name in changed)
+
+
+def test_another_policy_is_no_export_and_leaves_nothing(
+    adapters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        export, "save_policy", lambda model, source, folder: export._copy(Path(source), folder)
+    )
+    ended = vtune("export", adapters, tmp_path / "out")
+    assert ended.code == 1
+    assert "the exported model differs" in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapters"]
+
+
+def test_what_cannot_be_exported_is_said(tiny: Path, adapters: Path, tmp_path: Path) -> None:
+    assert "exists" in vtune("export", tiny, adapters).err
+    empty = vtune("export", tmp_path, tmp_path / "out")
+    assert (empty.code, "holds no model" in empty.err) == (2, True)
+    config = json.loads((adapters / "adapter_config.json").read_text())
+    (adapters / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": "gone"}))
+    assert "'gone', is not a folder here" in vtune("export", adapters, tmp_path / "out").err
+    assert vtune("export", tiny, tmp_path / "out", "--dtype", "int8").code == 2
+
+
+def test_weights_that_are_no_numbers_are_no_export(tiny: Path, tmp_path: Path) -> None:
+    ended = vtune("export", with_nan(tiny, tmp_path / "broken"), tmp_path / "out", "--json")
+    assert (ended.code, ended.out) == (1, "")
+    assert "give no numbers" in ended.err
+    assert "fix" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+class Off:
+    """An engine whose log-probabilities are a little off."""
+
+    def __init__(self, engine: Engine, by: float) -> None:
+        self._engine = engine
+        self._by = by
+        self.join, self.leave = engine.join, engine.leave
+
+    async def generate(self, request: Request) -> Completion:
+        drawn = await self._engine.generate(request)
+        return replace(drawn, logprobs=tuple(value + self._by for value in drawn.logprobs))
+
+
+@pytest.mark.parametrize("by", [0.0, 0.01, nan])
+def test_an_engine_must_give_the_log_probabilities_of_transformers(tiny: Path, by: float) -> None:
+    @contextlib.asynccontextmanager
+    async def start(policy: Policy, folder: Path, dtype: Dtype) -> AsyncIterator[Engine]:
+        yield Off(TransformersEngine(policy, max_batch=1), by)  # type: ignore[misc]
+
+    if by:
+        with pytest.raises(RunFailed, match=f"differ by {by}"):
+            asyncio.run(export._drawn(tiny, start))
+    else:
+        assert asyncio.run(export._drawn(tiny, start)) < 1e-4

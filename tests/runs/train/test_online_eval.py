@@ -1,0 +1,257 @@
+"""Evaluation during training: what it tells, that training does not feel it, and that it survives a crash."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.reward.test_score import NOWHERE
+from tests.runs.commands import Ended, evaluation, numbers, rl, same_weights, setting, sft, vtune
+from vtune.errors import RunFailed, ServiceError
+from vtune.runs.evaluate.questions import read_questions
+from vtune.runs.report.document import run_report
+from vtune.runs.train.online_eval import OnlineEvaluation
+from vtune.runs.train.online_recipe import OnlineEval, check_suites, load_suites
+from vtune.sandbox import Isolation
+
+pytestmark = pytest.mark.train
+
+WHOLE = "eval/lens/all"
+
+
+def online(data: Path, *, every: int = 2, limit: int | None = None) -> str:
+    suite = {"suite": "lens", "limit": limit, "settings": {"data": [str(data)]}}
+    return json.dumps({"every": every, "suites": [suite]})
+
+
+def training(run: Path) -> dict[tuple[int, str], dict[str, float]]:
+    return {key: row for key, row in numbers(run).items() if not key[1].startswith("eval/")}
+
+
+def evaluations(run: Path) -> dict[int, dict[str, float]]:
+    return {step: row for (step, source), row in numbers(run).items() if source == WHOLE}
+
+
+@pytest.fixture(scope="module")
+def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Ended]:
+    """One run that is never evaluated, and one that broke down in its second evaluation and went on."""
+    root = tmp_path_factory.mktemp("online")
+    plain, watched = root / "plain", root / "watched"
+    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", plain))
+    assert ended.code == 0, ended.err
+    keep = "{newest: 1, best: {suite: lens, metric: reward, mode: max}}"
+    more = setting(eval=online(lens / "heldout.parquet"), checkpoints__keep=keep)
+    words = rl(schooled.resolve(), lens / "train.parquet", watched, *more)
+    portion, calls = OnlineEvaluation._portion, []
+
+    async def break_down(self: OnlineEvaluation, *given: Any) -> None:
+        await portion(self, *given)
+        calls.append(given)
+        if len(calls) == 2:
+            raise OSError("the power is gone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OnlineEvaluation, "_portion", break_down)
+        with pytest.raises(OSError, match="the power is gone"):
+            vtune(*words)
+    assert sorted(evaluations(watched)) == [0]
+    assert sorted({step for step, _ in training(watched)}) == [0, 1]
+    ended = vtune(*words, "--resume", "--json")
+    assert ended.code == 0, ended.err
+    return plain, watched, ended
+
+
+def test_training_is_bit_by_bit_the_same_with_and_without_it(runs: tuple[Path, Path, Ended]) -> None:
+    plain, watched, _ = runs
+    assert training(watched) == training(plain)
+    assert same_weights(*(run / "checkpoints/step-000004" for run in (watched, plain)))
+    assert evaluations(plain) == {}
+
+
+def test_it_comes_before_training_every_so_many_steps_and_at_the_end_each_once(
+    runs: tuple[Path, Path, Ended],
+) -> None:
+    _, watched, ended = runs
+    found = evaluations(watched)
+    assert sorted(found) == [0, 2, 4]
+    for row in found.values():
+        assert row["trajectories"] == 6
+        assert {"score", "accuracy", "response_tokens", "reflection_ratio", "faithful_of_all"} <= row.keys()
+    assert "eval after step 4: lens" in ended.err
+    lines = [json.loads(line) for line in (watched / "metrics.jsonl").read_text().splitlines()]
+    assert [line["seconds_eval"] > 0 for line in lines if line["source"] == WHOLE] == [True] * 3
+    # Nothing is left to do, and nothing is done again.
+    before = (watched / "metrics.jsonl").read_text()
+    again = vtune("rl", "--recipe", watched / "recipe.yaml", "--out", watched, "--resume")
+    assert again.code == 0, again.err
+    assert (watched / "metrics.jsonl").read_text() == before
+
+
+def test_it_says_what_an_evaluation_of_the_checkpoint_says(
+    runs: tuple[Path, Path, Ended], lens: Path, tmp_path: Path
+) -> None:
+    _, watched, _ = runs
+    words = evaluation(watched, lens / "heldout.parquet", tmp_path / "eval", "--json")
+    ended = vtune(*words)
+    assert ended.code == 0, ended.err
+    whole = json.loads(ended.out)
+    row = evaluations(watched)[4]
+    assert row["score"] == whole["score"]["score"]
+    assert {name: row[name] for name in whole["sources"]["all"]} == whole["sources"]["all"]
+    assert row["faithful_of_all"] == whole["faithfulness"]["faithful_of_all"]["value"]
+
+
+def test_the_best_checkpoint_stays_and_is_pointed_to(runs: tuple[Path, Path, Ended]) -> None:
+    _, watched, _ = runs
+    curve = {step: row["reward"] for step, row in evaluations(watched).items() if step}
+    assert len(set(curve.values())) == 2
+    best = min(step for step, score in curve.items() if score == max(curve.values()))
+    root = watched / "checkpoints"
+    assert (root / "best").resolve() == (root / f"step-{best:06d}").resolve()
+    assert (root / "newest").resolve().name == "step-000004"
+    written = yaml.safe_load((watched / "recipe.yaml").read_text())["checkpoints"]["keep"]
+    assert written["best"] == {"suite": "lens", "metric": "reward", "mode": "max"}
+
+
+def test_the_report_shows_the_curve_of_each_suite(runs: tuple[Path, Path, Ended]) -> None:
+    _, watched, _ = runs
+    (run,) = run_report([watched])["runs"]  # type: ignore[misc]
+    curve = run["sources"][WHOLE]["reward"]
+    assert curve["steps"] == [0, 2, 4]
+    assert curve["values"] == [row["reward"] for _, row in sorted(evaluations(watched).items())]
+    assert curve["best"] == max(curve["values"])
+
+
+def test_a_suite_that_has_changed_does_not_go_on_in_the_same_curve(
+    runs: tuple[Path, Path, Ended], lens: Path
+) -> None:
+    _, watched, _ = runs
+    other = setting(eval=online(lens / "heldout.parquet", limit=3), checkpoints__keep=1)
+    ended = vtune("rl", "--recipe", watched / "recipe.yaml", "--out", watched, *other, "--resume")
+    assert ended.code == 2
+    assert "the eval suite lens is not the one" in ended.err
+    assert "it differs in limit" in ended.err
+
+
+def test_supervised_training_is_evaluated_and_does_not_feel_it(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    settings = setting(epochs="null", steps=3, batch_size=4, checkpoints__every=1, update__warmup_steps=0)
+    for name, more in (
+        ("plain", []),
+        ("watched", setting(eval=online(lens / "heldout.parquet", limit=2))),
+    ):
+        ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / name, *settings, *more))
+        assert ended.code == 0, ended.err
+    plain, watched = tmp_path / "plain", tmp_path / "watched"
+    assert training(watched) == training(plain)
+    assert same_weights(*(run / "checkpoints/newest" for run in (watched, plain)))
+    assert sorted(evaluations(watched)) == [0, 2, 3]
+    assert {row["trajectories"] for row in evaluations(watched).values()} == {2}
+
+
+def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_fails(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portion, calls = OnlineEvaluation._portion, []
+
+    async def fail(self: OnlineEvaluation, *given: Any) -> None:
+        calls.append(given)
+        if len(calls) == 2:
+            raise RunFailed("the engine is dead")
+        await portion(self, *given)
+
+    monkeypatch.setattr(OnlineEvaluation, "_portion", fail)
+    settings = setting(epochs="null", steps=2, batch_size=2, checkpoints__every=2, update__warmup_steps=0)
+    watched = setting(eval=online(lens / "heldout.parquet", every=1, limit=1))
+    ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / "run", *settings, *watched))
+    assert ended.code == 1
+    assert "the engine is dead" in ended.err
+    assert (tmp_path / "run/checkpoints/newest").resolve().name == "step-000001"
+
+
+@pytest.mark.parametrize(
+    ("of_run", "settings", "found"),
+    [("auto", {}, "auto"), ("unsafe", {}, "unsafe"), ("unsafe", {"sandbox.isolation": "flat"}, "flat")],
+)
+def test_code_in_evaluations_is_protected_as_the_run_asks(
+    of_run: Isolation, settings: dict[str, str], found: str
+) -> None:
+    recipe = OnlineEval.model_validate(
+        {"every": 1, "suites": [{"suite": "lens", "limit": None, "settings": settings}]}
+    )
+    (one,) = load_suites(recipe, kind="transformers", isolation=of_run)
+    assert one.suite.sandbox.isolation == found
+
+
+def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(lens: Path) -> None:
+    text = {
+        "url": "http://127.0.0.1:9",
+        "top_k": 1,
+        "max_chars": 99,
+        "patience": {"timeout_s": 1.0, "retries": 0, "deadline_s": 1.0, "concurrency": 1},
+        "summariser": NOWHERE.model_dump(),
+    }
+    settings = {"data": [str(lens / "heldout.parquet")], "tools": {"text_search": text}}
+    suites = [{"suite": "lens", "limit": 1, "settings": settings}]
+    recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
+    with pytest.raises(ServiceError, match="text searches would have no summary"):
+        check_suites(load_suites(recipe, kind="transformers"))
+
+
+def test_a_dry_run_checks_the_suites_and_counts_what_they_draw(
+    schooled: Path, lens: Path, tmp_path: Path
+) -> None:
+    words = [*rl(schooled, lens / "train.parquet", tmp_path / "run"), "--dry-run", "--json"]
+    ended = vtune(*words, *setting(eval=online(lens / "heldout.parquet", every=3)))
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)["check"]
+    # After 0, 3 and 4 steps, 6 questions each; 4 steps of 2 prompts with 4 rollouts.
+    wanted = {"evaluations": 3, "eval_rollouts_lens": 6, "eval_rollouts": 18, "eval_share": 18 / (18 + 32)}
+    assert {name: found[name] for name in wanted} == wanted
+    absent = vtune(*words, *setting(eval=online(tmp_path / "nowhere.parquet")))
+    assert absent.code == 0, absent.err
+    (missing,) = json.loads(absent.out)["check"]["missing"]
+    assert missing.startswith(f"data {tmp_path / 'nowhere.parquet'} of eval suite lens")
+
+
+@pytest.mark.parametrize(("limit", "world"), [(None, 2), (5, 4), (2, 3)])
+def test_processes_share_the_questions_out(lens: Path, limit: int | None, world: int) -> None:
+    recipe = OnlineEval.model_validate(json.loads(online(lens / "heldout.parquet", limit=limit)))
+    (one,) = load_suites(recipe, kind="transformers")
+    whole = [sample.id for sample, _ in read_questions(one.suite, limit=one.limit)]
+    assert len(whole) == (limit or 6)
+    shares = [
+        [sample.id for sample, _ in read_questions(one.suite, limit=one.limit, rank=rank, world=world)]
+        for rank in range(world)
+    ]
+    assert shares == [whole[rank::world] for rank in range(world)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"eval": "{every: 2, suites: [lens, lens]}"}, "two suites are called `lens`"),
+        ({"eval": "{every: 2, suites: []}"}, "eval.suites"),
+        ({"eval": "{every: 2, suites: [nowhere]}"}, "nowhere"),
+        ({"checkpoints__keep": "{newest: 1, best: {suite: lens, metric: score, mode: max}}"}, "it is null"),
+        (
+            {
+                "eval": "{every: 3, suites: [lens]}",
+                "checkpoints__keep": "{newest: 1, best: {suite: lens, metric: score, mode: max}}",
+            },
+            "eval.every 3 is no multiple of checkpoints.every 2",
+        ),
+        ({"checkpoints__keep": "{newest: 1, every: 3}"}, "keep.every 3 is no multiple of every 2"),
+        ({"checkpoints__keep": 0}, "`checkpoints.keep"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_start(
+    schooled: Path, lens: Path, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / "run", *setting(**change)))
+    assert ended.code == 2
+    assert said in ended.err
+    assert not (tmp_path / "run").exists()

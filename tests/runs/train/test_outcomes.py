@@ -1,0 +1,164 @@
+"""What becomes of a run when something around it breaks: each outcome of the table in cli/rl.md, provoked."""
+
+import math
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.judge.server import serve
+from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
+from vtune.sandbox import Execution
+from vtune.schema.parquet import load_picture, read_samples, write_samples
+from vtune.tools.lasting import LastingSession
+from vtune.update.checkpoint import newest_checkpoint
+from vtune.update.deepspeed import Trainer
+
+pytestmark = pytest.mark.train
+
+FULL = """
+import resource, sys
+from vtune.runs.train.keeping import Keeping
+from vtune.cli.main import main
+
+save, written = Keeping.save, []
+
+def save_while_there_is_room(*given, **more):
+    written.append(given)
+    if len(written) == 2:
+        # No file may grow beyond a megabyte: what the disk is like when it is nearly full.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    return save(*given, **more)
+
+Keeping.save = save_while_there_is_room
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def unbroken(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("unbroken") / "run"
+    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run))
+    assert ended.code == 0, ended.err
+    return run
+
+
+def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoint(
+    schooled: Path, lens: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = rl(schooled.resolve(), lens / "train.parquet", run)
+    ended = python(FULL, *words)
+    assert ended.returncode == 1, ended.stderr
+    assert "error: the checkpoint of step 4 could not be written" in ended.stderr
+    assert "File too large" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["newest", "step-000002"]
+    assert newest_checkpoint(run / "checkpoints") == run / "checkpoints/step-000002"
+    again = vtune(*words, "--resume")
+    assert again.code == 0, again.err
+    assert same_weights(*(one / "checkpoints/newest" for one in (run, unbroken)))
+    assert numbers(run) == numbers(unbroken)
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, factor: float, *, step: int) -> None:
+    """The losses of one step are that many times as large."""
+    forward = Trainer._forward
+
+    def wrong(self: Trainer, micro: Any, **given: Any) -> Any:
+        loss, *rest = forward(self, micro, **given)
+        return loss * (factor if self._engine.global_steps == step else 1.0), *rest
+
+    monkeypatch.setattr(Trainer, "_forward", wrong)
+
+
+@pytest.mark.parametrize("factor", [math.nan, 1e12])
+def test_an_update_that_explodes_is_skipped_and_counted_where_the_recipe_says_so(
+    schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    run = tmp_path / "run"
+    poison(monkeypatch, factor, step=1)
+    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run, *setting(update__skip_grad_norm=1e6)))
+    assert ended.code == 0, ended.err
+    told = numbers(run)
+    assert [told[step, "all"]["skipped"] for step in range(4)] == [0, 1, 0, 0]
+    assert "loss" not in told[1, "all"]
+    assert math.isfinite(told[3, "all"]["loss"])
+
+
+def test_a_loss_that_is_no_number_ends_the_run_where_the_recipe_says_nothing(
+    schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    poison(monkeypatch, math.nan, step=3)
+    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run))
+    assert ended.code == 1
+    assert "error: the loss of update 3 is nan" in ended.err
+    assert "update.skip_grad_norm" in ended.err
+    assert newest_checkpoint(run / "checkpoints") == run / "checkpoints/step-000002"
+
+
+def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_another(
+    schooled: Path, lens: Path, tmp_path: Path
+) -> None:
+    """Samples without boxes, whose crops a model must judge."""
+    data = lens / "train.parquet"
+    boxless = tmp_path / "boxless.parquet"
+    bare = []
+    for sample in read_samples(data):
+        pictures = [
+            replace(picture, data=load_picture(picture, data.parent), path=None) for picture in sample.images
+        ]
+        bare.append(replace(sample, evidence=(), images=tuple(pictures)))
+    write_samples(boxless, bare)
+    run = tmp_path / "run"
+
+    def words(url: str) -> list[str]:
+        judge = {"base_url": url, "model": "judge", "temperature": 0.0, "max_tokens": 8, "concurrency": 2}
+        judge |= {"retries": 1, "timeout_s": 5.0, "api_key_env": "null"}
+        text = "{" + ", ".join(f"{key}: {value}" for key, value in judge.items()) + "}"
+        more = setting(reward__judge=text, reward__evidence__search_sources="[lens]", prompts_per_step=6)
+        return rl(schooled.resolve(), boxless, run, *more)
+
+    with serve("1.0", 500) as judge:
+        ended = vtune(*words(judge.endpoint().base_url))
+        assert len(judge.requests) > 1
+    assert ended.code == 1
+    assert "of the trajectories are unscored, the limit is 5.0%" in ended.err
+    assert "--resume" in ended.err
+    with serve("1.0") as judge:
+        again = vtune(*words(judge.endpoint().base_url), "--resume")
+    assert again.code == 0, again.err
+    assert {step for step, _ in numbers(run)} == set(range(4))
+
+
+def test_a_sandbox_that_dies_is_replaced_and_the_run_learns_the_same(
+    schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    go, calls = LastingSession.run, []
+
+    async def run_or_lose(self: LastingSession, code: str) -> Execution:
+        calls.append(code)
+        # Some calls are refused before they reach a process.
+        if len(calls) % 7 == 0:  # of 8 a step: no call is lost three times, on a busy machine either
+            with suppress(ProcessLookupError):  # nobody has needed another since the last one
+                os.kill(self._sandbox.zygote_pid, signal.SIGKILL)
+            time.sleep(0.2)
+        return await go(self, code)
+
+    monkeypatch.setattr(LastingSession, "run", run_or_lose)
+    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run))
+    assert ended.code == 0, ended.err
+    assert len(calls) > 9
+    told, before = numbers(run), numbers(unbroken)
+    lost = [row.pop("sessions_lost") for (_, source), row in told.items() if source == "all"]
+    assert sum(lost) >= 1  # how many more has to do with who was waiting when
+    assert [row.pop("sessions_lost") for (_, source), row in before.items() if source == "all"] == [0] * 4
+    assert told == before
+    assert same_weights(*(one / "checkpoints/newest" for one in (run, unbroken)))

@@ -1,0 +1,281 @@
+import io
+import json
+import re
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
+from vtune.rollout.engine import Completion, Request
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.train.learning import updates_of
+from vtune.schema.box import iou
+from vtune.schema.parquet import read_samples, read_trajectories
+from vtune.schema.trajectory import Trajectory
+
+pytestmark = pytest.mark.train
+
+KILLED = """
+import os, signal
+from vtune.cli.main import main
+from vtune.reward.score import Scorer
+
+score, calls = Scorer.score, []
+
+async def score_or_die(self, *given, **more):
+    calls.append(given)
+    if len(calls) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return await score(self, *given, **more)
+
+Scorer.score = score_or_die
+main()
+"""
+"""`vtune`, killed in its fourth step: between the rollout and the update."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    words: list[str]
+    """Of the run that was killed and resumed."""
+    unbroken: Path
+    killed: Path
+    after_the_kill: dict[str, object]
+    """What it had left behind."""
+    resumed_code: int
+    resumed_err: str
+
+
+@pytest.fixture(scope="module")
+def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    root = tmp_path_factory.mktemp("rl")
+    unbroken, killed = root / "unbroken", root / "killed"
+    data = lens / "train.parquet"
+    words = rl(schooled.resolve(), data, killed)
+    ended = python(KILLED, *words)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    left = {
+        "checkpoints": sorted(path.name for path in (killed / "checkpoints").glob("step-*")),
+        "steps": sorted({step for step, _ in numbers(killed)}),
+        "trajectories": sorted(path.name for path in (killed / "trajectories").iterdir()),
+    }
+    whole = vtune(*rl(schooled.resolve(), data, unbroken), "--json")
+    assert whole.code == 0, whole.err
+    (unbroken / "result.json").write_text(whole.out)
+    resumed = vtune(*words, "--resume")
+    return Runs(words, unbroken, killed, left, resumed.code, resumed.err)
+
+
+def test_the_kill_came_in_mid_step_and_after_work_that_was_not_saved(runs: Runs) -> None:
+    assert runs.after_the_kill == {
+        "checkpoints": ["step-000002"],
+        "steps": [0, 1, 2],
+        "trajectories": [f"step-00000{step}.parquet" for step in range(3)],
+    }
+
+
+def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(runs: Runs, schooled: Path) -> None:
+    assert runs.resumed_code == 0, runs.resumed_err
+    first, second = (run / "checkpoints/step-000004" for run in (runs.unbroken, runs.killed))
+    assert same_weights(first, second)
+    # They have learnt something, so the equality says something.
+    assert not same_weights(first, schooled)
+    assert not same_weights(first, runs.unbroken / "checkpoints/step-000002")
+
+
+def test_a_killed_run_ends_with_the_numbers_and_the_trajectories_of_an_unbroken_one(runs: Runs) -> None:
+    assert numbers(runs.killed) == numbers(runs.unbroken)
+    for step in range(4):
+        first, second = (stored(run, step) for run in (runs.unbroken, runs.killed))
+        assert [t.token_ids for t in first] == [t.token_ids for t in second]
+        assert [t.reward for t in first] == [t.reward for t in second]
+
+
+def stored(run: Path, step: int) -> list[Trajectory]:
+    return list(read_trajectories(run / "trajectories" / f"step-{step:06d}.parquet"))
+
+
+def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
+    told = numbers(runs.unbroken)
+    assert {source for _, source in told} == {"all", "lens"}
+    result = json.loads((runs.unbroken / "result.json").read_text())
+    assert result["steps"] == 4
+    assert result["last"]["reward"] == told[3, "all"]["reward"]
+    assert Path(result["model"]) == runs.unbroken / "checkpoints/step-000004"
+    for step in range(4):
+        found, row = stored(runs.unbroken, step), told[step, "all"]
+        assert row["trajectories"] == len(found) == 8
+        totals = [t.reward.total for t in found if t.reward and t.reward.total is not None]
+        assert row["reward"] == pytest.approx(np.mean(totals), abs=1e-6)
+        assert row["tool_calls"] == np.mean([len(t.calls) for t in found])
+        # Strictly on-policy: what was drawn is what is trained on.
+        assert row["mismatch"] < 1e-4
+        assert row["clip_share"] == 0
+        assert {t.policy_version for t in found} == {step}
+        assert len({(t.group, t.rollout) for t in found}) == 8
+        for group in {t.group for t in found}:
+            assert sum(t.advantage or 0 for t in found if t.group == group) == pytest.approx(0, abs=1e-6)
+    everything = [t for step in range(4) for t in stored(runs.unbroken, step)]
+    assert any(call.crops for t in everything for call in t.calls)
+    assert len({t.reward.total for t in everything if t.reward}) > 2
+
+
+def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Runs) -> None:
+    found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
+    first, second = updates_of(found, 2)
+    assert {item.moved for item in first} == {False}
+    assert {item.moved for item in second} == {True}
+
+
+def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
+    found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
+    older = [replace(t, policy_version=t.policy_version + 1) for t in found]
+    assert {item.moved for item in updates_of(found, 1)[0]} == {False}
+    assert {item.moved for item in updates_of(older, 1)[0]} == {True}
+
+
+def test_every_step_asks_the_next_samples(runs: Runs) -> None:
+    asked = [{t.sample_id for t in stored(runs.unbroken, step)} for step in range(4)]
+    assert [len(ids) for ids in asked] == [2] * 4
+    assert len(set.union(*asked)) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (setting(update__learning_rate=0.1), "update.learning_rate"),
+        (setting(reward__tool=0.0, seed=5), "seed, reward.tool"),
+    ],
+)
+def test_resuming_with_another_recipe_names_the_keys(runs: Runs, change: list[str], key: str) -> None:
+    ended = vtune(*runs.words, *change, "--resume")
+    assert ended.code == 2
+    assert f"differs in {key}\n" in ended.err
+    assert str(runs.killed / "recipe.yaml") in ended.err
+
+
+def test_resuming_with_changed_data_is_refused(runs: Runs, lens: Path) -> None:
+    data = lens / "train.parquet"
+    before = data.read_bytes()
+    try:
+        data.write_bytes((lens / "heldout.parquet").read_bytes())
+        ended = vtune(*runs.words, "--resume")
+    finally:
+        data.write_bytes(before)
+    assert ended.code == 2
+    assert f"{data} is not the file that {runs.killed} began with" in ended.err
+
+
+def test_a_new_run_does_not_go_into_a_folder_that_holds_one(runs: Runs) -> None:
+    before = numbers(runs.killed)
+    ended = vtune(*runs.words)
+    assert ended.code == 2
+    assert f"{runs.killed} holds a run already" in ended.err
+    assert "--resume" in ended.err
+    assert numbers(runs.killed) == before
+
+
+def test_there_is_nothing_to_resume_in_an_empty_folder(schooled: Path, lens: Path, tmp_path: Path) -> None:
+    ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / "new"), "--resume")
+    assert ended.code == 2
+    assert "holds no run to resume" in ended.err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (setting(updates_per_step=3), "8 rollouts a process do not split into"),
+        (setting(group_size=1), "`group_size`"),
+        (setting(rollout__temperature=0.7), "train at 1.0"),
+        (setting(model="/nowhere/model"), "there is no model folder /nowhere/model"),
+    ],
+)
+def test_sizes_and_models_that_cannot_be_are_refused_before_the_start(
+    schooled: Path, lens: Path, tmp_path: Path, change: list[str], what: str
+) -> None:
+    ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / "run", *change))
+    assert ended.code == 2
+    assert what in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def photos(coco_mini: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Samples about real photographs."""
+    out = tmp_path_factory.mktemp("coco") / "coco.parquet"
+    where = ["--instances", coco_mini / "instances.json", "--images", coco_mini / "images"]
+    ended = vtune("data", "make", "coco", *where, "--out", out, "--limit", "12")
+    assert ended.code == 0, ended.err
+    return out
+
+
+def test_photographs_go_through_rl_from_end_to_end(schooled: Path, photos: Path, tmp_path: Path) -> None:
+    ended = vtune(*rl(schooled, photos, tmp_path / "run", *setting(steps=3, rollout__max_tokens=500)))
+    assert ended.code == 0, ended.err
+    asked = {sample.id: sample for sample in read_samples(photos)}
+    found = [t for step in range(3) for t in stored(tmp_path / "run", step)]
+    assert len(found) == 24
+    for trajectory in found:
+        assert trajectory.images[0].data == asked[trajectory.sample_id].images[0].data
+        assert trajectory.reward is not None
+        assert trajectory.reward.total is not None
+        assert any(trajectory.loss_mask)
+    assert {source for _, source in numbers(tmp_path / "run")} == {"all", "coco_region", "coco_count"}
+
+
+class Looker(ScriptedEngine):
+    """Cuts out the region that the question names, and then answers A, B, C and D in turn."""
+
+    async def generate(self, request: Request) -> Completion:
+        *_, rollout, turn = request.key
+        asked = self._chat.tokenizer.decode(list(request.token_ids))
+        found = re.search(r"region \[([\d, ]+)\]", asked)
+        box = found[1] if found else "0, 0, 60, 60"
+        look = f'<think>I look.\n<code>\nimage.crop(({box})).save("look.png")\n</code>'
+        answer = f"<think>I see it.</think><answer>{'ABCD'[rollout]}</answer>"
+        return await ScriptedEngine(self._chat, [answer if turn else look]).generate(request)
+
+
+def test_crops_of_photographs_by_their_evidence_earn_the_full_evidence_reward(
+    tiny: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the words are made up: sandbox, reward and update are those of any run."""
+    monkeypatch.setattr(
+        vtune_engines,
+        "TransformersEngine",
+        lambda policy, max_batch, waiting: Looker(policy.chat, ["never said"]),
+    )
+    settings = setting(
+        steps=3, rollout__prompt="codev", rollout__max_new_tokens=400, rollout__max_tokens=4000
+    )
+    ended = vtune(*rl(tiny, photos, tmp_path / "run", *settings))
+    assert ended.code == 0, ended.err
+    asked = {sample.id: sample for sample in read_samples(photos)}
+    found = [t for step in range(3) for t in stored(tmp_path / "run", step)]
+    regions = [t for t in found if t.source == "coco_region"]
+    assert len(found) == 24
+    assert len(regions) in (8, 12, 16)
+    for trajectory in regions:
+        sample = asked[trajectory.sample_id]
+        (call,) = trajectory.calls
+        (crop,) = call.crops
+        assert iou(crop.bbox, sample.evidence[0].bbox) > 0.9
+        assert trajectory.tool_scores == (1.0,)
+        assert trajectory.reward is not None
+        assert (trajectory.reward.tool, trajectory.reward.format) == (1.0, 1.0)
+        assert trajectory.reward.accuracy == (trajectory.answer == sample.ground_truth)
+        assert crop.shown == 1
+        whole, shown = (
+            np.asarray(Image.open(io.BytesIO(picture.data or b"")).convert("RGB"))
+            for picture in trajectory.images
+        )
+        x0, y0, x1, y1 = (round(side) for side in crop.bbox)
+        assert np.array_equal(shown, whole[y0:y1, x0:x1])
+    # One in four is right: there is something to learn from.
+    assert {t.advantage for t in regions} == {0.75, -0.25}

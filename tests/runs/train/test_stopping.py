@@ -1,0 +1,73 @@
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from vtune.runs.train.stopping import Stopping
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Checkpoints
+
+ALONE = Ranks(rank=0, world=1, local=0)
+
+
+def run(
+    steps: int, *, every: int = 100, minutes: float | None = None, during: Callable[[int], None] = id
+) -> list[int]:
+    """The steps after which a run writes a checkpoint, and the status it ends with; a step takes a minute."""
+    now = [0.0]
+    saved: list[int] = []
+    recipe = Checkpoints(every=every, keep=1, minutes=minutes)
+    with Stopping(recipe, steps, ALONE, done=0, clock=lambda: now[0]) as stopping:
+        for done in range(1, steps + 1):
+            during(done)
+            now[0] += 60.0
+            try:
+                stopping.after(done, lambda done=done: saved.append(done))
+            except SystemExit as status:
+                return [*saved, int(str(status.code))]
+    return saved
+
+
+def terminate(at: int) -> Callable[[int], None]:
+    return lambda done: os.kill(os.getpid(), signal.SIGTERM) if done == at else None
+
+
+@pytest.mark.parametrize(
+    ("given", "saved"),
+    [
+        ({"every": 4}, [4, 8, 10]),
+        ({"every": 100}, [10]),
+        ({"minutes": 3.0}, [3, 6, 9, 10]),
+        ({"minutes": 2.5}, [3, 6, 9, 10]),
+        # A checkpoint by steps starts the clock anew.
+        ({"every": 5, "minutes": 3.0}, [3, 5, 8, 10]),
+        ({"during": terminate(7)}, [7, 130]),
+        ({"every": 7, "during": terminate(7)}, [7, 130]),
+        ({"during": terminate(10)}, [10]),
+    ],
+)
+def test_a_checkpoint_is_written_when_it_is_due_and_only_then(
+    given: dict[str, object], saved: list[int]
+) -> None:
+    assert run(10, **given) == saved  # type: ignore[arg-type]
+
+
+def test_outside_of_the_steps_sigterm_does_what_it_did() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    run(2)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_all_processes_decide_alike() -> None:
+    """What one was told counts for all; of the clocks, the first one's."""
+
+    class Two(Ranks):
+        def gather(self, value: object) -> list[object]:  # type: ignore[override]
+            return [value, (False, True)]
+
+    saved: list[int] = []
+    recipe = Checkpoints(every=100, keep=1, minutes=None)
+    with Stopping(recipe, 10, Two(rank=0, world=2, local=0), done=0) as stopping, pytest.raises(SystemExit):
+        stopping.after(3, lambda: saved.append(3))
+    assert saved == [3]

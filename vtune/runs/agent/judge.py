@@ -1,0 +1,44 @@
+"""Before a run: whether the models that its recipe asks answer: the judge, and what sums searches up."""
+
+from vtune.errors import ServiceError
+from vtune.report.progress import say
+from vtune.reward.greeting import meet
+from vtune.reward.recipe import RewardRecipe
+from vtune.runs.agent.tools import ToolsRecipe
+
+
+def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
+    """See that the judge answers, where this process will ask it; say what it refuses.
+
+    Args:
+        reward: Of the recipe; a reward service has a judge of its own.
+        answers: Samples whose answers it will compare.
+        looks: Samples whose calls it will judge.
+
+    Raises:
+        ServiceError: If it does not answer.
+        RecipeError: If its key is not set.
+    """
+    if reward.judge is None or reward.service is not None or not answers + looks:
+        return
+    if "temperature" in meet(reward.judge, pictures=looks > 0):
+        say(f"the judge {reward.judge.model} takes no temperature: it is asked without, and may vary")
+
+
+def check_summariser(tools: ToolsRecipe | None) -> None:
+    """See that the model which sums text searches up answers, where a recipe names one.
+
+    Raises:
+        ServiceError: If it does not answer.
+        RecipeError: If its key is not set.
+    """
+    if tools is None or tools.text_search is None or tools.text_search.summariser is None:
+        return
+    try:
+        meet(tools.text_search.summariser, pictures=False)
+    except ServiceError as error:
+        raise ServiceError(
+            f"text searches would have no summary: {error.what}",
+            where=error.where,
+            fix="start the model that tools.text_search.summariser names, or set it to null",
+        ) from None

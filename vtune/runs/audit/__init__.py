@@ -1,0 +1,1 @@
+"""Whether looking is honest: `vtune faithfulness`, and programs that attack sandbox and reward."""

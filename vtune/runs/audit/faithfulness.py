@@ -1,0 +1,277 @@
+"""`vtune faithfulness`: CodeV's algorithm 1 over stored trajectories."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from vtune.config import Strict, find, load_recipe
+from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.judge.client import JudgeEndpoint
+from vtune.metrics.agreement import agreement
+from vtune.metrics.faithfulness import faithfulness
+from vtune.reward.audit import (
+    AuditRow,
+    audit,
+    check_scored,
+    comparison,
+    judges_of,
+    nobody_audited,
+    unscored_reasons,
+)
+from vtune.reward.evidence import By
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer
+from vtune.runs.evaluate.questions import Choices, Format, Source, read_records
+from vtune.runs.evaluate.windows import portions
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.parquet import read_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import ToolName
+
+SEED = 0
+"""Of the bootstrap where no run says one: the same trajectories give the same intervals."""
+
+API_KEY = "OPENAI_API_KEY"
+"""The environment variable with the key of a judge that the command line names; many local ones want none."""
+
+REASONS = 5
+"""Of unscored trajectories, how many reasons are told."""
+
+ROWS, BYTES = 256, 128 * 2**20
+"""Trajectories, and bytes of their pictures, that are in memory at the same time; ours."""
+
+Looks = Literal["auto", "boxes", "model", "both"]
+"""Who says what a call shows: boxes where a sample has them and else the model (`auto`), one of the two
+alone, or each of them for all."""
+
+_JUDGES: dict[Looks, tuple[By | None, ...]] = {
+    "auto": (None,),
+    "boxes": ("boxes",),
+    "model": ("model",),
+    "both": ("boxes", "model"),
+}
+
+
+class _Asked(Strict):
+    """What an audit takes from the settings of a run; its other sections may be older than today's.
+
+    A key that is younger than a run has here the meaning that it had before it was there.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    data: tuple[str, ...] = Field(min_length=1)
+    seed: int
+    reward: RewardRecipe
+    format: Format = "samples"
+    """Only suites have another."""
+    offers: tuple[ToolName, ...] | None = None
+    choices: Choices | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Audited:
+    """Where trajectories are, what they are about and how they are judged."""
+
+    files: tuple[Path, ...]
+    source: Source
+    reward: RewardRecipe
+    seed: int
+    """Of the bootstrap: the run's own, so that an audit repeats what an evaluation said."""
+    settings: str
+    """The file that both were read from."""
+
+
+def run_faithfulness(
+    path: Path,
+    data: Sequence[Path],
+    *,
+    judge_url: str | None = None,
+    judge_model: str | None = None,
+    looks: Looks = "auto",
+) -> tuple[dict[str, Any], RunFailed | None]:
+    """Audit what the tool calls of stored trajectories showed.
+
+    Args:
+        path: The folder of an `rl` or `eval` run, or a Parquet file of trajectories. A file outside of such a
+            folder is judged by the levels of the shipped recipe `codev`.
+        data: The samples that the trajectories answer; the run's own where it is empty.
+        judge_url: An OpenAI-compatible endpoint that judges what boxes do not.
+        judge_model: The model's name there.
+        looks: Who says what a call shows. With `both` the numbers are those by boxes.
+
+    Returns:
+        The result, and the failure in which the command ends if no trajectory with calls could be audited:
+        the result then has what needs no look. `all` and `sources`: algorithm 1 with both denominators,
+        shares, buckets and intervals; `files`, with the same numbers for each file of a training run;
+        `settings`; `looks`; `judged_by`, how many trajectories with calls boxes and a model have judged;
+        `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
+        not known, with their numbers. With `both` also `by_model`, the numbers by the model, and `agreement`
+        of boxes and model on the trajectories that have calls.
+
+    Raises:
+        DataError: If there are no trajectories, or the samples they answer are not found.
+        RecipeError: If a model is asked for, and nothing says which.
+        RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
+    """
+    audited = _locate(path, tuple(map(str, data)))
+    reward = _with_judge(audited.reward, judge_url, judge_model)
+    if looks in ("model", "both") and reward.judge is None:
+        raise RecipeError(
+            "there is no model to ask",
+            where=audited.settings,
+            fix="name it with --judge-url and --judge-model",
+        )
+    judged = asyncio.run(_audit(audited, reward, _JUDGES[looks]))
+    for rows in judged:
+        everything = _flat(rows)
+        if not everything:
+            raise DataError(
+                "no trajectory answers a question that needs a look",
+                where=str(path),
+                fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
+            )
+        check_scored(everything, reward.max_unscored)
+    first, *others = judged
+    everything = _flat(first)
+    limit = reward.max_unscored
+    judged_by = judges_of(everything)
+    result = {
+        "path": str(path),
+        "settings": audited.settings,
+        "looks": looks,
+        "judged_by": judged_by,
+        "note": comparison(judged_by),
+        "unscored": dict(unscored_reasons(everything)[:REASONS]),
+        **_numbers(everything, audited.seed, limit),
+        "files": {
+            name: asdict(faithfulness(part, seed=audited.seed, max_unaudited=limit))
+            for name, part in first.items()
+            if part
+        },
+    }
+    failed = nobody_audited(everything)
+    for rows in others:
+        said = [
+            (a.any_faithful, b.any_faithful)
+            for a, b in zip(everything, _flat(rows), strict=True)
+            if a.calls  # without a call there is nothing to disagree about
+        ]
+        result |= {
+            "by_model": _numbers(_flat(rows), audited.seed, limit),
+            "agreement": asdict(agreement(said)),
+        }
+        failed = failed or nobody_audited(_flat(rows))
+    return result, failed
+
+
+def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any]:
+    sources = sorted({row.source for row in rows})
+    parts = {source: [row for row in rows if row.source == source] for source in sources}
+    return {
+        "all": asdict(faithfulness(rows, seed=seed, max_unaudited=limit)),
+        "sources": {
+            source: asdict(faithfulness(part, seed=seed, max_unaudited=limit))
+            for source, part in parts.items()
+        },
+    }
+
+
+def _flat(rows: dict[str, list[AuditRow]]) -> list[AuditRow]:
+    return [row for part in rows.values() for row in part]
+
+
+def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> RewardRecipe:
+    """The recipe, with the judge that the command line names."""
+    if not url or not model:
+        return reward
+    judge = JudgeEndpoint(
+        base_url=url,
+        model=model,
+        temperature=0.0,  # CodeV's evaluation script
+        max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
+        concurrency=16,
+        retries=5,
+        timeout_s=60.0,
+        api_key_env=API_KEY if API_KEY in os.environ else None,
+    )
+    return reward.model_copy(update={"judge": judge})
+
+
+def _locate(path: Path, data: tuple[str, ...]) -> _Audited:
+    if not path.exists():
+        raise DataError(f"there is no file or folder {path}", fix="give a run folder or a Parquet file")
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        files = tuple(sorted(path.glob("trajectories/*.parquet"))) or tuple(path.glob("trajectories.parquet"))
+    else:
+        files = (path,)
+    if not files:
+        raise DataError(
+            "there are no trajectories", where=str(path), fix="give a folder of `vtune rl` or `vtune eval`"
+        )
+    for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
+        if settings.is_file():
+            asked = load_recipe(settings, _Asked)
+            source = Source(
+                data=data or asked.data,
+                format=asked.format,
+                data_from="",
+                offers=asked.offers,
+                choices=asked.choices,
+            )
+            return _Audited(files, source, asked.reward, asked.seed, str(settings))
+    if not data:
+        raise DataError(
+            "it is not known which samples these trajectories answer",
+            where=str(path),
+            fix="name their Parquet file with --data",
+        )
+    shipped = find("codev", "recipes.rl")
+    reward = load_recipe(shipped, RLRecipe).reward
+    return _Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
+
+
+def _samples(data: Sequence[str]) -> Source:
+    """Parquet files of samples, as they are."""
+    return Source(data=tuple(data), format="samples", data_from="", choices=None)
+
+
+async def _audit(
+    audited: _Audited, reward: RewardRecipe, judges: Sequence[By | None]
+) -> list[dict[str, list[AuditRow]]]:
+    """For each way to judge, audit rows by file name; a portion of trajectories is in memory at a time."""
+    samples = {sample.id: sample for sample in read_records(audited.source)}
+    found: list[dict[str, list[AuditRow]]] = [{file.name: [] for file in audited.files} for _ in judges]
+    async with Scorer(reward) as scorer:
+        for file, portion in _portions(audited.files):
+            scored = await _scored(samples, portion, scorer)
+            asked = [samples[t.sample_id] for t in scored]
+            for rows, by in zip(found, judges, strict=True):
+                rows[file.name] += await audit(asked, scored, scorer.judges.by(by))
+    return found
+
+
+def _portions(files: Sequence[Path]) -> Iterator[tuple[Path, list[Trajectory]]]:
+    for file in files:
+        for portion in portions(read_trajectories(file), rows=ROWS, size=BYTES):
+            yield file, portion
+
+
+async def _scored(
+    samples: dict[str, Sample], portion: Sequence[Trajectory], scorer: Scorer
+) -> list[Trajectory]:
+    """The trajectories; those that were never scored now are."""
+    if strangers := {t.sample_id for t in portion} - set(samples):
+        raise DataError(
+            f"no sample has the id {min(strangers)!r}", fix="name the samples' Parquet file with --data"
+        )
+    asked = [samples[name] for name in dict.fromkeys(t.sample_id for t in portion)]
+    missing = iter(await scorer.score(asked, [t for t in portion if t.reward is None]))
+    return [t if t.reward is not None else next(missing) for t in portion]

@@ -1,0 +1,65 @@
+"""The benchmarks that training data must keep apart from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from vtune.config import find, load_recipe, shipped
+from vtune.curate.duplicates import Benchmarks, Contamination, benchmark_key
+from vtune.curate.item import Item
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.questions import Source, fingerprints, read_questions
+from vtune.schema.message import Picture
+
+PACKAGE = "eval_suites"
+
+
+def present_benchmarks(recipe: DataRecipe) -> dict[str, bool]:
+    """Benchmark -> whether its data are here, of all that the recipe's filters name."""
+    found: dict[str, bool] = {}
+    for spec in recipe.filters:
+        if isinstance(spec, Contamination):
+            found |= {name: _is_here(source) for name, source in _sources(spec).items()}
+    return found
+
+
+def benchmark_prints(spec: Contamination) -> dict[str, str]:
+    """The fingerprints of all data of the benchmarks that are here."""
+    here = [fingerprints(source) for source in _sources(spec).values() if _is_here(source)]
+    return {name: mark for prints in here for name, mark in prints.items()}
+
+
+def benchmarks_of(spec: Contamination) -> Benchmarks:
+    """The benchmarks that are here, ready to be looked up.
+
+    Raises:
+        VtuneError: If a suite or a file of one cannot be read.
+    """
+    return Benchmarks(spec, [(item.source, benchmark_key(spec, item)) for item in _items(spec)])
+
+
+def _items(spec: Contamination) -> Iterator[Item]:
+    for name, source in _sources(spec).items():
+        if _is_here(source):
+            for sample, pictures in read_questions(source, limit=None):
+                images = tuple(Picture(data=data) for data in pictures)
+                yield Item(replace(sample, images=images), name, Path())
+
+
+def _sources(spec: Contamination) -> Mapping[str, Source]:
+    """Benchmark -> its questions as its data have them: what a suite writes around them is left out."""
+    names = sorted(shipped(PACKAGE)) if spec.suites == "all" else list(spec.suites)
+    suites = {name: load_recipe(find(name, PACKAGE), EvalSuite) for name in names}
+    found = {
+        name: Source(data=suite.data, format=suite.format, data_from=suite.data_from, choices=None)
+        for name, suite in suites.items()
+    }
+    return found | {
+        path: Source(data=(path,), format="samples", data_from="the recipe names it", choices=None)
+        for path in spec.data
+    }
+
+
+def _is_here(source: Source) -> bool:
+    return all(Path(path).exists() for path in source.data)

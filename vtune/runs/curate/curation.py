@@ -1,0 +1,290 @@
+"""`vtune curate`: sources -> filters -> mix, told in the order in which the rows go through."""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from vtune.config import dump_recipe
+from vtune.curate.balance import random_subset
+from vtune.curate.duplicates import Contamination
+from vtune.curate.item import ABILITIES, Item
+from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
+from vtune.files.json_text import read_record
+from vtune.files.writing import check_file_output, check_folder_output
+from vtune.models.policy import resolved
+from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
+from vtune.report.progress import say
+from vtune.reward.greeting import meet
+from vtune.runs.curate.contamination import benchmark_prints, present_benchmarks
+from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_print
+from vtune.runs.curate.funnel import Example, Ledger, funnel
+from vtune.runs.curate.mixing import shares, write_mix
+from vtune.runs.curate.passes import Paid, filter_rows
+from vtune.runs.curate.recipe import DataRecipe, PassRate
+from vtune.runs.curate.results import Results
+from vtune.runs.curate.review import take_reviews, write_queue
+from vtune.runs.curate.rows import Dropped, Rows
+from vtune.runs.curate.workers import Look, Workers, check_workers, looking
+from vtune.runs.folder import check_folder, environment, keep_uses, locked, write_whole
+from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
+from vtune.uses import prints as using
+
+MADE = ("drops.jsonl", "page.html", "recipe.yaml")
+"""Files that a run leaves beside its records, `curation.json` and the queue."""
+
+
+def check_curation(recipe: DataRecipe) -> dict[str, Any]:
+    """What a run would read and at most pay for; nothing is started, and what is missing is listed.
+
+    Raises:
+        VtuneError: If a file is there and cannot be used.
+    """
+    check_names(recipe)
+    sources: dict[str, dict[str, Any]] = {}
+    for name, source in recipe.used.items():
+        missing = [file for file in source.files if not Path(file).exists()]
+        rows = None if missing else sum(_count(Path(file), source.data_source) for file in source.files)
+        looked = None if rows is None else min(rows, source.sample or rows)
+        sources[name] = {"rows": rows, "sampled": looked, "missing": ", ".join(missing)}
+    known = sum(row["sampled"] or 0 for row in sources.values())
+    filters: dict[str, dict[str, Any]] = {}
+    for name, spec in zip(recipe.columns, recipe.filters, strict=True):
+        on = spec.rows if spec.rows == "all" else ", ".join(spec.rows)
+        most, missing_for = 0, ""
+        if isinstance(spec, PassRate):
+            most = known * (spec.rollouts + (spec.first.rollouts if spec.first else 0))
+            try:
+                check_pass_rate(spec)
+                if spec.judge is not None:
+                    meet(spec.judge, pictures=False)
+            except VtuneError as error:
+                missing_for = error.what
+        elif isinstance(spec, Paid):
+            most = known
+            try:
+                meet(spec.judge, pictures=True)
+            except VtuneError as error:
+                missing_for = error.what
+        filters[name] = {"rows": on, "model_calls_at_most": most, "missing": missing_for}
+    return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
+
+
+def check_names(recipe: DataRecipe) -> None:
+    """See that every filter names rows that there may be: of a source, or of an ability.
+
+    A name of V-Triune's abilities may stand in a recipe whose data have no such row. Where a file is not
+    here, nobody knows what abilities its rows have, and nothing is said.
+
+    Raises:
+        RecipeError: If a filter names rows that nothing has.
+        DataError: If a file cannot be read.
+    """
+    chosen = {number: spec.rows for number, spec in enumerate(recipe.filters) if spec.rows != "all"}
+    unknown = [(n, name) for n, names in chosen.items() for name in names if name not in recipe.sources]
+    files = [Path(file) for source in recipe.used.values() for file in source.files]
+    if not unknown or not all(file.exists() for file in files):
+        return
+    abilities = set().union(*(distinct(file, "ability") for file in files))
+    for number, name in unknown:
+        if name not in abilities and name not in ABILITIES:
+            raise RecipeError(
+                f"filters.{number}.rows names {name!r}, which is no source and no ability of the data",
+                where=f"filter `{recipe.columns[number]}`",
+                fix=nearest(name, [*recipe.sources, *sorted(abilities)]),
+            )
+
+
+def _count(path: Path, only: str | None) -> int:
+    return count_rows(path) if only is None else sum(name == only for name in data_sources(path))
+
+
+def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> dict[str, Any]:
+    """Curate, and write records, drops, a page and the funnel to `out`.
+
+    A run that was interrupted goes on when it is started again: replies of models are kept in `out/results`
+    by the content that they are about, so that none is asked for twice, also by another recipe in the same
+    folder. Where nothing has changed, the result of the last run is given back.
+
+    Args:
+        recipe: Sources, filters, mix.
+        out: The folder.
+        workers: Who looks at the rows; the result is the same.
+
+    Returns:
+        What `curation.json` holds: the funnel by source, the mix by ability and by `data_source`, warnings,
+        files.
+
+    Raises:
+        RunFailed: If no row is left, or too many could not be judged.
+        VtuneError: If something in the recipe or the data cannot be used.
+    """
+    check_folder(out)
+    check_workers(workers)
+    check_names(recipe)
+    for spec in recipe.filters:
+        if isinstance(spec, PassRate):
+            check_pass_rate(spec)
+    read = [Path(file) for source in recipe.used.values() for file in source.files]
+    check_folder_output(out)
+    if out.is_dir():
+        check_file_output(out / f"{recipe.records}.parquet", inputs=read)
+    rows = Rows(recipe.records, recipe.used)
+    with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
+        take_reviews(out / "queue.jsonl", reviews)
+        inputs = _inputs(recipe, out)
+        before = _unchanged(out, inputs)
+        if before is not None:
+            say(f"nothing has changed since {out} was made")
+            return before
+        # What is there is no longer the result of one run.
+        (out / "curation.json").unlink(missing_ok=True)
+        with looking(workers) as looks:
+            return _curate(recipe, rows, looks, reviews, out, inputs)
+
+
+def _curate(
+    recipe: DataRecipe, rows: Rows, looks: Look, reviews: Results, out: Path, inputs: str
+) -> dict[str, Any]:
+    sizes = _sample(recipe, rows)
+    with Ledger(rows, ["valid", *recipe.columns, "mix"], out / "drops.jsonl", recipe.seed) as ledger:
+        bought = filter_rows(recipe, rows, ledger, looks, reviews, out)
+        _cap(recipe, rows, ledger)
+    write_queue(out / "queue.jsonl", bought.queue)
+    final = {source: len(rows.positions(source)) * recipe.mix.repeat.get(source, 1) for source in rows.left}
+    table = funnel(ledger, sizes, final)
+    warnings = _warnings(recipe, table, ledger)
+    if not table["all"]["after"]:
+        raise RunFailed(
+            "no row is left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
+        )
+    records, mixed = write_mix(recipe, rows, bought.notes, out)
+    result = {
+        "records": recipe.records,
+        "funnel": table,
+        "published": {name: source.published for name, source in recipe.used.items() if source.published},
+        "abilities": shares(mixed.abilities),
+        "data_sources": shares(mixed.data_sources),
+        "rates": _rates(recipe, rows, bought.notes),
+        "unscored": bought.unscored,
+        "waiting_for_review": len(bought.queue),
+        "warnings": warnings,
+        "benchmarks": present_benchmarks(recipe),
+        "files": [records.name, *MADE],
+    }
+    write_whole(out / "recipe.yaml", dump_recipe(keep_uses(recipe, out)))
+    shown = {name: _shown(rows, ledger.examples(n)) for n, name in enumerate(ledger.columns)}
+    kept = {source: _shown(rows, ledger.kept_examples(source)) for source in rows.left}
+    write_whole(out / "page.html", curation_page(result, shown, kept))
+    made = {name: fingerprint(out / name) for name in (records.name, *MADE)}
+    write_whole(out / "environment.json", json.dumps(environment({}), indent=2) + "\n")
+    document = {"inputs": inputs, "made": made, "result": result}
+    write_whole(out / "curation.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return result
+
+
+def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
+    """Leave of each source the rows that are to be looked at; return (rows, rows left) by source."""
+    sizes = {}
+    for name, source in recipe.used.items():
+        there = rows.positions(name)
+        chosen = random_subset(there, source.sample, random.Random(f"sample {recipe.seed} {name}"))
+        if len(chosen) < len(there):
+            rows.left[name] = bytearray(n in chosen for n in range(len(rows.left[name])))
+        sizes[name] = (len(there), len(chosen))
+    return sizes
+
+
+def _rates(
+    recipe: DataRecipe, rows: Rows, notes: Mapping[tuple[str, int], Mapping[str, float]]
+) -> dict[str, dict[str, list[int]]]:
+    """Filter by rollouts -> rows it kept, and rows it dropped, in each bin of `RATES` of their mean score."""
+    found: dict[str, dict[str, list[int]]] = {
+        name: {"kept": [0] * len(RATES), "dropped": [0] * len(RATES)}
+        for name, spec in zip(recipe.columns, recipe.filters, strict=True)
+        if isinstance(spec, PassRate)
+    }
+    for (source, position), by_filter in notes.items():
+        for name, rate in by_filter.items():
+            kept = "kept" if rows.left[source][position] else "dropped"
+            found[name][kept][rate_bin(rate)] += 1
+    return found
+
+
+def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
+    """Leave of each source no more rows than the mix takes."""
+    column = len(ledger.columns) - 1
+    for source, most in recipe.mix.caps.items():
+        if source not in rows.left:
+            continue
+        there = rows.positions(source)
+        chosen = random_subset(there, most, random.Random(f"cap {recipe.seed} {source}"))
+        for position in there:
+            if position not in chosen:
+                reason = f"not among the {most} that were chosen at random of {len(there)}"
+                ledger.drop(source, Dropped(position, column, None, reason))
+
+
+def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger: Ledger) -> list[str]:
+    """What a person should know before the data are used."""
+    told = []
+    for column, spec in enumerate(recipe.filters, start=1):
+        if not ledger.concerned[column]:
+            told.append(
+                f"`{ledger.columns[column]}` looked at no row: no row that came so far is what `rows` names"
+            )
+        elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
+            told.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
+    for source, row in table.items():
+        if source == "all":
+            continue
+        steps = ["sampled", *ledger.columns]
+        for before, name in pairwise(steps):
+            if row[before] and not row[name]:
+                told.append(f"`{name}` dropped all that was left of {source}, {row[before]} rows")
+    return told
+
+
+def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:
+    """Examples as the page shows them."""
+    shown = []
+    for example in examples:
+        item = rows.item(example.source, example.position)
+        shown.append(Shown(example.source, example.reason, item if isinstance(item, Item) else None))
+    return shown
+
+
+def _inputs(recipe: DataRecipe, out: Path) -> str:
+    """A hash of all that the result depends on; pictures in files of their own are taken as unchanged."""
+    prints: dict[str, Any] = {"version": version("vtune"), "recipe": recipe.model_dump(mode="json")}
+    if recipe.uses:
+        prints["uses"] = using()
+    for name, source in recipe.used.items():
+        prints[f"source {name}"] = [fingerprint(Path(file)) for file in source.files]
+    for number, spec in enumerate(recipe.filters):
+        if isinstance(spec, Contamination):
+            prints[f"benchmarks {number}"] = benchmark_prints(spec)
+        if isinstance(spec, PassRate):
+            prints[f"model {number}"] = model_print(resolved(spec.model))
+            prints[f"tools {number}"] = tools_print(spec.tools)
+    reviews = out / "results" / "reviews.jsonl"
+    prints["reviews"] = fingerprint(reviews)
+    return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()
+
+
+def _unchanged(out: Path, inputs: str) -> dict[str, Any] | None:
+    """The result of the last run, where this one would make the same and its files are as it left them."""
+    path = out / "curation.json"
+    if not path.exists():
+        return None
+    try:
+        kept = read_record(path, "inputs", "made", "result", fix="remove it")
+        same = kept["inputs"] == inputs
+        made = {name: fingerprint(out / name) for name in kept["made"]} if same else {}
+    except (ValueError, KeyError, DataError):
+        return None
+    return dict(kept["result"]) if same and made == kept["made"] and not kept["result"]["unscored"] else None

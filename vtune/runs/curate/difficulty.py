@@ -1,0 +1,386 @@
+"""How hard a sample is for a model: rollouts of it, each drawn once and kept."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from vtune.curate.difficulty import certain, outside, settled
+from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
+from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.judge.client import JudgeClient
+from vtune.judge.prompts import answer_prompt
+from vtune.judge.replies import read_same
+from vtune.models.pictures import PictureReader
+from vtune.models.policy import load_chat, load_policy, resolved
+from vtune.report.progress import Steps
+from vtune.rollout.agent import Agent, Job
+from vtune.rollout.engine import Engine
+from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.agent.engines import check_vllm, evaluation_engine
+from vtune.runs.agent.sandbox import sandbox_of, say_tier
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.runs.curate.recipe import PassRate
+from vtune.runs.curate.results import Results
+from vtune.runs.curate.review import Opinions
+from vtune.runs.curate.rows import chunks
+from vtune.schema.pixels import decode_picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import TOOLS
+from vtune.tools.image_search import cached_search
+from vtune.verifiers import VERIFIERS, check_ground_truth
+from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
+from vtune.verifiers.verifying import Verifying
+
+CHUNK = 256
+"""Samples whose rollouts are drawn together (ours): enough to keep an engine busy, few enough that their
+pictures fit in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """A sample as it is put to the model."""
+
+    place: tuple[str, int]
+    """Source and position."""
+    sample: Sample
+    pictures: tuple[bytes, ...]
+    key: str
+    """Hash of all that its replies depend on, the number of the rollout aside."""
+
+
+def check_pass_rate(spec: PassRate) -> None:
+    """See, before anything is read, that model, engine and indexes are there.
+
+    Raises:
+        MissingExtra: If vLLM is wanted and not there.
+        DataError: If the model's tokenizer cannot be loaded, or an index of its tools is not there.
+        RecipeError: If its temperature is one that vLLM gives no log-probabilities of.
+    """
+    if spec.engine == "vllm":
+        check_vllm()
+        if spec.rollout.temperature not in (0.0, 1.0):
+            raise RecipeError(
+                f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
+                fix="vllm gives log-probabilities of what it draws from: set 0 or 1",
+            )
+    load_chat(resolved(spec.model))
+    check_indexes(spec.tools)
+
+
+def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
+    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge,
+    and options that their verifiers read. Main thread only (`math`).
+
+    Raises:
+        RecipeError: If it has not; nobody would learn anything from what was paid for.
+        DataError: If a sample has no cached search.
+    """
+    checked: set[str] = set()
+    for item in items:
+        if not concerns(spec, item):
+            continue
+        if spec.tools is not None:
+            check_tools([item.sample], spec.tools, spec.rollout.prompt)
+        sample = _with_parm(spec, item.sample)
+        verifier = VERIFIERS.get(sample.verifier)
+        if verifier is None:
+            continue  # dropped with that reason
+        place = f"sample {sample.id!r}, source {item.source!r}"
+        if verifier.reads_iou and sample.verifier_parm.get("iou") is None:
+            raise RecipeError(
+                f"pass_rate: verifier `{sample.verifier}` needs to know how tight a box has to be",
+                where=place,
+                fix="set it in the filter, e.g. `verifier_parm: {iou: 0.5}`, or name other rows in `rows`",
+            )
+        if verifier.asks_judge and spec.judge is None:
+            raise RecipeError(
+                f"pass_rate: verifier `{sample.verifier}` has answers compared by a model, "
+                "and the filter names none",
+                where=place,
+                fix="set `judge` of the filter, or name other rows in `rows`",
+            )
+        if sample.verifier not in checked and _takes_options(item.sample, sample, place):
+            checked.add(sample.verifier)
+
+
+def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
+    """Whether a sample can be judged with the options of the filter; False where not without them either.
+
+    Raises:
+        RecipeError: If only the filter's options are in the way: all rows like it would be dropped for them.
+    """
+    try:
+        check_ground_truth(sample)
+    except DataError as error:
+        try:
+            check_ground_truth(own)
+        except DataError:
+            return False  # dropped with that reason
+        raise RecipeError(
+            f"pass_rate: with its verifier_parm, {error.what}",
+            where=place,
+            fix=f"{error.fix}; a filter of its own, by `rows`, can give other rows other options",
+        ) from None
+    return True
+
+
+async def measure_all(
+    spec: PassRate, items: Iterator[tuple[int, Item]], folder: Path, *, progress: Steps
+) -> Opinions:
+    """Draw the rollouts of every row that the filter looks at, score them, and hold them against the band.
+
+    Nothing that is in `folder` already is drawn or scored again; the model is loaded when something is
+    missing.
+
+    Args:
+        spec: The filter.
+        items: (position, row) of what is left, of all sources.
+        folder: Where replies and scores are kept.
+        progress: Advanced by a step a row.
+    """
+    found = Opinions()
+    async with _Rollouts(spec, folder) as rollouts:
+        for batch in chunks(items, CHUNK):
+            await _measure(spec, found, rollouts, batch)
+            for _ in batch:
+                progress.advance()
+    return found
+
+
+async def _measure(
+    spec: PassRate, found: Opinions, rollouts: "_Rollouts", batch: Sequence[tuple[int, Item]]
+) -> None:
+    chosen = []
+    for position, item in batch:
+        if concerns(spec, item):
+            place = item.source, position
+            found.asked[place] = item.sample.id
+            try:
+                check_ground_truth(_with_parm(spec, item.sample))
+                pictures = tuple(input_pictures(item))
+                for data in pictures:
+                    _check_picture(data)
+            except DataError as error:
+                found.dropped[place] = error.what
+            else:
+                chosen.append((place, item.sample, pictures))
+    if spec.first is not None:
+        posed = [rollouts.pose(*entry, tools=False) for entry in chosen]
+        first = await rollouts.scores(posed, spec.first.rollouts, found)
+        offered = {place: sample.tools for place, sample, _ in chosen}
+        for place, scores in first.items():
+            reason = settled(spec.first, scores)
+            if reason is not None:
+                found.dropped[place] = reason
+                found.notes[place] = sum(scores) / len(scores)
+            elif _same_conversations(spec, offered[place]) and certain(spec.band, scores, spec.rollouts):
+                found.notes[place] = sum(scores) / len(scores)
+        known = found.dropped.keys() | found.notes.keys()
+        chosen = [entry for entry in chosen if entry[0] in first and entry[0] not in known]
+    posed = [rollouts.pose(*entry, tools=spec.tools is not None) for entry in chosen]
+    for place, scores in (await rollouts.scores(posed, spec.rollouts, found)).items():
+        found.notes[place] = sum(scores) / len(scores)
+        reason = outside(spec.band, scores)
+        if reason is not None:
+            found.dropped[place] = reason
+
+
+def _with_parm(spec: PassRate, sample: Sample) -> Sample:
+    """A sample with the verifier's options of the filter over its own."""
+    return replace(sample, verifier_parm={**sample.verifier_parm, **spec.verifier_parm})
+
+
+def _check_picture(data: bytes) -> None:
+    """See that a picture can be decoded: in a conversation, one that cannot would stop all others."""
+    decode_picture(data, None)
+
+
+def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
+    """Whether the first pass draws what the full number would draw, too."""
+    return spec.tools is None or not tools
+
+
+class _Rollouts:
+    """Draws and scores, each once; an async context manager that owns the engine."""
+
+    def __init__(self, spec: PassRate, folder: Path) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._open = AsyncExitStack()
+        self._agent: Agent | None = None
+        self._pictures: PictureReader | None = None
+        self._client: JudgeClient | None = None
+        self._settings = {
+            "model": model_print(resolved(spec.model)),
+            "engine": spec.engine,
+            "seed": spec.seed,
+            "dtype": spec.dtype,
+            "images": spec.images.model_dump(mode="json"),
+            "rollout": spec.rollout.model_dump(mode="json", exclude={"max_batch"}),
+            "sandbox": spec.sandbox.model_dump(mode="json"),
+        }
+        self._found = tools_print(spec.tools)
+
+    async def __aenter__(self) -> Self:
+        self._replies = self._open.enter_context(Results(self._folder / "replies.jsonl"))
+        self._scores = self._open.enter_context(Results(self._folder / "scores.jsonl"))
+        self._verifying = await self._open.enter_async_context(Verifying())
+        if self._spec.judge is not None:
+            client = JudgeClient(self._spec.judge, cache=self._folder / "judge.jsonl")
+            self._client = await self._open.enter_async_context(client)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._open.aclose()
+
+    def pose(
+        self, place: tuple[str, int], sample: Sample, pictures: tuple[bytes, ...], *, tools: bool
+    ) -> Posed:
+        """A sample with the options of the filter, without its tools where it shall not use them."""
+        sample = replace(_with_parm(self._spec, sample), tools=sample.tools if tools else ())
+        settings = self._settings
+        if any(TOOLS[name].opened is not None for name in sample.tools if name in TOOLS):
+            settings = settings | {"tools": self._found, "cached": cached_search(sample)}
+        return Posed(place, sample, pictures, asked_key(sample, pictures, settings))
+
+    async def scores(
+        self, posed: Sequence[Posed], count: int, found: Opinions
+    ) -> dict[tuple[str, int], list[float]]:
+        """Place -> accuracy of each of `count` rollouts, of all samples that could be scored.
+
+        The others are noted as dropped (the ground truth cannot be read) or unscored (something failed).
+        """
+        await self._draw(posed, count)
+        lists = await asyncio.gather(*[self._of_one(entry, count) for entry in posed])
+        scored = {}
+        for entry, scores in zip(posed, lists, strict=True):
+            if isinstance(scores, DataError):
+                found.dropped[entry.place] = scores.what
+            elif isinstance(scores, ServiceError):
+                found.unscored[entry.place] = scores.what
+            else:
+                scored[entry.place] = scores
+        return scored
+
+    async def _draw(self, posed: Sequence[Posed], count: int) -> None:
+        """Draw what is missing. A reply is kept as soon as its conversation has ended."""
+        missing: dict[str, Job] = {}
+        for entry in posed:
+            group = int(entry.key[:12], 16)
+            for number in range(count):
+                key = _rollout_key(entry.key, number)
+                if key not in self._replies and key not in missing:
+                    missing[key] = Job(
+                        sample=entry.sample,
+                        images=entry.pictures,
+                        group=group,
+                        rollout=number,
+                        policy_version=0,
+                        key=(self._spec.seed, 0, group, number),
+                    )
+        if not missing:
+            return
+        keys = {id(job): key for key, job in missing.items()}
+
+        def keep(job: Job, trajectory: Trajectory) -> None:
+            if trajectory.stop_reason != "error":
+                kept: dict[str, Any] = {
+                    "reply": trajectory.reply,
+                    "stop": trajectory.stop_reason,
+                    "calls": len(trajectory.calls),
+                }
+                if self._pictures is not None and job.images and answers_in_shown_pixels(job.sample):
+                    kept["shown"] = self._pictures.shown_size(job.images[0])
+                self._replies.put(keys[id(job)], kept)
+
+        agent = self._agent or await self._start()
+        await agent.run(list(missing.values()), ended=keep)
+
+    async def _of_one(self, entry: Posed, count: int) -> list[float] | DataError | ServiceError:
+        scores = []
+        for number in range(count):
+            key = _rollout_key(entry.key, number)
+            judge = self._spec.judge
+            judged = digest([judged_key(key, entry.sample), judge and [judge.model, judge.temperature]])
+            score = self._scores.get(judged)
+            if score is None:
+                kept = self._replies.get(key)
+                if kept is None:
+                    return ServiceError(f"rollout {number} failed")
+                sample = with_shown_size(entry.sample, kept["shown"]) if "shown" in kept else entry.sample
+                ask = None if self._client is None else self._same_answer
+                try:
+                    score = (await self._verifying.verify(kept["reply"], sample, judge=ask)).score
+                except (DataError, ServiceError) as error:
+                    return error
+                self._scores.put(judged, score)
+            scores.append(float(score))
+        return scores
+
+    async def _same_answer(self, answer: str, sample: Sample) -> bool:
+        if self._client is None:
+            raise RuntimeError("there is no judge to ask")
+        return await self._client.ask_for(answer_prompt(sample, answer), [], read_same, "TRUE or FALSE")
+
+    async def _start(self) -> Agent:
+        """Load the model, and start what its rollouts need."""
+        spec = self._spec
+        torch.set_num_threads(spec.threads)
+        on_gpu = torch.cuda.is_available() and spec.engine == "transformers"
+        device = torch.device("cuda" if on_gpu else "cpu")
+        policy = load_policy(resolved(spec.model), budget=spec.images, dtype=spec.dtype, device=device)
+        engine: Engine
+        if spec.engine == "transformers":
+            # By its own chance each: what is drawn after an interruption is what would have been drawn.
+            engine = TransformersEngine(policy, max_batch=spec.rollout.max_batch, apart=True)
+        else:
+            engine = await evaluation_engine(
+                spec.engine,
+                spec.rollout,
+                policy,
+                model=resolved(spec.model),
+                dtype=spec.dtype,
+                threads=spec.threads,
+                folder=self._folder / "weights",
+            )
+        await self._open.enter_async_context(aclosing(engine))
+        sandbox = sandbox_of(spec.sandbox, sessions=spec.rollout.max_batch)
+        await self._open.enter_async_context(sandbox)
+        say_tier(sandbox)
+        tools = await self._open.enter_async_context(tools_of(spec.tools, self._folder / "search.jsonl"))
+        self._pictures = policy.pictures
+        self._agent = Agent(engine, sandbox, policy.chat, policy.pictures, spec.rollout, tools=tools)
+        return self._agent
+
+
+def model_print(model: str) -> str:
+    """What makes a model this one: the SHA-256 of its folder's files, else its name on the hub."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return model
+    prints = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as stream:
+                prints[str(path.relative_to(folder))] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()
+
+
+def tools_print(tools: ToolsRecipe | None) -> dict[str, Any] | None:
+    """What makes tools these: their settings, and the files of their indexes."""
+    if tools is None:
+        return None
+    folders = [section.index for section in (tools.text_search, tools.image_search) if section is not None]
+    return tools.model_dump(mode="json") | {"indexes": [model_print(name) for name in folders if name]}
+
+
+def _rollout_key(asked: str, number: int) -> str:
+    return hashlib.sha256(f"{asked} {number}".encode()).hexdigest()

@@ -1,0 +1,197 @@
+"""What a judge says about samples, and what a person says about those that it doubts."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vtune.curate.item import Item, asked_key, concerns, input_pictures, judged_key
+from vtune.curate.judging import (
+    ExternalKnowledge,
+    Label,
+    LabelCheck,
+    Review,
+    knowledge_prompt,
+    label_prompt,
+    queue_row,
+    read_knowledge,
+    read_label,
+    read_review,
+)
+from vtune.errors import DataError, ServiceError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.judge.client import JudgeClient
+from vtune.report.progress import Steps
+from vtune.runs.curate.results import Results
+from vtune.runs.curate.rows import chunks
+from vtune.runs.folder import write_whole
+from vtune.schema.message import Picture
+from vtune.verifiers import check_ground_truth
+
+AHEAD = 4
+"""Questions that are read ahead for each that may be under way (ours)."""
+
+
+@dataclass(slots=True)
+class Opinions:
+    """What a paid filter found out; every row is named by source and position."""
+
+    dropped: dict[tuple[str, int], str] = field(default_factory=dict)
+    unscored: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Rows that nobody could judge, and why; a service that failed is asked again by the next run."""
+    asked: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Rows that the filter looked at, with their ids."""
+    corrected: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Ground truths that a person has put right."""
+    queue: list[dict[str, Any]] = field(default_factory=list)
+    """Lines for a person."""
+    notes: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Numbers to keep with the rows."""
+
+
+async def judge_all(
+    spec: ExternalKnowledge | LabelCheck,
+    items: Iterator[tuple[int, Item]],
+    reviews: Results,
+    *,
+    cache: Path,
+    progress: Steps,
+) -> Opinions:
+    """Ask the judge about every row that the filter looks at.
+
+    Args:
+        spec: The filter.
+        items: (position, row) of what is left, of all sources.
+        reviews: What persons have decided.
+        cache: Where the judge's replies are kept.
+        progress: Advanced by a step a row.
+    """
+    found = Opinions()
+    async with JudgeClient(spec.judge, cache=cache) as client:
+        for batch in chunks(items, spec.judge.concurrency * AHEAD):
+            wanted = [(position, item) for position, item in batch if concerns(spec, item)]
+            opinions = await asyncio.gather(*[_ask(spec, client, item) for _, item in wanted])
+            for (position, item), opinion in zip(wanted, opinions, strict=True):
+                place = item.source, position
+                found.asked[place] = item.sample.id
+                _take(spec, found, place, item, opinion, reviews)
+            for _ in batch:
+                progress.advance()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    why: str
+    ours: bool
+    """A picture that cannot be read, and not a judge that does not answer."""
+
+
+async def _ask(
+    spec: ExternalKnowledge | LabelCheck, client: JudgeClient, item: Item
+) -> bool | Label | _Failed:
+    """Whether outside knowledge is needed, or what the judge thinks of the label."""
+    sample = item.sample
+    try:
+        pictures = [Picture(data=data) for data in input_pictures(item)]
+        if isinstance(spec, ExternalKnowledge):
+            asked = knowledge_prompt(sample)
+            return await client.ask_for(asked, pictures, read_knowledge, "VISUAL or EXTERNAL")
+        return await client.ask_for(label_prompt(sample), pictures, read_label, "RIGHT, WRONG or UNSURE")
+    except DataError as error:
+        return _Failed(error.what, ours=True)
+    except ServiceError as error:
+        return _Failed(error.what, ours=False)
+
+
+def _take(
+    spec: ExternalKnowledge | LabelCheck,
+    found: Opinions,
+    place: tuple[str, int],
+    item: Item,
+    opinion: bool | Label | _Failed,
+    reviews: Results,
+) -> None:
+    """Sort one opinion into what was found."""
+    if isinstance(opinion, _Failed):
+        (found.dropped if opinion.ours else found.unscored)[place] = opinion.why
+    elif isinstance(spec, ExternalKnowledge):
+        if opinion:
+            found.dropped[place] = "the judge says that it needs knowledge from outside the pictures"
+    elif opinion != "right":
+        _doubt(spec, found, place, item, opinion, reviews)
+
+
+def _doubt(
+    spec: LabelCheck, found: Opinions, place: tuple[str, int], item: Item, label: Any, reviews: Results
+) -> None:
+    key = review_key(item)
+    kept = reviews.get(key)
+    if kept is None:
+        found.queue.append(queue_row(key, item.sample, item.source, label))
+        if spec.unreviewed == "drop":
+            found.dropped[place] = f"the judge says {label!r} of its label; waits for a person's decision"
+        return
+    review = Review(**kept)
+    if review.decision == "drop":
+        found.dropped[place] = "a person has found its label wrong"
+    elif review.ground_truth is not None:
+        try:
+            check_ground_truth(replace(item.sample, ground_truth=review.ground_truth))
+        except DataError as error:
+            found.queue.append(queue_row(key, item.sample, item.source, label))
+            found.dropped[place] = f"what a person wrote instead of its label cannot be used: {error.what}"
+        else:
+            found.corrected[place] = review.ground_truth
+
+
+def review_key(item: Item) -> str:
+    """Content of a sample with its label: what a person's decision is about."""
+    return judged_key(asked_key(item.sample, input_pictures(item), {}), item.sample)
+
+
+def take_reviews(queue: Path, reviews: Results) -> int:
+    """Keep the decisions that a person has written into the queue; return how many.
+
+    Raises:
+        DataError: Naming the line of the first that cannot be read.
+    """
+    if not queue.exists():
+        return 0
+    taken = 0
+    # Not `splitlines`: a text may hold characters at which that splits too.
+    for number, line in enumerate(_text(queue).split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{queue}:{number}"
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            raise DataError(f"not JSON: {error}", where=where, fix="fix the line") from None
+        decided = read_review(row, where)
+        if decided is not None:
+            key, review = decided
+            try:
+                reviews.put(key, {"decision": review.decision, "ground_truth": review.ground_truth})
+            except ValueError:
+                raise DataError("`key` has been changed", where=where, fix="restore the line") from None
+            taken += 1
+    return taken
+
+
+def _text(queue: Path) -> str:
+    try:
+        return read_text(queue, limit=MAX_DOCUMENT)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the queue cannot be read: {error}", where=str(queue), fix="restore it") from None
+
+
+def write_queue(queue: Path, lines: list[dict[str, Any]]) -> None:
+    """Write what waits for a person; no file where nothing does."""
+    if lines:
+        write_whole(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    else:
+        queue.unlink(missing_ok=True)

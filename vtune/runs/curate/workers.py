@@ -1,0 +1,65 @@
+"""Who looks at the rows: this process, or Ray Data where data outgrow one machine. Both in order."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from vtune.errors import MissingExtra
+from vtune.runs.curate.rows import Found, Task, look
+from vtune.uses import take, used
+
+Workers = Literal["local", "ray"]
+Look = Callable[[Iterable[Task]], Iterator[Found]]
+"""Tasks -> what each found, in the order of the tasks."""
+
+
+def check_workers(workers: Workers) -> None:
+    """See that they are there.
+
+    Raises:
+        MissingExtra: If they are Ray's, and Ray is not installed.
+    """
+    if workers == "ray" and find_spec("ray") is None:
+        raise MissingExtra("ray is not installed", fix="pip install 'vtune[ray]'")
+
+
+@contextmanager
+def looking(workers: Workers) -> Iterator[Look]:
+    """Who does the work.
+
+    With Ray it is the cluster that is there (`ray start`), else one of this machine's cores that ends with
+    the block. Workers read the files themselves, so every machine has to see them under the same paths,
+    and hand back what they found: pictures do not travel.
+    """
+    if workers == "local":
+        yield lambda tasks: map(look, tasks)
+        return
+    import ray
+    import ray.data
+
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True
+    try:
+        yield _on_ray
+    finally:
+        ray.shutdown()
+
+
+def _on_ray(tasks: Iterable[Task]) -> Iterator[Found]:
+    import ray.data
+
+    brought = pickle.dumps(used())
+    rows = [{"task": pickle.dumps(task), "uses": brought} for task in tasks]
+    if rows:
+        dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
+        for row in dataset.map(_look_at).iter_rows():
+            yield pickle.loads(row["found"])
+
+
+def _look_at(row: dict[str, Any]) -> dict[str, Any]:
+    take(pickle.loads(row["uses"]))  # before the task, which may hold a section of theirs
+    return {"found": pickle.dumps(look(pickle.loads(row["task"])))}

@@ -1,0 +1,58 @@
+"""`vtune data index --encoder`: a corpus of passages as a dense index, in a build that can be interrupted."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtune.errors import MissingExtra, RecipeError, nearest
+from vtune.report.progress import Rows, say
+from vtune.runs.data.indexing import check_new, passages_of
+from vtune.runs.folder import locked
+from vtune.tools.passages import NO_DENSE, load_encoder
+
+if TYPE_CHECKING:
+    from vtune.tools.dense_build import Method
+
+
+def index_dense(
+    corpus: Path, out: Path, *, encoder: str, family: str, method: "Method | None" = None
+) -> dict[str, Any]:
+    """Build a dense index of passages; `out` is there completely or not at all.
+
+    What an interrupted build has embedded is kept in `.OUT.partial`, and the same command goes on from there.
+
+    Args:
+        corpus: As `index_passages` takes it.
+        out: Folder to write; must not be there.
+        encoder: Folder or hub name of the model that embeds; on a GPU where there is one.
+        family: Whose way of reading texts it was trained with, a key of `vtune.models.encoder.FAMILIES`.
+        method: How it will be searched; None decides by the number of passages.
+
+    Returns:
+        `kind`, `passages`, `width`, `method`, `part`, `encoder`, `out`, `bytes`.
+
+    Raises:
+        RecipeError: If `out` is there, no such family is known, or the build was begun in another way.
+        DataError: If the encoder cannot be loaded, a row has no text, or the corpus changed meanwhile.
+        MissingExtra: If usearch is not installed.
+    """
+    try:
+        from vtune.tools.dense_build import Told, build_dense_index, tidy_dense_index
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix=NO_DENSE) from None
+    import torch
+
+    from vtune.models.encoder import FAMILIES
+
+    if family not in FAMILIES:
+        raise RecipeError(f"no family of encoders is called {family!r}", fix=nearest(family, FAMILIES))
+    check_new(out, corpus)
+    partial = out.with_name(f".{out.name}.partial")
+    model = load_encoder(encoder, FAMILIES[family], "cuda" if torch.cuda.is_available() else "cpu")
+    with locked(partial):
+        with Rows("index") as progress:
+            told = Told(progress.advance, say)
+            facts = build_dense_index(passages_of(corpus), partial, model, told, method=method)
+        (partial / ".lock").unlink()
+        partial.rename(out)
+    tidy_dense_index(out, facts["method"])
+    return facts | {"out": str(out), "bytes": sum(path.stat().st_size for path in out.iterdir())}

@@ -1,0 +1,191 @@
+"""`vtune data import`: files as others publish them -> samples, or traces, and a list of what is left out."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats.building import Options
+from vtune.data.formats.hub import read_hub
+from vtune.data.formats.judging import known_verifier
+from vtune.data.formats.likely import check_look
+from vtune.data.formats.source import Place
+from vtune.data.formats.table import ALIASES, Format, format_of
+from vtune.data.offer import offering
+from vtune.errors import DataError, RecipeError
+from vtune.files.writing import check_file_output
+from vtune.parts import OURS
+from vtune.report.progress import Rows
+from vtune.report.samples import Problem, first_problems
+from vtune.runs.data.validating import check_sample, problem_of, write_problems
+from vtune.schema.fields import check_unicode
+from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_to_row
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory_row import trajectory_to_row
+from vtune.verifiers import verifier_of
+from vtune.verifiers.asking import self_contained
+
+PROBLEMS = ".problems.txt"
+"""Behind the name of what was written: all rows that were left out, a line each."""
+
+
+def import_data(
+    name: str, paths: Sequence[Path], out: Path, *, options: Options, strict: bool, show: bool = True
+) -> dict[str, Any]:
+    """Read files of a published layout and write one file of samples, or of traces, with their pictures.
+
+    An odd row is left out and listed with its file, its row and the remedy: one that cannot be read, or
+    that `vtune data validate` would find bad.
+
+    Args:
+        name: A key of `FORMATS`.
+        paths: Files or folders.
+        out: Parquet file to write; it appears when it is complete.
+        options: What the caller says about the rows.
+        strict: Stop at the first odd row instead, and write nothing.
+        show: Whether stderr is told how many rows there were.
+
+    Returns:
+        `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept;
+        `by_verifier` (of samples); `problems`, and `problems_file`, which has a line for each.
+
+    Raises:
+        RecipeError: If there is no such format, an option is not for it, or `out` cannot
+            be written, or lies among what is read.
+        DataError: If a path does not exist, a file looks like one of another format, no row is good, or, with
+            `strict`, at the first odd row.
+    """
+    layout = format_of(name)
+    if options.verifier is not None:
+        known_verifier(options.verifier)
+    for option in ("images", "verifier", "tools", "columns"):
+        if getattr(options, option) is not None and option not in layout.takes:
+            raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
+    check_file_output(out, inputs=[path for path in paths if path.exists()])
+    if layout.read is not read_hub and ALIASES.get(name, name) in OURS["format"]:
+        for path in paths:
+            check_look(ALIASES.get(name, name), path, options)
+    reading = _Reading(layout, paths, options, strict, out.parent, show)
+    if layout.makes == "samples":
+        kept = write_samples(out, reading.samples())
+    else:
+        kept = write_trajectories(out, reading.traces())
+    listed = out.with_name(out.stem + PROBLEMS)
+    if reading.problems:
+        write_problems(listed, reading.problems)
+    else:
+        listed.unlink(missing_ok=True)  # of an earlier import
+    return {
+        "file": str(out),
+        "format": name,
+        "makes": layout.makes,
+        "rows": kept + len(reading.problems),
+        "kept": kept,
+        "by_source": dict(reading.by_source),
+        "by_verifier": dict(reading.by_verifier),
+        "problems": reading.problems,
+        "problems_file": str(listed) if reading.problems else None,
+    }
+
+
+class _Reading:
+    """Good rows as they come, and what was found about all rows."""
+
+    def __init__(
+        self, layout: Format, paths: Sequence[Path], options: Options, strict: bool, base: Path, show: bool
+    ) -> None:
+        self._layout = layout
+        self._paths = paths
+        self._options = options
+        self._strict = strict
+        self._base = base
+        self._show = show
+        self._places: dict[str, str] = {}
+        self.by_source: Counter[str] = Counter()
+        self.by_verifier: Counter[str] = Counter()
+        self.problems: list[Problem] = []
+
+    def samples(self) -> Iterator[Sample]:
+        """Samples that can be stored, each id once."""
+        for place, record in self._records():
+            if isinstance(record, Sample) and self._good(place, record):
+                self.by_verifier[record.verifier] += 1
+                yield record
+
+    def traces(self) -> Iterator[Trajectory]:
+        """Traces that can be stored."""
+        for place, record in self._records():
+            if isinstance(record, Trajectory) and self._good(place, record):
+                yield record
+
+    def _records(self) -> Iterator[tuple[Place, Sample | Trajectory]]:
+        with Rows("import", show=self._show) as progress:
+            for path in self._paths:
+                for place, entry in self._layout.read(path, self._options):
+                    progress.advance()
+                    record = self._offered(entry)
+                    if not isinstance(record, DataError):
+                        record = self._asking(record)
+                    if isinstance(record, DataError):
+                        self._odd(place, record)
+                    else:
+                        yield place, record
+        if not self.by_source and not self.problems:
+            raise DataError(
+                "there is no row to import",
+                where=", ".join(map(str, self._paths)),
+                fix="the files are empty: download or make them again",
+            )
+        if not self.by_source:
+            lines = first_problems(self.problems, "most are alike")
+            raise DataError(
+                "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
+                fix="is it the right format?",
+            )
+
+    def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory | DataError:
+        """A sample whose question says how it is to be answered, where no prompt style could; or why not."""
+        if isinstance(record, Trajectory):
+            return record
+        try:
+            whole = self._layout.own_questions or verifier_of(record).self_contained
+            return self_contained(record) if whole else record
+        except DataError as error:
+            return error
+
+    def _offered(self, entry: Sample | Trajectory | DataError) -> Sample | Trajectory | DataError:
+        """The entry with the tools that the caller says, or why it cannot have them."""
+        if self._options.tools is None or not isinstance(entry, Sample):
+            return entry
+        try:
+            return offering(entry, self._options.tools)
+        except DataError as error:
+            return error
+
+    def _good(self, place: Place, record: Sample | Trajectory) -> bool:
+        here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+        try:
+            if isinstance(record, Trajectory):
+                check_unicode("", trajectory_to_row(record))
+            else:
+                check_unicode("", sample_to_row(record))
+                if record.id in self._places:  # also where one file was given twice
+                    raise DataError(
+                        f"id {record.id!r} is also in {self._places[record.id]}",
+                        fix="repeat samples in a data recipe, not in files; name files of one name anew",
+                    )
+                check_sample(record, self._base, here, self._places)
+        except DataError as error:
+            self._odd(place, error)
+            return False
+        self.by_source[record.source] += 1
+        return True
+
+    def _odd(self, place: Place, error: DataError) -> None:
+        if self._strict:
+            here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+            detail = "" if error.where.startswith(here) else f", {error.where}"
+            raise DataError(error.what, where=f"{here}{detail}" if error.where else here, fix=error.fix)
+        self.problems.append(problem_of(place.file, place.row, error))

@@ -1,0 +1,136 @@
+"""`vtune data inspect`: what a sample file holds, and its first rows with pictures and boxes."""
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from PIL import ImageOps
+
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.writing import check_file_output, write_whole
+from vtune.report.samples import Problem
+from vtune.report.samples_page import samples_page
+from vtune.runs.data.validating import picture_size, problem_of
+from vtune.schema.message import Picture
+from vtune.schema.parquet import columns, load_picture, scan_samples
+from vtune.schema.pixels import decode_reduced
+from vtune.schema.sample import Sample
+from vtune.verifiers import VERIFIERS
+
+THUMBNAIL = 512
+"""Pixels of the longer side of a picture on the page."""
+
+
+def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any]:
+    """What a sample file holds: columns, counts, its first `rows` good rows, and which rows are bad.
+
+    Args:
+        path: The file.
+        rows: How many rows to show.
+        html: Also write a page with these rows to this file.
+
+    Returns:
+        `file`, `rows`, `columns`, `by_source`, `by_ability`, `by_verifier`, `with_tools`, `with_evidence`,
+        `problems`, and `examples`: the facts of a sample, its pictures' sizes and its `boxes` of evidence and
+        of the ground truth, in pixels.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+        RecipeError: If the page cannot be written.
+    """
+    if html is not None:
+        check_file_output(html, inputs=[path], option="--html")
+    examples: list[dict[str, Any]] = []
+    thumbnails: list[list[str]] = []
+    problems: list[Problem] = []
+    counts: dict[str, Counter[str]] = {key: Counter() for key in ("source", "ability", "verifier")}
+    number = with_tools = with_evidence = 0
+    for number, entry in enumerate(scan_samples(path), start=1):
+        if isinstance(entry, DataError):
+            problems.append(problem_of(path, number - 1, entry))
+            continue
+        for key, counter in counts.items():
+            counter[getattr(entry, key)] += 1
+        with_tools += bool(entry.tools)
+        with_evidence += bool(entry.evidence)
+        if len(examples) < rows:
+            try:
+                example = _example(entry, path.parent, number - 1)
+                if html is not None:
+                    thumbnails.append([_thumbnail(picture, path.parent) for picture in entry.images])
+            except DataError as error:
+                problems.append(problem_of(path, number - 1, error))
+            else:
+                examples.append(example)
+    result = {
+        "file": str(path),
+        "rows": number,
+        "columns": columns(path),
+        **{f"by_{key}": dict(counter) for key, counter in counts.items()},
+        "with_tools": with_tools,
+        "with_evidence": with_evidence,
+        "problems": problems,
+        "examples": examples,
+    }
+    if html is not None:
+        write_whole(html, samples_page(result, thumbnails))
+        result["page"] = str(html)
+    return result
+
+
+def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
+    sizes = [picture_size(picture, base) for picture in sample.images]
+    evidence = [
+        {"label": item.label, "image": item.image, "bbox_2d": list(item.bbox)} for item in sample.evidence
+    ]
+    return {
+        "row": row,
+        "id": sample.id,
+        "source": sample.source,
+        "question": sample.question,
+        "choices": list(sample.choices),
+        "ground_truth": sample.ground_truth,
+        "verifier": sample.verifier,
+        "tools": list(sample.tools),
+        "images": [{"width": width, "height": height} for width, height in sizes],
+        "evidence": evidence,
+        "boxes": [{"of": "evidence", **box} for box in evidence] + _truth_boxes(sample, sizes),
+    }
+
+
+def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """The boxes of a ground truth, in pixels of the first picture; none where it is no list of boxes."""
+    verifier = VERIFIERS.get(sample.verifier)
+    if verifier is None or not verifier.answers_in_boxes or not sizes:
+        return []
+    try:
+        entries = parse_json(sample.ground_truth)
+        boxes = [(str(entry.get("label") or ""), [float(n) for n in entry["bbox_2d"]]) for entry in entries]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return []  # `validate` tells what is wrong with it
+    relative = sample.verifier_parm.get("space") == "relative_1000"
+    width, height = (size / 1000 if relative else 1.0 for size in sizes[0])
+    return [
+        {
+            "of": "ground truth",
+            "label": label,
+            "image": 0,
+            "bbox_2d": [box[0] * width, box[1] * height, box[2] * width, box[3] * height],
+        }
+        for label, box in boxes
+        if len(box) == 4 and all(map(isfinite, box))
+    ]
+
+
+def _thumbnail(picture: Picture, base: Path) -> str:
+    """A reduced picture as a data URI."""
+    out = BytesIO()
+    whole = decode_reduced(load_picture(picture, base), THUMBNAIL)
+    small = ImageOps.contain(whole, (THUMBNAIL, THUMBNAIL))
+    small.save(out, "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -1,0 +1,107 @@
+"""`vtune data make trails`: a world to search in, its indexes, questions, traces, and a tiny model."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from vtune.data import trail_world, trails
+from vtune.data.trail_world import World
+from vtune.data.trails import Split
+from vtune.errors import RecipeError
+from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
+from vtune.runs.folder import check_folder
+from vtune.schema.parquet import write_samples, write_trajectories
+
+
+def make_trails(
+    out: Path,
+    *,
+    train: int,
+    heldout: int,
+    traces: int,
+    towns: int,
+    heldout_towns: int,
+    seed: int,
+    tiny: Path | None,
+) -> dict[str, object]:
+    """Write a world, its two indexes, and questions and traces about it to a folder.
+
+    `corpus.jsonl` (articles) and `banners` (pictures with `metadata.jsonl`) are what `articles-index` and
+    `banners-index` are built from; `train.parquet`, `heldout.parquet` and `traces.parquet` share no picture,
+    and `heldout.parquet` no town with the others.
+
+    Args:
+        out: The folder.
+        train: Samples for reinforcement training.
+        heldout: Samples for evaluation.
+        traces: Cold-start traces.
+        towns: Towns of training samples and traces.
+        heldout_towns: Towns of held-out samples.
+        seed: Same seed, same files.
+        tiny: Where to build a tiny model, with random weights and a tokenizer of these texts; None for none.
+
+    Returns:
+        Path and row count of each file, and the folders of the indexes and of the model.
+
+    Raises:
+        RecipeError: If one of these folders holds a model, or indexes, already, or the world cannot be made.
+        MissingExtra: If the index of articles needs a package that is not installed.
+    """
+    if tiny is not None and (tiny / "config.json").exists():
+        raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
+    indexes = {"corpus": out / "articles-index", "banners": out / "banners-index"}
+    for path in indexes.values():
+        if path.exists():
+            raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
+    for folder in filter(None, (out, tiny)):
+        check_folder(folder)
+    world = trail_world.make_world(towns, heldout_towns, seed=seed)
+    made: dict[str, object] = {}
+    wanted: dict[Split, int] = {"train": train, "heldout": heldout}
+    for split, count in wanted.items():
+        file = out / f"{split}.parquet"
+        rows = write_samples(file, trails.samples(world, count, seed=seed, split=split))
+        made[split] = {"path": str(file), "rows": rows}
+    file = out / "traces.parquet"
+    rows = write_trajectories(file, trails.traces(world, traces, seed=seed))
+    made["traces"] = {"path": str(file), "rows": rows}
+    made["corpus"] = {"path": str(out / "corpus.jsonl"), "rows": _write_corpus(out / "corpus.jsonl", world)}
+    made["banners"] = {"path": str(out / "banners"), "rows": _write_banners(out / "banners", world)}
+    index_passages(out / "corpus.jsonl", indexes["corpus"])
+    index_pictures(out / "banners", indexes["banners"])
+    made["indexes"] = {name: str(path) for name, path in indexes.items()}
+    if tiny is not None:
+        from vtune.models.tiny import build_tiny
+
+        build_tiny(tiny, trails.corpus(world, seed=seed), seed=seed)
+        made["tiny"] = {"path": str(tiny)}
+    return made
+
+
+def _write_corpus(file: Path, world: World) -> int:
+    return _write_lines(file, ({"id": a.id, "title": a.title, "text": a.text} for a in world.articles()))
+
+
+def _write_banners(folder: Path, world: World) -> int:
+    """Pictures and what they are called, as `vtune data index --pictures` reads them."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    rows = []
+    for number, town in enumerate(town for half in world.towns.values() for town in half):
+        name = f"{number:03d}.png"
+        (partial / name).write_bytes(trail_world.png(trail_world.banner(town)))
+        rows.append({"file_name": name, "title": town.name})
+    _write_lines(partial / METADATA, rows)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return len(rows)
+
+
+def _write_lines(file: Path, rows: Iterable[dict[str, Any]]) -> int:
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    file.with_name(f".{file.name}.partial").write_text("".join(lines), encoding="utf-8")
+    file.with_name(f".{file.name}.partial").rename(file)
+    return len(lines)

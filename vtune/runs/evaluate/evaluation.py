@@ -1,0 +1,377 @@
+"""Evaluation: a rollout without an update. A suite is data with everything pinned that moves a score."""
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+
+from vtune.config import differing_keys, dump_recipe
+from vtune.errors import RecipeError
+from vtune.files.json_text import read_record
+from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
+from vtune.metrics.by_source import by_source
+from vtune.metrics.faithfulness import faithfulness
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Dtype, load_chat, load_policy, resolved
+from vtune.report.progress import Steps, say
+from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer, check_unscored
+from vtune.rollout.agent import Agent, Job, Rollout, black
+from vtune.runs.agent.engines import Kind, check_vllm, evaluation_engine
+from vtune.runs.agent.judge import check_judge, check_summariser
+from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
+from vtune.runs.agent.tools import ToolsRecipe, tools_of
+from vtune.runs.evaluate.questions import (
+    Source,
+    check_questions,
+    fingerprints,
+    read_questions,
+    without_pictures,
+)
+from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses, write_whole
+from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.uses import prints as using
+
+AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
+"""Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
+
+STARTED = "started.json"
+"""What was asked, for as long as the evaluation is unfinished."""
+
+
+class EvalSuite(Source):
+    """A benchmark: its data, and every setting that its score depends on."""
+
+    scorer: ScorerName
+    """The rule that makes a score of what was right and wrong."""
+    seed: int
+    rollouts: int = Field(gt=0)
+    """Of each sample; a score is the mean over all."""
+    images: PixelBudget
+    call_images: Literal["shown", "black"]
+    """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
+    rollout: Rollout
+    sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """How the tools run that questions offer beside `python`; null: none of them."""
+    reward: RewardRecipe
+    dtype: Dtype
+    threads: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _says_what_it_offers(self) -> Self:
+        if self.format != "samples" and self.offers is None:
+            raise ValueError(
+                "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
+            )
+        return self
+
+
+def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
+    thresholds_of(suite.reward)
+    load_chat(model)
+    found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
+    check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
+    check_summariser(suite.tools)
+    return {"samples": found.count, "rollouts": found.count * suite.rollouts}
+
+
+def run_eval(
+    suite: EvalSuite,
+    model: str,
+    out: Path,
+    *,
+    limit: int | None,
+    kind: Kind = "transformers",
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
+
+    Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
+    end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
+
+    Args:
+        suite: What to measure and how.
+        model: Folder or hub name.
+        out: Folder for the results; must not hold any.
+        limit: Use only the first samples; the result says so.
+        kind: What draws; the result says so.
+        resume: Continue what was begun in `out`; of what is finished, the results are given back.
+
+    Returns:
+        What `results.json` holds: the score by the suite's rule, faithfulness over all (`judged_by`: how many
+        trajectories with calls boxes and a model have judged; `unaudited`: how many, with or without calls,
+        nobody could judge, for there are no boxes and no judge), numbers by source, the suite.
+
+    Raises:
+        RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the
+            other way round, or that evaluation is another one.
+    """
+    check_folder(out)
+    suite = judged_as_shown(suite)
+    # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
+    model = resolved(model)
+    if kind == "vllm":
+        check_vllm()
+        if suite.rollout.temperature not in (0.0, 1.0):
+            raise RecipeError(
+                f"rollout.temperature is {suite.rollout.temperature}",
+                fix="vllm gives log-probabilities of what it draws from: set 0 or 1, or leave out --vllm",
+            )
+    if (out / "results.json").exists():
+        if not resume:
+            raise RecipeError(
+                f"{out} holds results already", fix="choose another --out; --resume gives them back"
+            )
+        return _finished(suite, model, out, limit, kind)
+    count = check_eval(suite, model, limit=limit)["samples"]
+    prints = fingerprints(suite)
+    _start(suite, out, _asked(suite, model, limit, kind, prints), resume=resume)
+    return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
+
+
+def judged_as_shown(suite: EvalSuite) -> EvalSuite:
+    """The suite; where we blacken what calls return, they are judged by what they would have shown."""
+    if suite.call_images == "shown":
+        return suite
+    evidence = suite.reward.evidence.model_copy(update={"looks": "claimed"})
+    return suite.model_copy(update={"reward": suite.reward.model_copy(update={"evidence": evidence})})
+
+
+def _asked(
+    suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
+) -> dict[str, Any]:
+    """All that an evaluation is known by."""
+    return {
+        "model": model,
+        "limit": limit,
+        "engine": kind,
+        "suite": suite.model_dump(mode="json"),
+        "data": dict(prints),
+    } | ({"uses": using()} if using() else {})
+
+
+def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
+    """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
+    result = read_record(
+        out / "results.json", "model", "suite", "environment", fix="the evaluation wrote it whole; restore it"
+    )
+    before = {
+        "model": result["model"],
+        "limit": result.get("limit"),
+        "engine": result.get("engine"),
+        "suite": result["suite"],
+        "data": result["environment"]["data"],
+    } | ({"uses": result["environment"]["uses"]} if "uses" in result["environment"] else {})
+    _check_same(before, _asked(suite, model, limit, kind, fingerprints(suite)), out)
+    say(f"{out} is finished: nothing is left to do")
+    return result
+
+
+def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    check_uses(before.get("uses", {}), out)
+    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
+    if changed:
+        raise RecipeError(
+            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
+            fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
+        )
+
+
+def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
+    """Begin a folder, or prove that it holds the first part of the same evaluation."""
+    file, written = out / STARTED, out / "suite.yaml"
+    if not resume:
+        if file.exists():
+            raise RecipeError(
+                f"{out} holds an unfinished evaluation",
+                fix="continue it with --resume, choose another --out, or remove it",
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(written, dump_recipe(keep_uses(suite, out)))
+        write_whole(file, json.dumps(now, indent=2) + "\n")
+        return
+    if not file.exists():
+        raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
+    before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
+    _check_same(before, now, out)
+    write_whole(written, dump_recipe(keep_uses(suite, out)))
+    drop_unscored(out / "trajectories")
+
+
+async def _evaluate(
+    suite: EvalSuite,
+    model: str,
+    out: Path,
+    limit: int | None,
+    kind: Kind,
+    count: int,
+    prints: Mapping[str, str],
+) -> dict[str, Any]:
+    torch.set_num_threads(suite.threads)
+    # With vLLM, only the tokenizer and the reader of pictures are needed here.
+    on_gpu = torch.cuda.is_available() and kind == "transformers"
+    device = torch.device("cuda" if on_gpu else "cpu")
+    policy = load_policy(model, budget=suite.images, dtype=suite.dtype, device=device)
+    began = time.monotonic()
+    engine = await evaluation_engine(
+        kind,
+        suite.rollout,
+        policy,
+        model=model,
+        dtype=suite.dtype,
+        threads=suite.threads,
+        folder=out / "weights",
+    )
+    look = black if suite.call_images == "black" else None
+    folder = out / "trajectories"
+    records: dict[str, Sample] = {}
+
+    def questions() -> Iterator[tuple[Sample, tuple[bytes, ...]]]:
+        for sample, images in read_questions(suite, limit=limit):
+            records[sample.id] = without_pictures(sample)
+            yield sample, images
+
+    async with (
+        aclosing(engine),
+        sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
+        tools_of(suite.tools, out / "search.jsonl") as tools,
+        Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
+    ):
+        say_tier(sandbox)
+        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look, tools=tools)
+        done = drawn(folder, rollouts=suite.rollouts)
+        total = count * suite.rollouts
+        seen: list[Trajectory] = []
+        with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
+            for window in windows(questions(), rollouts=suite.rollouts, done=done):
+                scored = await scorer.score(
+                    [sample for sample, _ in window.questions],
+                    await agent.run(_jobs(suite, window), progress.advance),
+                    iou=thresholds_of(suite.reward),
+                )
+                seen += map(slim, scored)
+                if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
+                    check_unscored(seen, suite.reward.max_unscored)
+                write_trajectories(part(folder, window.first), scored, run=out)
+                del window, scored  # before the next is read
+        del seen
+        everything = parts(folder)
+        judged = await _judge(suite, everything, records, scorer)
+    # A judge that failed may be mended; where nobody can judge, the numbers say so.
+    check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
+    _put_together(everything, out / "trajectories.parquet")
+    result = {
+        "model": model,
+        "samples": count,
+        "limit": limit,
+        "engine": kind,
+        "rollouts": total,
+        "score": SCORERS[suite.scorer](judged.marks),
+        "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
+        "faithfulness": asdict(
+            faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
+        ),
+        "judged_by": judges_of(judged.rows),
+        "unaudited": sum(row.by is None for row in judged.rows),
+        "suite": suite.model_dump(mode="json"),
+        "environment": environment(prints),
+        "seconds": time.monotonic() - began,
+    }
+    write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
+    shutil.rmtree(folder)
+    (out / STARTED).unlink()
+    return result
+
+
+def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
+    """The IoU thresholds of a suite.
+
+    Raises:
+        RecipeError: If they would change in the course of a run.
+    """
+    if reward.iou is None:
+        return ()
+    if reward.iou.schedule not in ("fixed", "average"):
+        raise RecipeError(
+            f"reward.iou.schedule is {reward.iou.schedule}, and an evaluation has no course",
+            fix="set it to fixed, with one threshold, or to average",
+        )
+    return reward.iou.thresholds
+
+
+def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
+    return [
+        Job(
+            sample=sample,
+            images=images,
+            group=number,
+            rollout=rollout,
+            policy_version=0,
+            key=(suite.seed, 0, number, rollout),
+        )
+        for number, (sample, images) in enumerate(window.questions, start=window.first)
+        for rollout in range(suite.rollouts)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What was found out about all trajectories."""
+
+    rows: list[AuditRow] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    trajectories: list[Trajectory] = field(default_factory=list)
+    """Without pictures and tokens."""
+
+
+async def _judge(
+    suite: EvalSuite, files: Sequence[Path], records: Mapping[str, Sample], scorer: Scorer
+) -> _Judged:
+    found = _Judged()
+    for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
+        asked = [records[t.sample_id] for t in group]
+        found.rows.extend(await audit(asked, group, scorer.judges))
+        found.marks.extend(mark_of(t, sample) for t, sample in zip(group, asked, strict=True))
+        found.trajectories.extend(map(slim, group))
+    return found
+
+
+def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
+    """What a scorer is told of one rollout."""
+    reward = trajectory.reward
+    if reward is None:
+        return Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
+    unreadable = reward.parts.get("unreadable", 0.0) > 0
+    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=unreadable, source=sample.source)
+
+
+def _put_together(files: Sequence[Path], out: Path) -> None:
+    """All portions in one file; they stay until the results are written."""
+    write_trajectories(out, _stored(files), run=out.parent)
+
+
+def _stored(files: Sequence[Path]) -> Iterator[Trajectory]:
+    return chain.from_iterable(map(read_trajectories, files))
+
+
+def _unscored(trajectory: Trajectory) -> bool:
+    return trajectory.reward is None or trajectory.reward.total is None

@@ -1,0 +1,235 @@
+"""The questions of a suite: where they lie, how they are read and put, one at a time."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from vtune.config import Strict, Uses
+from vtune.data.formats.building import Options
+from vtune.data.formats.table import FORMATS
+from vtune.data.offer import offering
+from vtune.data.options import presented
+from vtune.errors import DataError, RecipeError
+from vtune.reward.evidence import needs_look
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import check_samples
+from vtune.rollout.prompts import Style
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.runs.data.validating import check_data
+from vtune.schema.message import Picture
+from vtune.schema.parquet import fingerprint, load_picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import ToolName
+from vtune.verifiers import choice
+
+Format = Annotated[str, AfterValidator(FORMATS.known)]
+
+Question = tuple[Sample, tuple[bytes, ...]]
+"""A sample with its encoded pictures."""
+
+
+class Choices(Strict):
+    """How multiple-choice questions are put, and how their answers are read."""
+
+    template: str
+    """What stands behind the pictures; `{question}` and `{options}` are filled in."""
+    shuffle: int | None
+    """Seed of the options' order, which depends on it and the sample's id; null keeps that of the data."""
+    answer_in: Literal["tag", "boxed", "reply"]
+    """Of verifier `choice`: where the answer is read."""
+    letter_rule: Literal["strict", "loose"]
+    """Of verifier `choice`: a letter or an option's own text, or what is meant by a text of any form."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for place in ("{question}", "{options}"):
+            if self.template.count(place) != 1:
+                raise ValueError(f"the template holds {place} once")
+        return self
+
+
+class Source(Strict):
+    """Where questions come from: a part of every suite."""
+
+    uses: Uses = ()
+    """Files with parts of the user's own."""
+    data: tuple[str, ...] = Field(min_length=1)
+    format: Format
+    """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
+    data_from: str
+    """How to get it; told where it is missing."""
+    offers: tuple[ToolName, ...] | None = None
+    """Tools that every question offers, in the prompt that `rollout` names (see `vtune.data.offer`); null:
+    those that the data name, which a benchmark as it is published does not."""
+    choices: Choices | None
+    """Null leaves questions as the data put them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found while the questions of a suite were checked."""
+
+    count: int
+    """Questions."""
+    judged_answers: int
+    """Questions whose answers a model compares, where no rule decides."""
+    judged_looks: int
+    """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
+
+
+def check_questions(
+    source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, prompt: Style, limit: int | None
+) -> Checked:
+    """See that all questions can be read and judged, without a model; count them.
+
+    Args:
+        source: Of a suite.
+        reward: That will score them.
+        tools: That they may offer, beside `python`.
+        prompt: That they are put in.
+        limit: Only so many of them are wanted.
+
+    Raises:
+        DataError: If data are missing, with how to get them; with the first bad rows otherwise.
+        RecipeError: If the calls of a sample would need a judge, and there is none, or it offers a tool that
+            cannot run.
+    """
+    check_indexes(tools)
+    count = answers = looks = 0
+
+    def scan(path: Path) -> Iterator[Sample | DataError]:
+        nonlocal count, answers, looks
+        for entry in _scan(source, path):
+            if count == limit:
+                return
+            count += 1
+            if isinstance(entry, Sample):
+                check_tools([entry], tools, prompt)
+                looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
+                try:
+                    answers += check_samples([entry], reward).judged_answers
+                except DataError as error:
+                    # Told with its row.
+                    entry = error
+            yield entry
+
+    for path in _paths(source):
+        if source.data.count(str(path)) > 1:
+            raise DataError(f"{path} is named twice", fix="name it once")
+        if not path.exists():
+            raise DataError(
+                f"cannot read {path}: there is no such file",
+                fix=f"{source.data_from}; or name what you have with --data PATH",
+            )
+    if source.format == "samples":
+        check_data(_paths(source), scan)
+    else:
+        check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE")
+    if not count:
+        raise DataError("the suite has no sample", where=", ".join(source.data))
+    return Checked(count, answers, looks)
+
+
+def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: int = 1) -> Iterator[Question]:
+    """The questions in order, pictures loaded one question at a time.
+
+    Args:
+        source: Where they are.
+        limit: Only so many of all.
+        rank: Of this process, which gets every `world`-th question, beginning with number `rank`.
+        world: Processes that share them.
+
+    Raises:
+        DataError: At one that cannot be read.
+    """
+    count = 0
+    for path in _paths(source):
+        for entry in _scan(source, path):
+            if count == limit:
+                return
+            if isinstance(entry, DataError):
+                raise entry
+            if count % world == rank:
+                yield entry, tuple(load_picture(picture, path.parent) for picture in entry.images)
+            count += 1
+
+
+def read_records(source: Source) -> Iterator[Sample]:
+    """The samples without their pictures: small enough to keep all of a benchmark.
+
+    Raises:
+        DataError: At one that cannot be read.
+    """
+    for path in _paths(source):
+        for entry in _scan(source, path):
+            if isinstance(entry, DataError):
+                raise entry
+            yield without_pictures(entry)
+
+
+def without_pictures(sample: Sample) -> Sample:
+    """The sample with empty pictures in the places of its own."""
+    return replace(sample, images=(Picture(),) * len(sample.images))
+
+
+def fingerprints(source: Source) -> dict[str, str]:
+    """SHA-256 of each file of the data; of a folder, over the names and contents of its files."""
+    return {name: _fingerprint(Path(name)) for name in source.data}
+
+
+def _paths(source: Source) -> Sequence[Path]:
+    return [Path(name) for name in source.data]
+
+
+def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
+    """One entry a row: the sample as the suite puts it, or what is wrong with it."""
+    for entry in _entries(source.format, path):
+        try:
+            yield entry if isinstance(entry, DataError) else _put(source, entry)
+        except DataError as error:
+            yield error
+
+
+def _entries(name: str, path: Path) -> Iterator[Sample | DataError]:
+    """The rows of a file in a format, bare of what an import adds.
+
+    Raises:
+        RecipeError: If it holds no samples.
+    """
+    layout = FORMATS[name]
+    if layout.makes != "samples":
+        raise RecipeError(f"format `{name}` holds {layout.makes}, not samples", fix="name another `format`")
+    if layout.scan is not None:
+        yield from layout.scan(path)
+        return
+    for _, entry in layout.read(path, Options()):
+        if not isinstance(entry, Trajectory):
+            yield entry
+
+
+def _put(source: Source, sample: Sample) -> Sample:
+    """The sample as the suite puts it."""
+    if source.offers is not None:
+        sample = offering(sample, source.offers)
+    if source.choices is None:
+        return sample
+    parm = source.choices.model_dump(include={"answer_in", "letter_rule"})
+    return presented(
+        sample,
+        template=source.choices.template,
+        shuffle=source.choices.shuffle,
+        parm=parm if sample.verifier == choice.NAME else {},
+    )
+
+
+def _fingerprint(path: Path) -> str:
+    if path.is_file():
+        return fingerprint(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    lines = [f"{file.relative_to(path)} {fingerprint(file)}\n" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,111 @@
+"""A long evaluation in portions: each is drawn, scored and written before the next is begun.
+
+What has been written is not drawn again, and no more than one portion is in memory.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vtune.runs.evaluate.questions import Question
+from vtune.schema.parquet import count_rows, read_trajectories
+from vtune.schema.trajectory import Trajectory
+
+ROLLOUTS = 1024
+"""A portion holds at most so many rollouts (ours: enough that its end, where few run, is short) …"""
+BYTES = 256 * 2**20
+"""… and is closed once its encoded pictures reach this size (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Questions that are drawn together."""
+
+    first: int
+    """Number of the first of them in the whole evaluation."""
+    questions: tuple[Question, ...]
+
+
+def windows(questions: Iterable[Question], *, rollouts: int, done: Mapping[int, int]) -> Iterator[Window]:
+    """The portions that are still to be drawn.
+
+    Args:
+        questions: All of them, in order.
+        rollouts: Of each question.
+        done: First question -> number of questions of each portion that has been drawn.
+    """
+    held: list[Question] = []
+    first = size = skip = 0
+    for number, question in enumerate(questions):
+        if number in done:
+            if held:
+                yield Window(first, tuple(held))
+            held, size, skip = [], 0, number + done[number]
+        if number < skip:
+            continue
+        if not held:
+            first = number
+        held.append(question)
+        size += sum(map(len, question[1]))
+        if len(held) * rollouts >= ROLLOUTS or size >= BYTES:
+            yield Window(first, tuple(held))
+            held, size = [], 0
+    if held:
+        yield Window(first, tuple(held))
+
+
+def part(folder: Path, first: int) -> Path:
+    """The file of the portion that begins with question number `first`."""
+    return folder / f"from-{first:08d}.parquet"
+
+
+def parts(folder: Path) -> list[Path]:
+    """The files of all portions that have been drawn, in order."""
+    return sorted(folder.glob("from-*.parquet"))
+
+
+def drawn(folder: Path, *, rollouts: int) -> dict[int, int]:
+    """First question -> number of questions, of each portion that has been drawn."""
+    return {int(path.stem.removeprefix("from-")): count_rows(path) // rollouts for path in parts(folder)}
+
+
+def drop_unscored(folder: Path) -> None:
+    """Remove the portions with a trajectory that could not be scored: they are drawn again."""
+    for path in parts(folder):
+        if any(t.reward is None or t.reward.total is None for t in read_trajectories(path)):
+            path.unlink()
+
+
+def portions(trajectories: Iterable[Trajectory], *, rows: int, size: int) -> Iterator[list[Trajectory]]:
+    """Trajectories in groups that fit into memory.
+
+    Args:
+        trajectories: In order.
+        rows: A group holds at most so many …
+        size: … and is closed once its encoded pictures reach so many bytes.
+    """
+    held: list[Trajectory] = []
+    held_size = 0
+    for trajectory in trajectories:
+        held.append(trajectory)
+        held_size += sum(len(picture.data or b"") for picture in trajectory.images)
+        if len(held) == rows or held_size >= size:
+            yield held
+            held, held_size = [], 0
+    if held:
+        yield held
+
+
+def slim(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with what numbers are made of, and without pictures and tokens.
+
+    Of the loss mask only its sum is kept: the sampled tokens.
+    """
+    return replace(
+        trajectory,
+        images=(),
+        token_ids=(),
+        logprobs=(),
+        weight_versions=(),
+        loss_mask=(True,) * sum(trajectory.loss_mask),
+    )

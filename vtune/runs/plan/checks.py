@@ -1,0 +1,316 @@
+"""What a recipe needs, held against this machine, its data and its services; one function a check."""
+
+import json
+import os
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from vtune.config import load_recipe, read_values, recipe_keys, shipped
+from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.models.policy import resolved
+from vtune.models.shape import find_shape
+from vtune.reward.wire import JUDGE
+from vtune.runs.agent.engines import check_vllm
+from vtune.runs.plan.estimate import load_of
+from vtune.runs.plan.machine import machine_of
+from vtune.runs.plan.plan import plan
+from vtune.runs.recipes.shipped import find_shipped
+from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.sft import SFTRecipe
+from vtune.schema.parquet import load_picture, read_samples, read_trajectories
+from vtune.schema.pixels import size_of
+from vtune.tools.store import read_manifest
+from vtune.update.memory import ADAM, MASTER, trained
+from vtune.update.recipe import Keep
+
+Level = Literal["ok", "warn", "fail"]
+
+ROWS = 2000
+"""Rows whose pictures are looked at."""
+SMALLEST = 28
+"""Pixels of a side below which Qwen's processors refuse, or blow up, a picture."""
+UNLISTED = ("status 404", "status 405", "status 501")
+"""What an endpoint says that answers, and does not list its models."""
+SECONDS = 5.0
+"""That a service may take to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One fact, and what to do where it is a problem."""
+
+    name: str
+    level: Level
+    found: str
+    fix: str = ""
+
+
+def read_recipe(name: str) -> RLRecipe | SFTRecipe:
+    """A recipe by its path, or by the name of one that ships (`rl/codev` where two share a name).
+
+    Raises:
+        RecipeError: If there is none, it cannot be read, or it trains nothing.
+    """
+    path = Path(name)
+    if not path.is_file():
+        found = find_shipped(name)
+        if found.kind not in ("rl", "sft"):
+            raise RecipeError(f"{name} is no recipe that trains", fix="`vtune recipes list` shows what ships")
+        path = found.path
+    draws = "rollout" in recipe_keys(path)
+    recipe: RLRecipe | SFTRecipe = load_recipe(path, RLRecipe) if draws else load_recipe(path, SFTRecipe)
+    return recipe.model_copy(update={"model": resolved(recipe.model)})
+
+
+def check_recipe(name: str) -> list[dict[str, Any]]:
+    """Every check of a recipe, as mappings with `name`, `level`, `found` and `fix`."""
+    recipe = read_recipe(name)
+    values = recipe.model_dump(mode="json")
+    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(recipe), *_engine(values)]
+    checks += [*_data(recipe), *_suites(values), *_services(values)]
+    return [asdict(check) for check in checks]
+
+
+def _model(recipe: RLRecipe | SFTRecipe) -> Check:
+    name = recipe.model
+    if (Path(name) / "config.json").is_file():
+        return Check("model", "ok", name)
+    if Path(name).exists():
+        return Check("model", "fail", f"{name} holds no config.json", "give the folder of a checkpoint")
+    fix = "make it, fetch it, or name another with --set model=FOLDER"
+    return Check("model", "warn", f"{name} is not a folder here: a start looks for it on the hub", fix)
+
+
+def _memory(recipe: RLRecipe | SFTRecipe) -> Check:
+    found = plan(recipe, machine_of(None, None))
+    where = found["machine"]["said"]
+    if found["fits"] is None:
+        return Check("memory", "warn", "the model's size is not known", "see --shape of a --dry-run")
+    text = "; ".join([f"{found['peak_gb']:g} of {found['room_gb']:g} GB ({where})", *found["notes"]])
+    if found["fits"]:
+        return Check("memory", "ok", text)
+    return Check("memory", "fail", text, "a --dry-run of the recipe says what to change")
+
+
+def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether what draws the rollouts is there."""
+    if values.get("rollout", {}).get("engine") != "vllm":
+        return
+    try:
+        check_vllm()
+    except MissingExtra as error:
+        yield Check("rollout engine", "fail", error.what, error.fix)
+    else:
+        yield Check("rollout engine", "ok", "vllm is installed")
+
+
+def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
+    """Weights, and the optimiser's state beside them, of as many checkpoints as are kept, and one more."""
+    free = shutil.disk_usage(Path.cwd()).free / 1e9
+    values = recipe.model_dump(mode="json")
+    shape = find_shape(values["model"], None)
+    if shape is None:
+        return Check("disk", "ok", f"{free:.1f} GB free")
+    load = load_of(values, shape[0], machine_of(None, None))
+    state = trained(shape[0], load) * (ADAM + MASTER)
+    each = (shape[0].total * load.dtype_bytes + state) / 1e9
+    need = each * (_kept(recipe.checkpoints.keep, recipe.steps or 0) + 1)
+    text = f"{free:.1f} GB free here, checkpoints take up to {need:.1f} GB"
+    if free > need:
+        return Check("disk", "ok", text)
+    return Check("disk", "fail", text, "put --out on a larger disk, or lower checkpoints.keep")
+
+
+def _kept(keep: Keep, steps: int) -> int:
+    """Checkpoints that a run of so many steps has at its end, at most."""
+    for_the_curve = steps // keep.every if keep.every is not None else 0
+    return keep.newest + (keep.best is not None) + for_the_curve
+
+
+def _data(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
+    for name in recipe.data:
+        if not Path(name).is_file():
+            fix = "make or import it (`vtune data --help`), or name another with --set data=[FILE]"
+            yield Check("data", "fail", f"there is no {name}", fix)
+            continue
+        looked, small, broken = 0, [], []
+        for where, data in _pictures(recipe, Path(name)):
+            looked += 1
+            try:
+                if min(size_of(data)) < SMALLEST:
+                    small.append(where)
+            except DataError:
+                broken.append(where)
+        if broken:
+            fix = f"`vtune data validate {name}` lists every row"
+            yield Check("pictures", "fail", f"{name}: {len(broken)} are unreadable, first {broken[0]}", fix)
+        if small:
+            text = f"{name}: {len(small)} of {looked} are under {SMALLEST} px a side, first {small[0]}"
+            fix = "leave these rows out, or enlarge their pictures: stock processors refuse them"
+            yield Check("pictures", "warn", text, fix)
+        if not small and not broken:
+            yield Check("pictures", "ok", f"{name}: {looked} looked at, none under {SMALLEST} px a side")
+
+
+def _pictures(recipe: RLRecipe | SFTRecipe, path: Path) -> Iterator[tuple[str, bytes]]:
+    """(row, encoded picture) of the questions of a file."""
+    if isinstance(recipe, RLRecipe):
+        shown = [sample.images for sample in islice(read_samples(path), ROWS)]
+    else:
+        shown = [trace.images for trace in islice(read_trajectories(path), ROWS)]
+    for number, pictures in enumerate(shown):
+        for picture in pictures:
+            yield f"row {number}", load_picture(picture, path.parent)
+
+
+def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
+    """The pixels of training against those of every suite: they alone move scores by tens of points."""
+    limit = values["images"]["max_pixels"]
+    for name, path in shipped("eval_suites").items():
+        suite = read_values(path)["images"]["max_pixels"]
+        if suite == limit:
+            yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
+        else:
+            text = f"max_pixels {limit} in the recipe, {suite} in the suite"
+            fix = f"train as it scores, or use `vtune eval --suite {name} --set images.max_pixels={limit}`"
+            yield Check(f"pixels, {name}", "warn", text, fix)
+
+
+def _services(values: Mapping[str, Any]) -> Iterator[Check]:
+    judge = values.get("reward", {}).get("judge")
+    if judge is not None:
+        yield _judge(judge)
+    service = values.get("reward", {}).get("service")
+    if service is not None:
+        yield from _rewards(service, judge)
+    yield from _searches(values.get("tools") or {})
+    for url in values.get("rollout", {}).get("servers", ()):
+        _, why = _ask(f"{url.rstrip('/')}/health", None)
+        fix = "start it, or mend rollout.servers"
+        yield Check(
+            "rollout server", "fail" if why else "ok", f"{url}{': ' + why if why else ''}", fix if why else ""
+        )
+
+
+def _searches(tools: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether each search service lives, takes the token and has an index, and each index is there."""
+    for name, kind in (("text_search", "passages"), ("image_search", "pictures")):
+        section = tools.get(name)
+        if section is None:
+            continue
+        title = name.replace("_", " ")
+        web = section.get("web")
+        variable = web["api_key_env"] if web else section["token_env"]
+        if variable and variable not in os.environ:
+            yield Check(title, "fail", f"{variable} is not set", f"export {variable}=...")
+        elif section["url"]:
+            yield _search_service(title, section["url"].rstrip("/"), variable, kind)
+        elif section["index"]:
+            yield _index(title, Path(section["index"]), kind)
+        else:
+            yield Check(title, "ok", "the web" if web else "cached in the samples")
+
+
+def _index(title: str, folder: Path, kind: str) -> Check:
+    try:
+        facts = read_manifest(folder, kind)
+    except DataError as error:
+        return Check(title, "fail", error.what, error.fix)
+    return Check(title, "ok", f"{folder}: {facts[kind]} {kind}")
+
+
+def _search_service(title: str, url: str, variable: str | None, kind: str) -> Check:
+    text, why = _ask(f"{url}/health", None)
+    if why:
+        return Check(
+            title, "fail", f"{url}: {why}", f"start it (`vtune serve search`), or mend the URL ({kind})"
+        )
+    try:
+        count = json.loads(text)[kind]
+    except (ValueError, KeyError, TypeError):
+        return Check(title, "fail", f"{url} is no search service", "give the URL of a `vtune serve search`")
+    if count is None:
+        return Check(title, "fail", f"{url} has no {kind}", "start it with an index of them")
+    # A path that is not there: behind a token, strangers are not even told that.
+    _, why = _ask(f"{url}/none", os.environ.get(variable) if variable else None)
+    if why == "status 401":
+        return Check(title, "fail", f"{url} wants a token", "token_env names the variable that holds it")
+    return Check(title, "ok", f"{url}: {count} {kind}")
+
+
+def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Iterator[Check]:
+    """Whether each reward service lives, takes the token, and asks the judge that the recipe names."""
+    variable = service["token_env"]
+    token = os.environ.get(variable) if variable else None
+    if variable and token is None:
+        yield Check("reward service", "fail", f"{variable} is not set", f"export {variable}=..., its token")
+        return
+    wanted = None if judge is None else {key: judge[key] for key in JUDGE}
+    for url in service["urls"]:
+        text, why = _ask(f"{url}/health", None)
+        if why:
+            fix = "start it (`vtune serve rewards`), or mend reward.service"
+            yield Check("reward service", "fail", f"{url}: {why}", fix)
+            continue
+        _, why = _ask(f"{url}/metrics", token)
+        own = _own_judge(text)
+        if why:
+            fix = "reward.service.token_env names the variable that holds its token"
+            yield Check("reward service", "fail", f"{url}: {why}", fix)
+        elif wanted is not None and own != wanted:
+            fix = "start it with --recipe of this recipe"
+            yield Check("reward service", "fail", f"{url} has the judge {own or 'none'}, not {wanted}", fix)
+        else:
+            yield Check("reward service", "ok", url)
+
+
+def _own_judge(text: str) -> Any:
+    """The judge that a reward service says it has."""
+    try:
+        return json.loads(text)["judge"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _judge(judge: Mapping[str, Any]) -> Check:
+    url, model, variable = judge["base_url"], judge["model"], judge["api_key_env"]
+    key = os.environ.get(variable) if variable else None
+    if variable and key is None:
+        return Check("judge", "fail", f"{variable} is not set", f"export {variable}=... with the judge's key")
+    text, why = _ask(f"{url.rstrip('/')}/models", key)
+    if why and why not in UNLISTED:
+        port = url.rsplit(":", 1)[-1].split("/")[0]
+        fix = f"start it, e.g. `vllm serve {model} --port {port}`, or mend reward.judge.base_url"
+        return Check("judge", "fail", f"{url}: {why}", fix)
+    served = _served(text)
+    if served and model not in served:
+        return Check(
+            "judge", "fail", f"{url} serves {', '.join(served)}, not {model}", "mend reward.judge.model"
+        )
+    return Check("judge", "ok", f"{url} answers" + (f", with {model}" if served else ""))
+
+
+def _served(text: str) -> list[str]:
+    """Names of models that an endpoint lists; none where it does not say."""
+    try:
+        return [str(entry["id"]) for entry in json.loads(text)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _ask(url: str, key: str | None) -> tuple[str, str]:
+    """(answer, why there is none)."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+            return answer.read().decode("utf-8", "replace"), ""
+    except urllib.error.HTTPError as error:
+        return "", f"status {error.code}"
+    except (OSError, ValueError) as error:
+        return "", str(getattr(error, "reason", error))

@@ -1,0 +1,236 @@
+"""`vtune doctor`: what this machine can run, why not, and what to do about it."""
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from vtune.errors import ServiceError
+from vtune.sandbox import Sandbox
+
+COMMAND_SECONDS = 60.0
+"""Importing torch from a cold disk takes its time."""
+OPTIONAL = {"vllm>=0.32,<0.33": "only for rollouts with vLLM"}
+"""Packages that vtune does not ask for, in the range that it knows, and what they would be for."""
+TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "vllm": "0.32.0"}
+"""One set that was tested together: what is put in place of a version that does not fit."""
+SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY_GB = 4.0
+"""That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 if not told."""
+DRIVERS = {12: 525, 13: 580}
+"""CUDA -> the oldest driver that runs it (NVIDIA, CUDA compatibility)."""
+LAYERS = {
+    "landlock": ("landlock",),
+    "seccomp": ("seccomp",),
+    "namespaces": ("namespace", "unshare"),
+    "private_uid": ("uid", "user number"),
+}
+"""Layer of the sandbox -> words by which a note is about it."""
+
+
+def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[str, Any]:
+    """Look at this machine, and at what a recipe needs. Nothing is changed.
+
+    Torch is imported only where there is a GPU or a recipe.
+
+    Args:
+        recipe: Name or path of a recipe to hold against the machine, its data and its services.
+        self_test: Also try on this machine what is promised of it, see `vtune.runs.plan.self_test`.
+
+    Returns:
+        `ok` (whether the sandbox can run, and no check fails), `python`, `system`, `cores`, `memory_gb` and
+        `memory_available_gb`, `disk_free_gb` (of the current folder), `gpus` (lines of nvidia-smi), `cuda`
+        (what torch sees: a count, or why none), `packages` (each `name`, `wanted`, `installed`, `ok`,
+        `note`), `checks` (each `name`, `level`: ok, warn or fail, `found`, `fix`), `sandbox` (`tier`,
+        `layers` each with `name`, `on`, `why`, `capacity`, `notes`), and `fixes`.
+
+    Raises:
+        RecipeError: If the recipe cannot be read.
+    """
+    packages = _packages()
+    gpus = _gpus()
+    cuda = _cuda() if gpus else "no GPU"
+    sandbox = asyncio.run(_sandbox())
+    memory = _memory()
+    shared = shutil.disk_usage(SHARED_MEMORY).total if SHARED_MEMORY.is_dir() else None
+    checks = [_shared_memory(shared), *_driver(gpus, cuda)]
+    if recipe is not None:
+        from vtune.runs.plan.checks import check_recipe
+
+        checks += check_recipe(recipe)
+    if self_test:
+        from vtune.runs.plan import self_test as trials
+
+        checks += trials.self_test()
+    return {
+        "ok": sandbox["tier"] is not None and all(check["level"] != "fail" for check in checks),
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": memory["MemTotal"],
+        "memory_available_gb": memory["MemAvailable"],
+        "disk_free_gb": _gb(shutil.disk_usage(Path.cwd()).free),
+        "gpus": gpus,
+        "cuda": cuda,
+        "packages": packages,
+        "checks": checks,
+        "sandbox": sandbox,
+        "fixes": [*_fixes(packages, gpus, cuda, sandbox), *_asked(checks)],
+    }
+
+
+def _shared_memory(size: float | None) -> dict[str, str]:
+    if size is None:
+        fix = f"`mkdir {SHARED_MEMORY}; mount -t tmpfs -o size=16g shm {SHARED_MEMORY}`"
+        return {"name": "shared memory", "level": "fail", "found": f"there is no {SHARED_MEMORY}", "fix": fix}
+    found = f"{SHARED_MEMORY} holds {_gb(size)} GB"
+    if size >= SHARED_MEMORY_GB * 1e9:
+        return {"name": "shared memory", "level": "ok", "found": found, "fix": ""}
+    fix = "start the container with --shm-size=16g, or `mount -o remount,size=16g /dev/shm`"
+    return {"name": "shared memory", "level": "warn", "found": found, "fix": fix}
+
+
+def _driver(gpus: Sequence[str], cuda: str) -> list[dict[str, str]]:
+    """Whether the driver is new enough for torch's CUDA; nothing without a GPU."""
+    if not gpus:
+        return []
+    version = gpus[0].rsplit(",", 1)[-1].strip()
+    built = cuda.rpartition("CUDA ")[2].split(".")[0]
+    least = DRIVERS.get(int(built)) if built.isdigit() else None
+    found = f"{version}; {cuda}"
+    if least is None or int(version.split(".")[0]) >= least:
+        return [{"name": "driver", "level": "ok", "found": found, "fix": ""}]
+    fix = f"install driver {least} or newer, or a torch that was built for an older CUDA"
+    return [{"name": "driver", "level": "fail", "found": found, "fix": fix}]
+
+
+def _asked(checks: Sequence[dict[str, str]]) -> list[str]:
+    """What to do about the checks, failures first."""
+    wanted = [check for level in ("fail", "warn") for check in checks if check["level"] == level]
+    return [f"{check['name']}: {check['fix']}" for check in wanted if check["fix"]]
+
+
+def _gb(size: float) -> float:
+    return round(size / 1e9, 1)
+
+
+def _memory() -> dict[str, float]:
+    """Lines of /proc/meminfo, in GB."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return {name: _gb(int(rest.split()[0]) * 1024) for name, rest in (line.split(":") for line in lines)}
+
+
+def _packages() -> list[dict[str, Any]]:
+    """Every package that vtune asks for, and the optional ones."""
+    wanted = [Requirement(line) for line in importlib.metadata.requires("vtune") or ()]
+    rows = [_package(need) for need in wanted if need.marker is None or need.marker.evaluate({"extra": ""})]
+    for line, purpose in OPTIONAL.items():
+        row = _package(Requirement(line))
+        absent = row["installed"] is None
+        rows.append(row | ({"ok": True, "note": f"optional: {purpose}"} if absent else {}))
+    return rows
+
+
+def _package(need: Requirement) -> dict[str, Any]:
+    installed = _version(need.name)
+    good = installed is not None and need.specifier.contains(installed, prereleases=True)
+    note = "" if good else "not installed" if installed is None else "outside the range that was tested"
+    return {
+        "name": need.name,
+        "wanted": str(need.specifier),
+        "installed": installed,
+        "ok": good,
+        "note": note,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _gpus() -> list[str]:
+    """One line a GPU, as the driver tells: name, memory, driver version."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    found = _said(["nvidia-smi", *query])
+    return [line.strip() for line in found.splitlines() if line.strip()]
+
+
+def _cuda() -> str:
+    """What torch makes of the GPUs, in a process of its own: importing it takes seconds."""
+    code = "import torch; print(torch.version.cuda, torch.cuda.device_count())"
+    words = _said([sys.executable, "-c", code]).split()
+    if len(words) != 2 or not words[1].isdigit():
+        return "torch cannot be imported"
+    version, count = words
+    if version == "None":
+        return "torch was built without CUDA"
+    return f"torch sees {count} GPU(s) by CUDA {version}"
+
+
+def _said(command: Sequence[str]) -> str:
+    """What a command prints; nothing if it fails."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ended.stdout if ended.returncode == 0 else ""
+
+
+async def _sandbox() -> dict[str, Any]:
+    """The tier that a training run would get, from a sandbox that is really started."""
+    try:
+        async with Sandbox(warm=0) as sandbox, await sandbox.open([], seed=0) as session:
+            info = sandbox.info()
+            tried = await session.run("print('ready')")
+    except ServiceError as error:
+        return {"tier": None, "layers": [], "capacity": 0, "notes": str(error).splitlines()}
+    if tried.status != "ok":
+        return {"tier": None, "layers": [], "capacity": 0, "notes": [f"a session failed: {tried.error}"]}
+    notes = [str(note) for note in info["notes"]]
+    layers = [_layer(name, info["layers"].get(name), notes) for name in LAYERS]
+    return {"tier": info["tier"], "layers": layers, "capacity": info["capacity"], "notes": notes}
+
+
+def _layer(name: str, value: object, notes: Sequence[str]) -> dict[str, Any]:
+    about = [note for note in notes if any(word in note.lower() for word in LAYERS[name])]
+    level = f"ABI {value}" if name == "landlock" and value else ""
+    return {"name": name, "on": bool(value), "why": level if value else "; ".join(about)}
+
+
+def _pin(name: str, wanted: str) -> str:
+    return f"'{name}=={TESTED[name]}'" if name in TESTED else f"'{name}{wanted}'"
+
+
+def _fixes(
+    packages: Sequence[dict[str, Any]], gpus: Sequence[str], cuda: str, sandbox: dict[str, Any]
+) -> list[str]:
+    """What to do, most urgent first."""
+    fixes = []
+    if sandbox["tier"] is None:
+        fixes.append(
+            "sandbox: run on Linux 5.13 or newer with Landlock (named in /sys/kernel/security/lsm), or as"
+            " root where namespaces may be made; `--sandbox unsafe` trains without protection"
+        )
+    elif sandbox["tier"] == "flat":
+        fixes.append(
+            "sandbox: run as root, or allow user namespaces, to hide the names and sizes of host files too"
+        )
+    broken = [_pin(row["name"], row["wanted"]) for row in packages if not row["ok"]]
+    if broken:
+        fixes.append(f"packages: pip install {' '.join(broken)}")
+    if gpus and (not cuda.startswith("torch sees") or cuda.startswith("torch sees 0")):
+        fixes.append("GPU: install a torch that was built for the driver's CUDA, see https://pytorch.org")
+    return fixes

@@ -1,0 +1,298 @@
+"""Memory by phase and part, and seconds of a step, of a recipe on a machine.
+
+Memory is that of the largest micro-batch which the recipe's limits allow; tokens and seconds are those of
+an assumed conversation, which the plan states.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from vtune.config import Strict
+from vtune.models.shape import Shape
+from vtune.runs.plan.machine import GB, Machine
+from vtune.update import memory, rates
+from vtune.update.forward import CHUNK
+
+VLLM_BATCH = 8192
+"""Tokens that vLLM reads at once by default (`max_num_batched_tokens`)."""
+VLLM_GRAPHS_GB = 1.0
+"""CUDA graphs and context of vLLM's engine. Ours."""
+PICTURES_A_CALL = 5
+"""That one tool call may return."""
+TRACE_PICTURES = 6
+"""In one trace, at most, where only `max_tokens` limits them. Ours."""
+
+PROMPT_WORDS = 300
+"""Assumed tokens of text in a prompt. Ours, as all that is assumed below."""
+PICTURE_PIXELS = 1_000_000
+"""Assumed pixels of a picture, where `images.max_pixels` allows them."""
+TURN_WORDS = 200
+"""Assumed tokens that the policy writes in a turn."""
+TURNS = 2
+"""Assumed turns: one look at a quarter of the picture, and the answer."""
+
+
+def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, dict[str, float]]:
+    """GB on one GPU by phase and part."""
+    load = load_of(values, shape, machine)
+    stays = memory.resident(shape, load)
+    phases = {
+        "update": stays | memory.gradients(shape, load) | memory.backward(shape, load),
+        "optimizer step": stays | memory.gradients(shape, load) | memory.stepping(shape, load),
+    }
+    if draws(values):
+        drawing = _rollout(values, shape, load, machine.memory_gb)
+        phases["rollout"] = stays | drawing
+        if values["rollout"].get("staleness"):
+            # The next step is drawn meanwhile: vLLM does not sleep.
+            phases = {phase: parts | drawing for phase, parts in phases.items()}
+    return {phase: {part: size / GB for part, size in parts.items()} for phase, parts in phases.items()}
+
+
+def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory.Load:
+    """The largest micro-batch that the recipe allows, and how it is trained."""
+    update = values["update"]
+    longest = longest_of(values)
+    measured = machine.pictures
+    if draws(values):
+        pictures = measured.most + PICTURES_A_CALL * (values["rollout"]["max_turns"] - 1)
+    else:
+        pictures = TRACE_PICTURES if measured.pixels is None else measured.most
+    visual = min(longest, pictures * values["images"]["max_pixels"] // shape.token_pixels)
+    # A conversation longer than the budget of a micro-batch has one of its own.
+    tokens = max(update["micro_tokens"], longest)
+    lora = update["lora"] or {}
+    return memory.Load(
+        gpus=machine.gpus,
+        dtype_bytes=_bytes(values),
+        zero_stage=update["zero_stage"],
+        tokens=tokens,
+        patches=tokens * visual // longest * shape.merge**2,
+        scored=max(1, CHUNK // shape.vocab),
+        checkpointing=bool(update["activation_checkpointing"]),
+        frozen=tuple(update["freeze"]),
+        # With adapters the reference is the model without them.
+        reference=draws(values) and values["loss"]["kl_weight"] > 0 and not lora,
+        lora_rank=lora.get("rank", 0),
+        lora_targets=tuple(lora.get("targets") or ()),
+        offload=frozenset(update["offload"] or ()),
+    )
+
+
+def draws(values: Mapping[str, Any]) -> bool:
+    """Whether it is a recipe of `vtune rl`."""
+    return "rollout" in values
+
+
+def longest_of(values: Mapping[str, Any]) -> int:
+    """Tokens of the longest conversation."""
+    found: int = values["rollout"]["max_tokens"] if draws(values) else values["max_tokens"]
+    return found
+
+
+def _bytes(values: Mapping[str, Any]) -> int:
+    return 2 if values["update"]["dtype"] == "bfloat16" else 4
+
+
+def engine_of(values: Mapping[str, Any]) -> str:
+    """`transformers`, `vllm` beside the trainer, or `servers` elsewhere."""
+    rollout = values["rollout"]
+    return "servers" if rollout["servers"] else str(rollout.get("engine", "transformers"))
+
+
+def _rows(values: Mapping[str, Any], machine: Machine) -> int:
+    """Conversations of one process at the same time."""
+    share = -(-values["prompts_per_step"] * values["group_size"] // machine.gpus)
+    return int(min(values["rollout"]["max_batch"], share))
+
+
+def _rollout(
+    values: Mapping[str, Any], shape: Shape, load: memory.Load, memory_gb: float
+) -> dict[str, float]:
+    """Bytes that rolling out needs beside what stays."""
+    engine = engine_of(values)
+    if engine == "servers":
+        return {}
+    if engine == "vllm":
+        needed = vllm_needs(values, shape)
+        spare = values["rollout"]["gpu_memory"] * memory_gb * GB - sum(needed.values())
+        return needed | {"KV cache": needed["KV cache"] + max(0.0, spare)}
+    b, longest = load.dtype_bytes, longest_of(values)
+    one = longest * memory.kv_token(shape, b)
+    share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
+    rows = min(values["rollout"]["max_batch"], share)
+    # The trained model draws: split weights are gathered for it, and adapters merged.
+    whole = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
+    return whole | {
+        "KV cache": float(rows * one),
+        # Later turns have nothing in common: all rows are read again, at once.
+        "reading the turns": float(rows * longest * memory.prefill_token(shape, b)),
+    }
+
+
+def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
+    """Bytes of a vLLM that can hold one conversation; with less it refuses to start."""
+    b = _bytes(values)
+    return {
+        "vLLM weights": float(shape.total * b),
+        "vLLM at work": VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
+        "KV cache": float(longest_of(values) * memory.kv_token(shape, b)),
+    }
+
+
+def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """GB by which `rollout.gpu_memory` is less than a vLLM beside the trainer needs."""
+    # On a CPU it limits nothing.
+    if not draws(values) or engine_of(values) != "vllm" or machine.kind == "cpu":
+        return 0.0
+    share: float = values["rollout"]["gpu_memory"]
+    return max(0.0, sum(vllm_needs(values, shape).values()) / GB - share * machine.memory_gb)
+
+
+def vllm_notes(
+    values: Mapping[str, Any], shape: Shape, machine: Machine, phases: Mapping[str, Mapping[str, float]]
+) -> list[str]:
+    """What a vLLM beside the trainer can hold, or lacks; nothing where there is none."""
+    if not draws(values) or engine_of(values) != "vllm":
+        return []
+    if _vllm_lacks(values, shape, machine):
+        share: float = values["rollout"]["gpu_memory"]
+        needed = sum(vllm_needs(values, shape).values()) / GB
+        given = f"rollout.gpu_memory {share:g} gives vLLM {share * machine.memory_gb:.1f} GB"
+        return [f"{given}, and it needs {needed:.1f} GB to start"]
+    one = longest_of(values) * memory.kv_token(shape, _bytes(values)) / GB
+    fit = int(phases["rollout"]["KV cache"] / one)
+    rows = _rows(values, machine)
+    more = "" if fit >= rows else "; of shorter ones, more"
+    whole = longest_of(values)
+    return [f"KV cache: {fit} conversations of {whole} tokens, and {rows} are drawn at once{more}"]
+
+
+def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """GB in the memory of the host, of all processes together."""
+    return round(memory.on_host(shape, load_of(values, shape, machine)) / GB, 1)
+
+
+def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
+    """GB of the phase that needs most."""
+    return max(sum(parts.values()) for parts in phases.values())
+
+
+def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, Any]:
+    """Tokens and seconds of a step, and what is assumed for them."""
+    longest = longest_of(values)
+    found = machine.pictures
+    pixels = min(found.pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
+    one = int(max(pixels, values["images"]["min_pixels"]) // shape.token_pixels)
+    picture = round(one * found.each)
+    assumed: dict[str, Any] = {
+        "tokens of a picture": one,
+        "pictures of a row": round(found.each, 2),
+        "from data": found.pixels is not None,
+    }
+    if draws(values):
+        limits = values["rollout"]
+        turns = min(TURNS, limits["max_turns"])
+        written = turns * min(TURN_WORDS, limits["max_new_tokens"])
+        crop = one // 4 * (turns - 1)
+        text = min(PROMPT_WORDS, max(0, longest - picture - crop - written))
+        conversations = values["prompts_per_step"] * values["group_size"]
+        assumed |= {"turns": turns, "written tokens": written}
+    else:
+        # What calls returned is among the pictures of a trace that was measured.
+        crop = 0 if assumed["from data"] else one // 4
+        turns, conversations = 1, values["batch_size"]
+        text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
+    tokens = min(longest, text + picture + crop + written)
+    assumed["tokens a conversation"] = tokens
+    patches = (picture + crop) * shape.merge**2
+    flops = _forward_flops(shape, tokens, patches, written)
+    update = values["update"]
+    passes = 4 if update["activation_checkpointing"] else 3
+    if draws(values) and values["loss"]["kl_weight"] > 0:
+        passes += 1
+    share = -(-conversations // machine.gpus)
+    speed = _speed(values, machine)
+    seconds = {"update": share * flops * passes / (speed * _share(machine, rates.TRAIN_SHARE))}
+    if draws(values):
+        seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
+    total = sum(seconds.values())
+    step = {
+        "conversations": conversations,
+        "tokens": conversations * tokens,
+        "tokens, at most": conversations * longest,
+        "written": conversations * written,
+        **{f"seconds, {phase}": round(value, 1) for phase, value in seconds.items()},
+        "seconds": round(total, 1),
+        "tokens a second": round(conversations * tokens / total),
+    }
+    if values.get("steps"):
+        step["hours, all steps"] = round(total * values["steps"] / 3600, 1)
+    assumed["speeds"] = f"{machine.device.name}: {machine.device.source}"
+    assumed["left out"] = "tools, judges, waiting for the slowest conversation, shared prefixes in training"
+    return {"step": step, "assumed": assumed}
+
+
+def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> float:
+    """Of one conversation without gradient."""
+    body = shape.parameters["language"] - shape.head
+    attention = 2 * shape.layers * shape.query * tokens  # causal: half of the square
+    language = tokens * (2 * body + attention) + scored * 2 * shape.vocab * shape.hidden
+    tower = shape.parameters["vision"] + shape.parameters["connector"] / shape.merge**2
+    return language + patches * 2 * tower
+
+
+def _speed(values: Mapping[str, Any], machine: Machine) -> float:
+    """Operations a second of one process at the peak of its device."""
+    return machine.device.flops * (_cores(values, machine) if machine.kind == "cpu" else 1)
+
+
+def _cores(values: Mapping[str, Any], machine: Machine) -> float:
+    threads: int = values["update"]["threads"]
+    return min(threads, len(os.sched_getaffinity(0)) / machine.gpus)
+
+
+def _share(machine: Machine, share: float) -> float:
+    # What was measured on a core is no peak: nothing is taken off.
+    return share if machine.kind == "gpu" else 1.0
+
+
+def _drawing(
+    values: Mapping[str, Any],
+    shape: Shape,
+    machine: Machine,
+    tokens: int,
+    patches: int,
+    written: int,
+    turns: int,
+    share: int,
+) -> float:
+    """Seconds in which one process draws its share of the conversations."""
+    b, rows = _bytes(values), _rows(values, machine)
+    engine = engine_of(values)
+    body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
+    traffic = body * b + rows * tokens * memory.kv_token(shape, b)
+    one = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
+    one = max(one, rows * 2 * body / _speed(values, machine))
+    if engine == "transformers":
+        one = max(one, shape.layers * rates.LAYER_SECONDS)
+    # A server keeps what it has read; without one every turn reads its conversation again, and a
+    # group's prompt is read once by both.
+    again = 1 if engine != "transformers" else turns
+    reading = _forward_flops(shape, tokens - written, patches, 0)
+    read = share * reading * again / values["group_size"] if turns == 1 else share * reading * again / 2
+    prefill = read / (_speed(values, machine) * _share(machine, rates.PREFILL_SHARE))
+    return prefill + share / rows * written * one
+
+
+def over(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """GB by which the phases overrun the room, and vLLM its share, added up: a remedy for any counts."""
+    phases = phases_of(values, shape, machine)
+    overrun = sum(max(0.0, sum(parts.values()) - machine.room_gb) for parts in phases.values())
+    return overrun + _vllm_lacks(values, shape, machine)
+
+
+def fits(recipe: Strict, shape: Shape, machine: Machine) -> bool:
+    """Whether nothing overruns."""
+    return over(recipe.model_dump(mode="json"), shape, machine) == 0

@@ -1,0 +1,189 @@
+"""`--dry-run`: whether a recipe fits a machine, where the memory goes, how long a step takes, what to change.
+
+Nothing is started and nothing allocated.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from vtune.config import Strict
+from vtune.errors import VtuneError
+from vtune.models.policy import load_chat, resolved
+from vtune.models.shape import KNOWN, find_shape, local_file
+from vtune.reward.greeting import greet
+from vtune.reward.recipe import RewardRecipe
+from vtune.runs.agent.judge import check_judge, check_summariser
+from vtune.runs.plan.estimate import fits, on_host, peak_of, phases_of, step_of, vllm_notes
+from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
+from vtune.runs.plan.remedies import advice
+from vtune.runs.train.online_recipe import Loaded, check_suites, cost_of, load_suites, missing_data
+from vtune.runs.train.rl import RLRecipe, check_prompts, check_sizes, doubts
+from vtune.runs.train.sft import SFTRecipe, check_lengths, check_traces
+from vtune.schema.message import Picture
+from vtune.schema.parquet import load_picture, read_samples, read_trajectories
+from vtune.schema.pixels import size_of
+from vtune.update.lora import check_targets
+
+LOOKED_AT = 64
+"""Rows of each data file whose pictures are counted and measured."""
+
+
+def plan_rl(
+    recipe: RLRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
+) -> dict[str, Any]:
+    """What `vtune rl --dry-run` tells: the sizes of the run, what is missing for it, and the estimate.
+
+    A model folder, a data file, a reward service, a judge or a summariser that is not there is listed under
+    `missing`; what is there and wrong is an error, as at the start of a run. Each is asked one question.
+
+    Args:
+        recipe: What is to be run.
+        gpus: To plan for; those of this machine if None.
+        gpu_memory: GB of one of them; that of this machine if None.
+        shape: Name of a known model, for a recipe whose model tells none.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
+    machine = machine_of(gpus, gpu_memory)
+    check_sizes(recipe, machine.gpus)
+    facts = _inputs(recipe, lambda: check_prompts(recipe))
+    machine = replace(machine, pictures=_pictures(recipe.data, _asked))
+    facts["missing"] += _services(recipe.reward)
+    facts["warnings"] = doubts(recipe)
+    needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
+    facts["missing"] += _told("judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1]))
+    facts["missing"] += _told("summariser", lambda: check_summariser(recipe.tools))
+    trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
+    suites = load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation)
+    facts = _with_evaluations(facts, recipe, suites, trained=trained)
+    return facts | {"plan": plan(recipe, machine, shape=shape)}
+
+
+def plan_sft(
+    recipe: SFTRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
+) -> dict[str, Any]:
+    """What `vtune sft --dry-run` tells; see `plan_rl`."""
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
+    facts = _inputs(recipe, lambda: check_traces(recipe))
+    if not facts["missing"]:
+        check_lengths(recipe)
+    machine = replace(machine_of(gpus, gpu_memory), pictures=_pictures(recipe.data, _traced))
+    facts = _with_evaluations(facts, recipe, load_suites(recipe.eval, kind="transformers"), trained=None)
+    return facts | {"plan": plan(recipe, machine, shape=shape)}
+
+
+def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What the data say about the run, and what is not there."""
+    missing = [f"data file {name}" for name in recipe.data if not Path(name).exists()]
+    facts = {} if missing else check()
+    # Nothing is fetched for a plan.
+    if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
+        load_chat(recipe.model)
+        check_targets(recipe.model, recipe.update)
+    else:
+        missing.insert(0, f"model {recipe.model}")
+    return facts | {"missing": missing}
+
+
+def _with_evaluations(
+    facts: dict[str, Any], recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], *, trained: int | None
+) -> dict[str, Any]:
+    """The facts, with what the evaluations of the run draw, or what is not there for them."""
+    steps = facts.get("steps", recipe.steps)
+    absent = missing_data(suites)
+    if recipe.eval is None or absent or steps is None:
+        return facts | {"missing": facts["missing"] + absent}
+    rollouts = check_suites(suites)
+    return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
+
+
+def _services(reward: RewardRecipe) -> list[str]:
+    """The reward services that cannot be used from here."""
+    name = reward.service.token_env if reward.service is not None else None
+    if name is not None and name not in os.environ:
+        return [f"token of the reward service: no environment variable {name}"]
+    return [f"reward service {line}" for line in greet(reward)]
+
+
+def _told(what: str, check: Callable[[], None]) -> list[str]:
+    """Why a model that the recipe asks cannot be used from here; [] where it can."""
+    try:
+        check()
+    except VtuneError as error:
+        return [f"{what} ({error.where}): {error.what}" if error.where else f"{what}: {error.what}"]
+    return []
+
+
+def _pictures(names: Sequence[str], pictures: Callable[[Path], Iterator[Sequence[Picture]]]) -> Pictures:
+    """What the first rows of each file that is here bring; unmeasured where none is, or none has pictures."""
+    sizes: list[tuple[int, int]] = []
+    counts: list[int] = []
+    for path in (Path(name) for name in names if Path(name).exists()):
+        for row in islice(pictures(path), LOOKED_AT):
+            counts.append(len(row))
+            sizes += [size_of(load_picture(picture, path.parent)) for picture in row]
+    if not sizes:
+        return Pictures()
+    pixels = sum(width * height for width, height in sizes) / len(sizes)
+    return Pictures(pixels=pixels, each=len(sizes) / len(counts), most=max(counts))
+
+
+def _asked(path: Path) -> Iterator[Sequence[Picture]]:
+    return (sample.images for sample in read_samples(path))
+
+
+def _traced(path: Path) -> Iterator[Sequence[Picture]]:
+    return (trace.images for trace in read_trajectories(path))
+
+
+def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[str, Any]:
+    """Estimate a run of a recipe on a machine.
+
+    Args:
+        recipe: Of `vtune rl` or `vtune sft`.
+        machine: What it is to run on, and what the data bring to it.
+        shape: Name of a known model whose shape to take, instead of that of the recipe's model.
+
+    Returns:
+        `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
+        GB on each GPU), `peak_gb` and `room_gb`, `host_gb`, `step` (tokens and seconds), `assumed`,
+        `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and
+        `changes_learning`: whether the run learns something else by it), `otherwise`, and `notes`.
+    """
+    values = recipe.model_dump(mode="json")
+    where: dict[str, Any] = {
+        "gpus": machine.gpus,
+        "memory_gb": round(machine.memory_gb, 1),
+        "kind": machine.kind,
+    }
+    where["said"] = machine.said
+    found = find_shape(values["model"], shape)
+    if found is None:
+        note = f"the shape of {values['model']!r} is not known; name one with --shape: {', '.join(KNOWN)}"
+        return {"fits": None, "machine": where, "shape": None, "notes": [note]}
+    size, said = found
+    phases = phases_of(values, size, machine)
+    peak = peak_of(phases)
+    result = {
+        "fits": fits(recipe, size, machine),
+        "machine": where,
+        "shape": f"{said}: {size.total / GB:.2f} B parameters",
+        "memory_gb": {
+            phase: {part: round(gb, 2) for part, gb in parts.items() if gb >= 0.005}
+            for phase, parts in phases.items()
+        },
+        "peak_gb": round(peak, 1),
+        "room_gb": round(machine.room_gb, 1),
+        "host_gb": on_host(values, size, machine),
+        **step_of(values, size, machine),
+        "notes": vllm_notes(values, size, machine, phases),
+    }
+    if not result["fits"]:
+        result |= advice(recipe, size, machine)
+    return result

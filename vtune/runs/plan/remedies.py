@@ -1,0 +1,224 @@
+"""What to change in a recipe that does not fit a machine, and with which machine or model it would fit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from vtune.config import Strict
+from vtune.models.shape import KNOWN, Shape, shape_of
+from vtune.runs.plan.estimate import (
+    draws,
+    engine_of,
+    fits,
+    longest_of,
+    on_host,
+    over,
+    peak_of,
+    phases_of,
+    vllm_needs,
+)
+from vtune.runs.plan.machine import GB, Machine
+
+R = TypeVar("R", bound=Strict)
+
+LEAST_PIXELS = 500_000
+LEAST_TOKENS = 2048
+"""Where advice stops to make pictures smaller and conversations shorter. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change of a recipe."""
+
+    sets: Mapping[str, Any]
+    """Dotted key -> value; all of them at once."""
+    why: str
+    changes_learning: bool = False
+
+
+def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
+    """What may be changed, in the order in which it costs least."""
+    update, longest = values["update"], longest_of(values)
+    yield Remedy({"update.activation_checkpointing": True}, "layers run again instead of being kept")
+    if update["micro_tokens"] > longest:
+        yield Remedy({"update.micro_tokens": longest}, "one conversation of full length at a time")
+    if machine.gpus > 1:
+        for stage in range(update["zero_stage"] + 1, 4):
+            what = {1: "optimizer", 2: "gradients", 3: "weights"}[stage]
+            yield Remedy({"update.zero_stage": stage}, f"the {what} are split among the GPUs")
+    if draws(values):
+        yield from _drawing_remedies(values, shape, machine)
+    yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
+    lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+    yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
+    yield Remedy({"update.freeze": ["vision"]}, "the vision tower is not trained", True)
+    least = max(values["images"]["min_pixels"], LEAST_PIXELS)
+    for pixels in _halves(values["images"]["max_pixels"], least):
+        yield Remedy({"images.max_pixels": pixels}, "smaller pictures", True)
+    key = "rollout.max_tokens" if draws(values) else "max_tokens"
+    for tokens in _halves(longest, LEAST_TOKENS):
+        sets = {key: tokens, "update.micro_tokens": tokens}
+        yield Remedy(sets, "shorter conversations", True)
+
+
+def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
+    rollout = values["rollout"]
+    share = rollout["gpu_memory"]
+    least = ceil(100 * sum(vllm_needs(values, shape).values()) / (machine.memory_gb * GB)) / 100
+    if engine_of(values) == "vllm":
+        if share < least < 1:
+            yield Remedy({"rollout.gpu_memory": least}, "vLLM gets what it needs to start")
+        while share > least:
+            share = max(least, round(share - 0.1, 2))
+            yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
+        # The trained model draws by itself: no second copy of the weights.
+        for rows in (8, 1):
+            sets = {"rollout.engine": "transformers", "rollout.staleness": 0, "rollout.max_batch": rows}
+            yield Remedy(sets, "the trained weights draw themselves, slowly")
+    elif engine_of(values) == "transformers":
+        if machine.kind == "gpu":
+            sets = {"rollout.engine": "vllm", "rollout.gpu_memory": max(share, least)}
+            yield Remedy(sets, "its cache takes what is free, not what could be needed")
+        for size in _halves(rollout["max_batch"], 1):
+            yield Remedy({"rollout.max_batch": size}, "fewer conversations are drawn at a time")
+
+
+def _halves(value: int, least: int) -> list[int]:
+    found = []
+    while value // 2 >= least:
+        value //= 2
+        found.append(value)
+    return found
+
+
+def changed(recipe: R, remedy: Remedy) -> R | None:
+    """The recipe with a remedy; None where recipes have no such key, or not that value."""
+    values = recipe.model_dump(mode="json")
+    for path, value in remedy.sets.items():
+        *parents, last = path.split(".")
+        node = values
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
+    try:
+        return type(recipe).model_validate(values)
+    except ValidationError:
+        return None
+
+
+def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
+    """What makes it fit: changes of the recipe, and otherwise more GPUs or a smaller model."""
+    taken = _needed(recipe, _taken(recipe, shape, machine), shape, machine)
+    told, now = [], recipe
+    for remedy in taken:
+        after = changed(now, remedy)
+        assert after is not None
+        now = after
+        values = now.model_dump(mode="json")
+        told.append(
+            {
+                "set": _words(remedy),
+                "why": remedy.why,
+                "peak_gb": round(peak_of(phases_of(values, shape, machine)), 1),
+                "host_gb": on_host(values, shape, machine),
+                "fits": fits(now, shape, machine),
+                "changes_learning": remedy.changes_learning,
+            }
+        )
+    return {"remedies": told, "otherwise": _otherwise(recipe, shape, machine)}
+
+
+def _words(remedy: Remedy) -> list[str]:
+    """What follows `--set` on the command line."""
+    return [f"{key}={_yaml(value)}" for key, value in remedy.sets.items()]
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_yaml, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False) -> list[Remedy]:
+    """Remedies in order, each taken if it helps, until the recipe fits.
+
+    Args:
+        recipe: What does not fit.
+        shape: The model's.
+        machine: What it is to fit.
+        harmless: Only those that leave what is learnt as it is.
+    """
+    taken: list[Remedy] = []
+    for remedy in remedies(recipe.model_dump(mode="json"), shape, machine):
+        before = over(recipe.model_dump(mode="json"), shape, machine)
+        if before == 0:
+            break
+        if harmless and remedy.changes_learning:
+            continue
+        after = changed(recipe, remedy)
+        left = before if after is None else over(after.model_dump(mode="json"), shape, machine)
+        if after is not None and (left == 0 or left < before - 0.01 * machine.room_gb):
+            recipe = after
+            # A smaller size of the same key replaces the one before.
+            taken = [old for old in taken if not set(old.sets) <= set(remedy.sets)] + [remedy]
+    return taken
+
+
+def _needed(recipe: R, taken: Sequence[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
+    """The remedies without those that others have made superfluous."""
+
+    def left(some: Sequence[Remedy]) -> float:
+        return over(_all(recipe, some).model_dump(mode="json"), shape, machine)
+
+    kept = list(taken)
+    for remedy in sorted(taken, key=lambda one: not one.changes_learning):
+        fewer = [one for one in kept if one is not remedy]
+        if left(fewer) <= left(kept):
+            kept = fewer
+    return kept
+
+
+def _all(recipe: R, taken: Sequence[Remedy]) -> R:
+    for remedy in taken:
+        recipe = changed(recipe, remedy) or recipe
+    return recipe
+
+
+def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
+    """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
+    told = []
+    counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
+    more = [replace(machine, gpus=count) for count in counts]
+    names = sorted(KNOWN, key=lambda name: -shape_of(KNOWN[name]).total)
+    smaller = [name for name in names if shape_of(KNOWN[name]).total < 0.9 * shape.total]
+    # What leaves the learning as it is comes first, also where it takes more.
+    for harmless in (True, False):
+        for option in more:
+            settings = _enough(recipe, shape, option, harmless=harmless)
+            if settings is not None:
+                told.append(f"{option.gpus} GPUs of {machine.memory_gb:g} GB{settings}")
+                more = []
+                break
+        for name in smaller:
+            settings = _enough(recipe, shape_of(KNOWN[name]), machine, harmless=harmless)
+            if settings is not None:
+                told.append(f"the smaller {name}{settings}")
+                smaller = []
+                break
+    return told
+
+
+def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str | None:
+    """The settings with which it fits, as words; None if they are not enough."""
+    taken = _taken(recipe, shape, machine, harmless=harmless)
+    if not fits(_all(recipe, taken), shape, machine):
+        return None
+    kept = _needed(recipe, taken, shape, machine)
+    host = on_host(_all(recipe, kept).model_dump(mode="json"), shape, machine)
+    cost = f" ({host:g} GB of the host's memory)" if host else ""
+    return f", with {', '.join(word for one in kept for word in _words(one))}{cost}" if kept else cost

@@ -1,0 +1,1 @@
+"""One process per device: started, watched, given orders, and ended together."""

@@ -1,0 +1,285 @@
+"""One process a device: start them, on many machines through DeepSpeed's launcher, and end them together.
+
+The processes of a run talk through its folder `logs`: `rank-N.log` is what rank N said, `rank-N.ended` how it
+ended, and `order` what the command that started them wants of them. Each rank is watched by a small process
+of its own, which sees every end of it, on whatever machine it runs.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
+from vtune.files.reading import read_text
+from vtune.report.progress import say
+from vtune.runs.folder import check_folder, locked
+from vtune.runs.processes.watcher import (
+    END,
+    FREE,
+    GRACE,
+    LEASHED,
+    LOOK,
+    ORDER,
+    SAVE,
+    START,
+    Ended,
+    ended,
+    failed,
+    give_order,
+    order_given,
+)
+
+SETTLE = 2.0
+"""Seconds between a failure and its report: the one that caused it may be told a little later."""
+TAIL = 40
+"""Lines of a failed rank's log that are shown."""
+LOST = "killed by signal"
+
+SLOTS = "one line per machine: `name slots=8`"
+"""What a hostfile holds."""
+
+
+def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | None) -> str:
+    """Run `vtune WORDS` in many processes, and return what the first one wrote to stdout.
+
+    Args:
+        words: The command line without the options of the launch; it must name the run folder.
+        out: The run folder; on many machines, one that all of them see.
+        processes: On each machine.
+        hostfile: `name slots=N` a line, as DeepSpeed and MPI have it; None for this machine alone.
+
+    Raises:
+        RecipeError: If a device is wanted that is not there, the hostfile cannot be read, or another process
+            works in the folder.
+        RunFailed: If a rank has failed; the text begins with what that rank said last.
+        SystemExit: 130 after Ctrl-C or SIGTERM, and the code of a rank that found the input wrong.
+    """
+    _check_devices(processes, hostfile)
+    check_folder(out)
+    logs = out / "logs"
+    # A second start must not take the notes of the first away; the run itself is kept apart by its own lock.
+    with locked(logs):
+        return _launch(words, logs, processes, hostfile)
+
+
+def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> str:
+    for stale in (*logs.glob("rank-*.ended"), logs / ORDER, logs / "result"):
+        stale.unlink(missing_ok=True)
+    asked: list[str] = []
+    before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
+              for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+    # The ranks hold the other end: it closes with this process, however that ends.
+    leash, ours = os.pipe()
+    try:
+        with (logs / "launcher.log").open("ab") as said:
+            launcher = subprocess.Popen(
+                _command(words, logs, processes, hostfile),
+                stdin=leash,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+                env=_environment(),
+                preexec_fn=_deaf,
+            )
+        os.close(leash)
+        try:
+            return _watched(launcher, logs, asked)
+        finally:
+            _end(launcher, logs)
+    finally:
+        os.close(ours)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _deaf() -> None:
+    """SIGTERM waits in the launcher, which would else end the ranks where they are to save."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+
+def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) -> str:
+    """Wait for the end, pass on what is asked of this process, and say how it ended."""
+    voice = Voice(logs / "rank-0.log")
+    ordered, deadline = "", float("inf")
+    while (code := launcher.poll()) is None and not failed(logs) and time.monotonic() < deadline:
+        voice.pass_on()
+        # Schedulers may say SIGTERM more than once.
+        order = END if "SIGINT" in asked else SAVE if asked else ""
+        if order != ordered:
+            say("ending" if order == END else "writing a checkpoint at the end of this step, then ending")
+            give_order(logs, order)
+            ordered = order
+            deadline = time.monotonic() + GRACE if order == END else deadline
+        time.sleep(LOOK)
+    if failed(logs) or (code is not None and not ordered):
+        _until_quiet(launcher, SETTLE)
+    voice.pass_on()
+    first = {one.rank: one.code for one in ended(logs)}.get(0)
+    if first == 0 and code == 0:
+        return (logs / "result").read_text(encoding="utf-8")
+    # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
+    told = ordered or (code == 0 and order_given(logs))
+    if failed(logs) or not told:
+        _report(failed(logs), logs, code)
+    raise SystemExit(INTERRUPTED)
+
+
+def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
+    """Raise what the run died of: the first failure that is not itself a consequence."""
+    if not failed:
+        raise RunFailed(
+            f"the launcher ended with status {code}",
+            where=str(logs / "launcher.log"),
+            fix="\n".join(["its last lines:", *_lines(logs / "launcher.log")]),
+        )
+    # A rank that lost its partner fails too, a moment later or earlier than the partner's end is noted.
+    first = min(failed, key=lambda one: (one.code > 0 and _lost_partner(logs, one.rank), one.at))
+    log = logs / f"rank-{first.rank}.log"
+    said = _lines(log)
+    if first.code == 2:
+        # What rank 0 says has been passed on already.
+        if first.rank:
+            sys.stderr.write("\n".join(from_error(said)) + "\n")
+        raise SystemExit(2)
+    how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
+    sys.stderr.write("\n".join([*from_error(said), ""]))
+    raise RunFailed(
+        f"rank {first.rank} {how}; the others were ended",
+        where=str(log),
+        fix="fix what it says above, then --resume goes on from the last checkpoint"
+        + (
+            "; a process that is killed has often run out of memory (see `dmesg`)" if first.code == -9 else ""
+        ),
+    )
+
+
+def _lost_partner(logs: Path, rank: int) -> bool:
+    text = "\n".join(_lines(logs / f"rank-{rank}.log"))
+    return "Connection closed by peer" in text or "Connection reset by peer" in text
+
+
+def from_error(lines: Sequence[str]) -> Sequence[str]:
+    """From the last traceback or `error:` on; all where there is none."""
+    starts = [i for i, line in enumerate(lines) if line.startswith(("error: ", "Traceback "))]
+    return lines[starts[-1] :] if starts else lines
+
+
+def _lines(log: Path) -> list[str]:
+    """The last lines since the newest start."""
+    if not log.exists():
+        return []
+    text = log.read_text(encoding="utf-8", errors="replace").rpartition(START)[2]
+    return text.strip().splitlines()[-TAIL:]
+
+
+def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launcher.wait(seconds)
+
+
+def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
+    """Nothing of the run is left: on this machine by force, on others by order."""
+    if launcher.poll() is None:
+        give_order(logs, END)
+        _until_quiet(launcher, GRACE)
+    # Everything that the launcher started is in its session, unless it made one of its own.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(launcher.pid, signal.SIGKILL)
+    launcher.wait()
+
+
+class Voice:
+    """What another process adds to its log, passed on to stderr as it comes."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._at = log.stat().st_size if log.exists() else 0
+
+    def pass_on(self) -> None:
+        """Pass on what was added since the last time."""
+        if not self._log.exists():
+            return
+        with self._log.open("rb") as file:
+            file.seek(self._at)
+            text = file.read()
+        self._at += len(text)
+        sys.stderr.write(text.decode("utf-8", errors="replace"))
+        sys.stderr.flush()
+
+
+def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
+    given = [FREE if hostfile else LEASHED, str(logs.resolve()), *words]
+    port = str(_free_port())
+    if hostfile is None:
+        return [sys.executable, "-m", "vtune.runs.processes.local_ranks", str(processes), port, *given]
+    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
+    launcher += ["--hostfile", str(hostfile.resolve()), "--num_gpus", str(processes), "--master_port", port]
+    return [*launcher, "vtune.runs.processes.watcher", *given]
+
+
+def _environment() -> dict[str, str]:
+    """CPU threads spin less, and a rank's output comes as it is written."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    }
+    return {**kept, "PYTHONUNBUFFERED": "1"}
+
+
+def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
+    """Processes of a run on all its machines together; None where no launch is asked for.
+
+    Raises:
+        RecipeError: If a hostfile comes without a number of GPUs, cannot be read, or names no machine.
+    """
+    if hostfile is None:
+        return gpus
+    if gpus is None:
+        raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
+    return gpus * len(_machines(hostfile))
+
+
+def _machines(hostfile: Path) -> list[str]:
+    try:
+        lines = read_text(hostfile).splitlines()
+    except FileNotFoundError:
+        raise RecipeError(f"there is no hostfile {hostfile}", fix=SLOTS) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            f"the hostfile {hostfile} cannot be read: {getattr(error, 'strerror', error)}",
+            fix=SLOTS,
+        ) from None
+    found = [line.split()[0] for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not found:
+        raise RecipeError(f"{hostfile} names no machine", fix=SLOTS)
+    return found
+
+
+def _check_devices(processes: int, hostfile: Path | None) -> None:
+    if hostfile is not None:
+        _machines(hostfile)
+        if shutil.which("pdsh") is None:
+            raise MissingExtra(
+                "many machines are reached through pdsh, which is not installed here",
+                fix="install it (apt-get install pdsh), with ssh keys to every machine",
+            )
+        return
+    import torch
+
+    there = torch.cuda.device_count()
+    if there and processes > there:
+        raise RecipeError(
+            f"--gpus {processes}, and this machine has {there}", fix="ask for fewer, or give a --hostfile"
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

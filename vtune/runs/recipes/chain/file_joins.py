@@ -1,0 +1,77 @@
+"""Files and folders between recipes: does anything write what is read, and is it of the kind that is read?"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vtune.errors import VtuneError
+from vtune.runs.recipes.chain.joins import Join
+from vtune.runs.recipes.chain.writers import Product, Workshop, unwritten
+
+_LOCAL = re.compile(r"[./~]|(runs|models|data|checkpoints)/")
+"""How a path begins; any other `owner/name` is on the hub."""
+NOBODY = "nobody"
+"""Writes what nothing makes."""
+_CHECKPOINT = re.compile(r"/checkpoints/[^/]+/?$")
+
+
+def file_joins(reader: str, path: str, wanted: str, shop: Workshop) -> Iterator[Join]:
+    """One join for each writer of a file that a recipe names.
+
+    Args:
+        reader: Who names it.
+        path: The file, or the folder of an index.
+        wanted: `samples`, `traces` or `index`.
+        shop: Who writes what.
+    """
+    writers = shop.writers(path)
+    for product in writers:
+        if product.kind == wanted:
+            yield Join(product.by, reader, "file", f"{product.kind} {product.path}", path)
+            continue
+        why = f"{product.by} writes {product.kind} there, and {wanted} are read"
+        yield Join(product.by, reader, "file", product.kind, f"{wanted} {path}", "break", why,
+                   "name a file of the right kind")  # fmt: skip
+    if not writers and Path(path).exists():
+        yield Join("a file that is here", reader, "file", path, wanted)
+    elif not writers:
+        yield broken(NOBODY, reader, "file", f"{wanted} {path}", unwritten(path))
+
+
+def policy_of(reader: str, model: str, shop: Workshop) -> tuple[Join, Product | None]:
+    """The join of a recipe with the policy that it begins with, and who writes this policy.
+
+    Args:
+        reader: Who names it.
+        model: Folder, run folder or hub name.
+        shop: Who writes what.
+    """
+    # A run that starts from its own folder is refused; whoever else writes there is meant.
+    writers = sorted(shop.writers(run_folder(model)), key=lambda product: product.by == reader)
+    if writers and writers[0].by == reader:
+        why = "it begins with the folder that it writes, and nothing else writes there"
+        fix = "name the model, or the run, that it begins with"
+        return Join(reader, reader, "policy", writers[0].path, model, "break", why, fix), None
+    if writers:
+        return Join(writers[0].by, reader, "policy", writers[0].path, model), writers[0]
+    if Path(model).exists():
+        return Join("a folder that is here", reader, "policy", model, model), None
+    if _LOCAL.match(model) or model.count("/") != 1:
+        return broken(NOBODY, reader, "policy", model, unwritten(model)), None
+    return Join("the hub", reader, "policy", model, model), None
+
+
+def run_folder(model: str) -> str:
+    """The folder of the run that a checkpoint is of; any other path as it is."""
+    return _CHECKPOINT.sub("", model)
+
+
+def broken(writer: str, reader: str, about: str, read: str, error: VtuneError) -> Join:
+    """A join that an error tells of."""
+    return Join(writer, reader, about, "", read, "break", said(error), error.fix)
+
+
+def said(error: VtuneError) -> str:
+    """What an error says, on one line; of a list of rows the first one."""
+    lines = [line.strip() for line in error.what.splitlines() if line.strip()]
+    return ": ".join(lines[:2]) + (f" ({error.where})" if error.where and len(lines) < 2 else "")

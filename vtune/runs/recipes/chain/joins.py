@@ -1,0 +1,285 @@
+"""One join: what is written, what is read, and whether they fit, for everything that samples carry along."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from vtune.errors import VtuneError
+from vtune.reward.evidence import needs_look
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import check_evidence, check_samples, form_of, weights_of
+from vtune.rollout.agent import Rollout
+from vtune.rollout.prompts import STYLES
+from vtune.runs.agent.tools import ToolsRecipe, check_tools
+from vtune.runs.recipes.chain.policies import Asked, accuracy, asked, form
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import TOOLS
+from vtune.verifiers import verifier_of
+from vtune.verifiers.perfect import ROUNDING
+
+Level = Literal["ok", "note", "break"]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One thing that one recipe or command writes and another reads."""
+
+    writer: str
+    reader: str
+    about: str
+    written: str
+    read: str
+    level: Level = "ok"
+    """`note`: it runs, but its author may not have meant it."""
+    why: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who puts samples to a policy and scores its replies."""
+
+    name: str
+    rollout: Rollout
+    tools: ToolsRecipe | None
+    reward: RewardRecipe
+    taught: Sequence[Trajectory] = ()
+    """Traces of the policy's cold start; none where it is the model as it was published."""
+    cold_start: str = ""
+    """Who taught them."""
+    random: bool = False
+    """Its weights are random and nobody has taught it: no prompt can be obeyed."""
+
+
+class Edge:
+    """The samples of one writer, before one reader."""
+
+    def __init__(self, writer: str, reader: Reader, samples: Sequence[Sample]) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._samples = samples
+
+    def joins(self) -> Iterator[Join]:
+        """Tools, prompt, format, verifiers, weights and looks, in this order."""
+        yield from self._tools()
+        posed = self._posed()
+        if isinstance(posed, Join):
+            yield posed
+        else:
+            yield from map(self._of_random, (self._prompt(posed), self._format(posed)))
+        yield self._verifiers()
+        yield self._weights()
+        yield self._looks()
+
+    def _join(
+        self, about: str, written: str, read: str, level: Level = "ok", why: str = "", fix: str = ""
+    ) -> Join:
+        return Join(self._writer, self._reader.name, about, written, read, level, why, fix)
+
+    def _tried(self, about: str, written: str, read: str, check: Callable[[], object]) -> Join:
+        """A join that the code of a run decides."""
+        try:
+            check()
+        except VtuneError as error:
+            why = f"{error.what} ({error.where})" if error.where else error.what
+            return self._join(about, written, read, "break", why, error.fix)
+        return self._join(about, written, read)
+
+    def _tools(self) -> Iterator[Join]:
+        reader = self._reader
+        style = reader.rollout.prompt
+        runs = [] if reader.tools is None else [name for name, part in reader.tools if part]
+        told = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
+        read = f"prompt {style} tells of {listed(told)}; beside code runs {listed(runs)}"
+        written = by_source(self._samples, lambda sample: listed(sample.tools))
+
+        def check() -> None:
+            check_tools(self._samples, reader.tools, style)
+
+        found = self._tried("tools", written, read, check)
+        yield found
+        if found.level == "ok":
+            yield from self._turns(written)
+        yield from self._lost(written)
+        if self._samples and not any(sample.tools for sample in self._samples) and runs:
+            why = f"the recipe opens {listed(runs)}, which no sample offers"
+            yield self._join("tools", written, listed(runs), "note", why, "take the section out of `tools`")
+
+    def _turns(self, written: str) -> Iterator[Join]:
+        turns = self._reader.rollout.max_turns
+        if turns == 1 and any(sample.tools for sample in self._samples):
+            why = "a call takes the only turn, and no answer can follow"
+            fix = "raise rollout.max_turns, or let the samples offer no tool"
+            yield self._join("turns", written, "max_turns 1", "break", why, fix)
+
+    def _lost(self, written: str) -> Iterator[Join]:
+        """What the cold start has taught to call, and samples do not offer."""
+        taught = sorted({call.tool for trace in self._reader.taught for call in trace.calls})
+        if not taught:
+            return
+        without = [sample for sample in self._samples if not set(taught) & set(sample.tools)]
+        read = f"{self._reader.cold_start} taught {listed(taught)}"
+        if not without:
+            yield self._join("taught tools", written, read)
+            return
+        sources = listed(sorted({sample.source for sample in without}))
+        why = f"rows of {sources} offer nothing that the policy was taught to call"
+        fix = f"`tools: [{', '.join(taught)}]` of the source in the data recipe, `--tools` of the import, or "
+        fix += "`offers` of the suite"
+        yield self._join("taught tools", written, read, "break", why, fix)
+
+    def _posed(self) -> list[Asked] | Join:
+        """All samples in the reader's prompt; what differs in the name of its source alone is put once."""
+        reader = self._reader
+        different = {
+            (s.question, s.verifier, s.ground_truth, s.tools, s.format_ratio): s for s in self._samples
+        }
+        try:
+            return [one for s in different.values() for one in asked(s, reader.rollout.prompt, reader.taught)]
+        except VtuneError as error:
+            return self._join("prompt", "", reader.rollout.prompt, "break", error.what, error.fix)
+
+    def _of_random(self, join: Join) -> Join:
+        """What a policy is not told is no break where it could not do as it is told."""
+        if join.level != "break" or not self._reader.random:
+            return join
+        why = f"its weights are random, and no cold start has taught it: {join.why}"
+        return replace(join, level="note", why=why, fix="begin with a cold start, `vtune sft`")
+
+    def _prompt(self, posed: Sequence[Asked]) -> Join:
+        return prompt_join(
+            self._writer, self._reader.name, self._reader.rollout.prompt, posed, self._reader.cold_start
+        )
+
+    def _format(self, posed: Sequence[Asked]) -> Join:
+        """The form that the cold start taught, and the form that the prompt asks for, before the rule."""
+        reward = self._reader.reward
+        rule = f"format_rule {reward.format_rule}"
+        said = [(one.sample.source, found) for one in posed if (found := form(one, reward)) is not None]
+        if not said:
+            return self._join("format", "not paid for", rule)
+        written = "replies as the prompt asks"
+        told = [("the prompt", verdict) for _, verdict in said]
+        if self._reader.taught:
+            written += f", and traces of {self._reader.cold_start}"
+            told += [("the cold start", form_of(trace, reward)) for trace in self._reader.taught]
+        for who, verdict in told:
+            if verdict.score < 1 - ROUNDING:
+                why = f"who writes as {who} says earns {verdict.score:g}: {verdict.why}"
+                fix = "reward.format_rule: `ordered` takes one <think> around all code and one in each turn, "
+                fix += "`counted` one pair in the whole reply; or another rollout.prompt"
+                return self._join("format", written, rule, "break", why, fix)
+        return self._join("format", written, rule)
+
+    def _verifiers(self) -> Join:
+        reward = self._reader.reward
+        written = counted(sample.verifier for sample in self._samples)
+        judge = "none" if reward.judge is None else reward.judge.model
+        iou = "none" if reward.iou is None else reward.iou.schedule
+        read = f"judge {judge}; IoU {iou}"
+        join = self._tried("verifiers", written, read, lambda: check_samples(self._samples, reward))
+        idle = reward.iou is not None and not any(verifier_of(s).reads_iou for s in self._samples)
+        if join.level == "ok" and idle:
+            why = "no verifier of these samples reads an IoU threshold"
+            return self._join("verifiers", written, read, "note", why, "set reward.iou to null")
+        return join
+
+    def _weights(self) -> Join:
+        """Whether every row pays for its answer, and a row that pays for calls offers any."""
+        reward = self._reader.reward
+        weights = [(sample, weights_of(sample, reward)) for sample in self._samples]
+        written = by_source(self._samples, lambda s: _ratios(s.accuracy_ratio, s.format_ratio, s.tool_ratio))
+        own = _ratios(reward.accuracy, reward.format, reward.tool)
+        read = f"weighting {reward.weighting}" + (f": {own}" if reward.weighting == "recipe" else "")
+        for sample, weight in weights:
+            if not weight.accuracy:
+                why = f"rows of {sample.source} pay nothing for the answer"
+                fix = "reward.weighting: recipe, or an accuracy_ratio above 0 in the rows"
+                return self._join("weights", written, read, "break", why, fix)
+        paid = [sample for sample, weight in weights if weight.tool]
+        if paid and not any(sample.tools for sample in paid):
+            why = f"{len(paid)} of {len(weights)} rows pay for what calls show, and none offers a tool"
+            fix = "`tools` of the sources in the data recipe, or reward.tool: 0.0 (tool_ratio of the rows)"
+            return self._join("weights", written, read, "break", why, fix)
+        return self._join("weights", written, read)
+
+    def _looks(self) -> Join:
+        """Who judges what calls show."""
+        reward = self._reader.reward
+        offering = [sample for sample in self._samples if sample.tools]
+        looked = [sample for sample in offering if needs_look(sample, reward.evidence)]
+        boxes = sum(bool(sample.evidence) for sample in looked)
+        written = f"{len(looked)} of {len(offering)} rows with tools need a look, {boxes} have boxes"
+        names = (*reward.evidence.search_abilities, *reward.evidence.search_sources)
+        judge = "no judge" if reward.judge is None else reward.judge.model
+        read = f"boxes, or {judge}; looks at {listed(names)}"
+        if any(weights_of(sample, reward).tool for sample in offering):
+
+            def check() -> None:
+                check_evidence(check_samples(self._samples, reward))
+
+            found = self._tried("looks", written, read, check)
+            there = {name for sample in offering for name in (sample.ability, sample.source)}
+            absent = [name for name in names if name not in there]
+            if found.level == "ok" and absent:
+                why = f"no row here is of {listed(absent)}, whose calls would be paid for"
+                fix = "see the names in reward.evidence.search_abilities and search_sources; rows have the "
+                fix += "name of their source in the data recipe, but for `rename: false`"
+                return self._join("looks", written, read, "note", why, fix)
+            return found
+        return self._join("looks", written, f"{read}; not paid for")
+
+
+def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], cold_start: str = "") -> Join:
+    """Whether a policy that knows the truth, and does no more than it is asked, is right."""
+    tags = sorted({mark for one in posed for mark in one.tags})
+    where = f"as {cold_start} taught" if style == "plain" and cold_start else "as it asks"
+    read = f"prompt {style}: answers {where}, in {listed(tags)}"
+    places = {(one.sample.verifier, str(one.sample.verifier_parm.get("answer_in") or "tag")) for one in posed}
+    written = listed([f"{verifier} reads {place}" for verifier, place in sorted(places)])
+    for one in posed:
+        try:
+            verdict = accuracy(one)
+        except VtuneError as error:
+            return Join(writer, reader, "prompt", written, read, "break", error.what, error.fix)
+        if verdict.score < 1 - ROUNDING:
+            why = f"a policy that knows the truth and does as it is asked earns {verdict.score:g} with "
+            why += f"verifier {one.sample.verifier} ({one.sample.source}): {verdict.why}"
+            fix = (
+                "any rollout.prompt but `plain` asks for what verifiers read; `plain` needs a cold start, or "
+            )
+            fix += "questions that say it themselves, as an import of boxes writes them"
+            return Join(writer, reader, "prompt", written, read, "break", why, fix)
+    return Join(writer, reader, "prompt", written, read)
+
+
+def listed(names: Sequence[str] | Any) -> str:
+    """Names as a cell shows them."""
+    return ", ".join(names) or "nothing"
+
+
+def counted(names: Any) -> str:
+    """Names, once each, in order."""
+    return listed(list(Counter(names)))
+
+
+def by_source(samples: Sequence[Sample], tell: Callable[[Sample], str]) -> str:
+    """What is told of samples, with the sources of each where they differ."""
+    found: dict[str, list[str]] = {}
+    for sample in samples:
+        sources = found.setdefault(tell(sample), [])
+        if sample.source not in sources:
+            sources.append(sample.source)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{what} ({_short(sources)})" for what, sources in found.items())
+
+
+def _short(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+def _ratios(accuracy: float, form: float, tool: float) -> str:
+    return f"{accuracy:g} / {form:g} / {tool:g}"

@@ -1,0 +1,148 @@
+"""The recipes of a walk: those that ship, and a user's own in their place."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtune.config import Strict, load_recipe, read_values
+from vtune.errors import RecipeError
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.recipes.chain.headers import Command, commands_of
+from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
+from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.sft import SFTRecipe
+
+KINDS: dict[str, type[Strict]] = {"data": DataRecipe, "sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}
+"""Kind -> what a file of it is read into; sweeps are read with the recipe that they vary."""
+_MARKS = {"sources": "data", "scorer": "eval", "variants": "sweep", "rollout": "rl", "batch_size": "sft"}
+"""A key at the top -> the kind that has it, in the order in which they are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A recipe, data recipe, suite or sweep."""
+
+    kind: str
+    name: str
+    path: Path
+    recipe: Any
+    """What it was read into; of a sweep, the mapping in the file."""
+    commands: tuple[Command, ...]
+
+    @property
+    def title(self) -> str:
+        """As `vtune recipes list` has it."""
+        return f"{self.kind}/{self.name}"
+
+    def reads(self) -> list[str]:
+        """Files and folders that it names, and the policies that its header evaluates."""
+        if self.kind == "data":
+            files = [file for source in self.recipe.used.values() for file in source.files]
+            models = [spec.model for spec in self.recipe.filters if spec.filter == "pass_rate"]
+            return [*files, *models]
+        if self.kind == "eval":
+            models = [model for c in self.commands if (model := c.value("--model")) is not None]
+            return [*self.recipe.data, *models]
+        return [] if self.kind == "sweep" else [*self.recipe.data, self.recipe.model]
+
+    def runs(self) -> list[Command]:
+        """The commands in its header that run it for real."""
+        option = {"sft": "--recipe", "rl": "--recipe", "eval": "--suite"}.get(self.kind)
+        verb = "curate" if self.kind == "data" else self.kind
+        found = [c for c in self.commands if c.begins(verb) and "--dry-run" not in c.options]
+        if option is None:
+            return [c for c in found if c.words[1:2] == (self.name,)]
+        return [c for c in found if c.value(option) in (self.name, self.path.name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The recipes of a walk."""
+
+    everything: list[Node]
+    asked: list[Node]
+    """Those that it is about."""
+    replaced: list[Node]
+    """Shipped ones whose place a file has taken: who reads what these write is looked at, too."""
+
+
+def shipped_nodes() -> list[Node]:
+    """All recipes that ship."""
+    return [_node(entry.kind, entry.path) for entry in shipped_recipes()]
+
+
+def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
+    """The recipes of a walk over shipped ones and files.
+
+    Args:
+        names: Shipped names (`rl/codev`), files, or folders of files; none: all that ship. A file takes the
+            place of the shipped one of its kind and name.
+        shipped: From `shipped_nodes`.
+
+    Raises:
+        RecipeError: If there is none of a name, or one cannot be read.
+    """
+    there = {node.title: node for node in shipped}
+    asked: dict[str, Node] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            # Column maps may lie there, too.
+            files = [file for file in sorted(path.rglob("*.yaml")) if _kind(file) is not None]
+            if not files:
+                raise RecipeError(f"{path} holds no recipe", fix="name a folder of YAML files")
+            found = [_node(None, file) for file in files]
+        elif path.exists():
+            found = [_node(None, path)]
+        else:
+            entry = find_shipped(name)
+            found = [there[f"{entry.kind}/{entry.name}"]]
+        asked |= {node.title: node for node in found}
+    everything = there | asked
+    replaced = [node for title, node in there.items() if everything[title] is not node]
+    return Chosen([*everything.values()], [*(asked or there).values()], replaced)
+
+
+def _node(kind: str | None, path: Path) -> Node:
+    kind = kind or _kind(path)
+    if kind is None:
+        raise RecipeError(
+            f"{path} is not a recipe, data recipe, suite or sweep",
+            fix="start from one that ships: `vtune recipes copy NAME FILE`",
+        )
+    recipe = _mapping(path) if kind == "sweep" else load_recipe(path, KINDS[kind])
+    return Node(kind, path.stem, path, recipe, tuple(commands_of(path)))
+
+
+def _kind(path: Path) -> str | None:
+    """Its kind, by the keys at its top; None where it is of none."""
+    values = _mapping(path)
+    return next((kind for key, kind in _MARKS.items() if key in values), None)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    values = read_values(path, fix="start from one that ships: `vtune recipes copy NAME FILE`")
+    if not isinstance(values, dict):
+        raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
+    return values
+
+
+def suites_named(values: Any) -> Iterator[str]:
+    """Names of the suites that a recipe names, under `suite` or `suites`, wherever these keys stand."""
+    if isinstance(values, list | tuple):
+        for item in values:
+            yield from suites_named(item)
+    if not isinstance(values, dict):
+        return
+    for key, value in values.items():
+        if key == "suite" and isinstance(value, str):
+            yield value
+        elif key == "suites" and isinstance(value, list | tuple):
+            yield from (entry for entry in value if isinstance(entry, str))
+            yield from suites_named([entry for entry in value if not isinstance(entry, str)])
+        elif key == "suites" and isinstance(value, dict):
+            yield from value
+        else:
+            yield from suites_named(value)

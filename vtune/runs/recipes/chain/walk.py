@@ -1,0 +1,82 @@
+"""`vtune recipes check`: from imports over curation and training to benchmarks and audits, edge by edge."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from vtune.runs.recipes.chain.data_joins import data_joins
+from vtune.runs.recipes.chain.file_joins import NOBODY, run_folder
+from vtune.runs.recipes.chain.joins import Join
+from vtune.runs.recipes.chain.nodes import Node, chosen, shipped_nodes
+from vtune.runs.recipes.chain.run_joins import Runs
+from vtune.runs.recipes.chain.writers import Workshop, products_of
+
+ORDER = ("data", "sft", "rl", "sweep", "eval")
+"""Kinds, as data flow through them."""
+
+
+def check_joins(names: Sequence[str], *, shipped: Sequence[Node] | None = None) -> dict[str, Any]:
+    """Walk over recipes and tell whether each reads what another, or a command, writes.
+
+    Nothing is downloaded, and no model is loaded: rows are a few of ours in the published layouts, and go
+    through the code of imports, curation, prompts, verifiers and rewards. Main thread only (`math`).
+
+    Args:
+        names: Shipped names, files or folders; none: all that ship. A file takes the place of the shipped one
+            of its kind and name; what it reads may be written by any.
+        shipped: From `shipped_nodes`, where they were read before.
+
+    Returns:
+        `joins`, a mapping each: `writer`, `reader`, `about`, `written`, `read`, `level` (ok, note or break),
+        `why` and `fix`; `breaks` and `notes`, their numbers; `recipes`, those that were asked for.
+
+    Raises:
+        RecipeError: If there is no recipe of a name, or one cannot be read.
+    """
+    recipes = chosen(names, shipped_nodes() if shipped is None else shipped)
+    titles = {node.title for node in recipes.asked}
+    with TemporaryDirectory(prefix="vtune-check-") as folder:
+        shop = Workshop(Path(folder), products_of(recipes.everything))
+        before = Workshop(Path(folder), products_of(recipes.replaced))
+        runs = Runs(recipes.everything, shop)
+        lost = {node.title for node in recipes.everything if _writers(node, before)}
+        near = [node for node in recipes.everything if _near(node, titles, shop, runs) or node.title in lost]
+        near.sort(key=lambda node: (ORDER.index(node.kind), node.name))
+        found = [join for node in near for join in _joins_of(node, shop, runs)]
+    kept = [join for join in dict.fromkeys(found) if _concerns(join, titles, lost)]
+    return {
+        "recipes": sorted(titles),
+        "breaks": sum(join.level == "break" for join in kept),
+        "notes": sum(join.level == "note" for join in kept),
+        "joins": [asdict(join) for join in kept],
+    }
+
+
+def _near(node: Node, titles: Collection[str], shop: Workshop, runs: Runs) -> bool:
+    """Whether a recipe was asked for, or reads what one of those writes."""
+    base = runs.base(node) if node.kind == "sweep" else None
+    varied = base is not None and base.title in titles
+    return node.title in titles or varied or bool(_writers(node, shop) & set(titles))
+
+
+def _writers(node: Node, shop: Workshop) -> set[str]:
+    """Who writes what a recipe reads."""
+    return {product.by for path in node.reads() for product in shop.writers(run_folder(path))}
+
+
+def _concerns(join: Join, titles: Collection[str], lost: Collection[str]) -> bool:
+    """Whether a recipe that was asked for, or a part of it (a filter, a variant), is one of its ends.
+
+    Args:
+        join: What was found.
+        titles: Of the recipes that were asked for.
+        lost: Readers of shipped recipes whose place others have taken; these may no longer write it.
+    """
+    reader, writer = join.reader.partition(":")[0], join.writer.partition(":")[0]
+    return bool({reader, writer} & set(titles)) or (writer == NOBODY and reader in lost)
+
+
+def _joins_of(node: Node, shop: Workshop, runs: Runs) -> Iterator[Join]:
+    return data_joins(node, shop) if node.kind == "data" else runs.joins(node)

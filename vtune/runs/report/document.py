@@ -1,0 +1,133 @@
+"""`vtune report`: what run folders say about themselves, as one document."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtune.config import read_values
+from vtune.errors import DataError
+from vtune.files.json_text import read_json
+from vtune.metrics.log import MetricsLine, read_metrics
+from vtune.metrics.replies import last_replies
+from vtune.metrics.tightening import tightenings
+from vtune.runs.folder import USES
+from vtune.runs.sweep.table import is_sweep, sweep_table
+from vtune.schema.parquet import fingerprint
+
+Series = dict[str, list[float]]
+
+RESTORE = "the run wrote it whole; restore it"
+
+_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
+_RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}
+_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
+
+
+def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, object]:
+    """Read the folders of runs, of evaluations and of sweeps.
+
+    Args:
+        paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
+            the `results.json` of an evaluation, or with the `sweep.yaml` of a sweep.
+        replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`.
+
+    Returns:
+        `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
+        `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
+        better), and the curve as `steps` and `values`. A step at which a number could not be measured is
+        missing from its curve. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked for.
+        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
+
+    Raises:
+        DataError: If a folder is of no such kind, or a file in it is broken.
+    """
+    evaluations = [path for path in paths if _is_evaluation(path)]
+    sweeps = [path for path in paths if is_sweep(path)]
+    return {
+        "runs": [
+            _run(path) | ({"replies": last_replies(path)} if replies else {})
+            for path in paths
+            if path not in evaluations and path not in sweeps
+        ],
+        "evaluations": [_evaluation(path) for path in evaluations],
+        "sweeps": [sweep_table(path) for path in sweeps],
+    }
+
+
+def _is_evaluation(path: Path) -> bool:
+    return (path / "suite.yaml").is_file() and not (path / "recipe.yaml").is_file()
+
+
+def _evaluation(path: Path) -> dict[str, object]:
+    file = path / "results.json"
+    if not file.is_file():
+        raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
+    results = read_json(file, fix=RESTORE)
+    if not isinstance(results, dict):
+        raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
+    own = _uses(results.get("environment"), path)
+    return {"name": path.resolve().name, "path": str(path), **results, **own}
+
+
+def _uses(environment: object, folder: Path) -> dict[str, object]:
+    """Under `uses`: name -> `sha256` of each file of the user's own parts, and whether it is `kept`."""
+    told = environment.get("uses") if isinstance(environment, dict) else None
+    if not isinstance(told, dict):
+        return {}
+    copies = {name: folder / USES / str(name) for name in told}
+    kept = {name: copy.is_file() and fingerprint(copy) == told[name] for name, copy in copies.items()}
+    return {"uses": {name: {"sha256": told[name], "kept": kept[name]} for name in told}}
+
+
+def _run(path: Path) -> dict[str, object]:
+    for name in ("recipe.yaml", "metrics.jsonl"):
+        if not (path / name).is_file():
+            raise DataError(
+                f"{path} is not the folder of a run: it has no {name}",
+                fix="give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, e.g. runs/codev-tiny",
+            )
+    lines = read_metrics(path / "metrics.jsonl")
+    sources: dict[str, list[MetricsLine]] = {}
+    for line in lines:
+        sources.setdefault(line.source, []).append(line)
+    return {
+        "name": path.resolve().name,
+        "path": str(path),
+        "recipe": _recipe(path / "recipe.yaml"),
+        "environment": (environment := _environment(path / "environment.json")),
+        **_uses(environment, path),
+        "last_step": max((line.step for line in lines), default=None),
+        "sources": {source: _curves(group) for source, group in sources.items()},
+        "tightenings": tightenings(lines),
+    }
+
+
+def _curves(lines: Sequence[MetricsLine]) -> dict[str, dict[str, object]]:
+    names = dict.fromkeys(name for line in lines for name in line.values)
+    return {name: _curve(name, [line for line in lines if name in line.values]) for name in names}
+
+
+def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
+    values = [line.values[name] for line in lines]
+    return {
+        "first": values[0],
+        "last": values[-1],
+        "best": _best(name, values),
+        "steps": [line.step for line in lines],
+        "values": values,
+    }
+
+
+def _best(name: str, values: Sequence[float]) -> float | None:
+    if name in _RISING or name.startswith(("reward_", "iou@", "score_")):
+        return max(values)
+    if name in _FALLING or name.startswith("seconds"):
+        return min(values)
+    return None
+
+
+def _recipe(path: Path) -> object:
+    return read_values(path, fix=RESTORE)
+
+
+def _environment(path: Path) -> object:
+    return read_json(path, fix=RESTORE) if path.is_file() else None

@@ -1,0 +1,1 @@
+"""`vtune serve`: rewards and searches behind HTTP, for runs on other machines."""

@@ -1,0 +1,191 @@
+"""`vtune serve rewards`: the reward service, from its socket to its end."""
+
+import asyncio
+import gc
+import ipaddress
+import re
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from pydantic import ConfigDict
+from starlette.types import ASGIApp
+
+from vtune.config import Strict, find, load_recipe
+from vtune.errors import RecipeError
+from vtune.files.reading import read_text
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.service import Service, app_of
+from vtune.runs.serve.patience import IDLE, Patient
+
+SHORTEST_TOKEN = 16
+"""Characters; ours: what is shorter can be guessed."""
+
+GRACE = 15
+"""Seconds that requests under way get when the service is told to stop; ours."""
+
+BACKLOG = 2048
+"""Connections that may wait to be taken; uvicorn's own."""
+
+
+def run_rewards(
+    host: str,
+    port: int,
+    *,
+    workers: int,
+    token: str | None,
+    recipe: str | None,
+    max_bytes: int,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+
+    Args:
+        host: Name or address to listen at.
+        port: To listen at; 0 takes a free one.
+        workers: Processes that verify.
+        token: What requests must carry; needed where others than this machine can reach the service.
+        recipe: Its reward section scores requests that bring none, its judge is asked (see `read_reward`).
+        max_bytes: Of one request.
+        ready: Told `url`, `token` (whether one is needed), and what /health tells, once it listens.
+
+    Raises:
+        RecipeError: If there is no token where one is needed, it is too short, or the address cannot be had.
+    """
+    check_token(host, token)
+    service = Service(None if recipe is None else read_reward(recipe), workers=workers)
+    app = app_of(service, token=token, max_bytes=max_bytes)
+    with listen(host, port) as listener:
+        facts = {"url": url_of(listener), "token": token is not None} | service.health()
+        asyncio.run(_serve(service, app, listener, lambda: ready(facts)))
+
+
+async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+    async with service.running():
+        service.start_workers()
+        gc.freeze()  # what was loaded stays: to look through all of it again would hold up requests for 40 ms
+        await serve_until_told(app, listener, ready)
+
+
+async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+
+    Args:
+        app: What answers.
+        listener: Where requests come in.
+        ready: Called before the first one is answered.
+    """
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,  # nobody asks where a request came from
+            lifespan="off",  # what a service needs ends with its function, however the server ends
+            timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=IDLE,
+            http=Patient,
+            ws="none",
+        )
+    )
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn sends itself the signal again when all is done; to be told to stop is how a service ends well.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ready()
+        await server.serve(sockets=[listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where clients find what listens."""
+    name, number = listener.getsockname()[:2]
+    return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        host: Name or address.
+        port: 0 takes a free one.
+
+    Raises:
+        RecipeError: If the address cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol is named: asyncio turns Nagle's algorithm off only where it is, and that costs 40 ms.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise RecipeError(
+            f"{host}:{port} cannot be listened at: {error.strerror}",
+            fix="choose another --port (0 takes a free one) or --host",
+        ) from None
+    return listener
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, which may mean anything
+
+
+def check_token(host: str, token: str | None) -> None:
+    """See that strangers are kept out.
+
+    Raises:
+        RecipeError: If others can reach `host` and there is no token, or it is too short.
+    """
+    if token is None and not _is_this_machine(host):
+        raise RecipeError(
+            f"anybody who reaches {host} could use the service",
+            fix="give --token-file, or listen at 127.0.0.1",
+        )
+    if token is not None and not re.fullmatch(f"[!-~]{{{SHORTEST_TOKEN},}}", token):
+        raise RecipeError(
+            f"a token has at least {SHORTEST_TOKEN} printable ASCII characters, and no space",
+            fix="make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
+        )
+
+
+def read_token(file: Path) -> str:
+    """The token in a file, without the line break at its end.
+
+    Raises:
+        RecipeError: If the file cannot be read.
+    """
+    try:
+        return read_text(file).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"no token can be read from {file}: {error}") from None
+
+
+class Rewarded(Strict):
+    """What a service reads of a recipe or a suite."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    reward: RewardRecipe
+
+
+def read_reward(name: str) -> RewardRecipe:
+    """The reward section of an `rl` recipe by its name, or of any recipe or suite by its path.
+
+    Raises:
+        RecipeError: If there is none.
+    """
+    return load_recipe(find(name, "recipes.rl"), Rewarded).reward

@@ -1,0 +1,184 @@
+"""`vtune serve search`: indexes of passages and pictures behind HTTP, for runs on other machines."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp
+
+from vtune.errors import DataError, RecipeError, VtuneError
+from vtune.reward.body import Bodies
+from vtune.reward.guard import Guard
+from vtune.runs.serve.rewards import check_token, listen, serve_until_told, url_of
+from vtune.tools.passages import IndexEncoder, open_passages
+from vtune.tools.picture_index import PictureIndex
+from vtune.tools.text_search import LONGEST_QUERY
+
+TOP_K = 100
+"""Results of one question at most; ours."""
+
+
+def run_search(
+    passages: Path | None,
+    pictures: Path | None,
+    host: str,
+    port: int,
+    *,
+    token: str | None,
+    threads: int,
+    max_bytes: int,
+    encoder: IndexEncoder | None,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+
+    Args:
+        passages: Index for POST /search; None answers none.
+        pictures: Index for POST /images; None answers none.
+        host: Name or address to listen at.
+        port: To listen at; 0 takes a free one.
+        token: What requests must carry; needed where others than this machine can reach the service.
+        threads: Questions that are answered at the same time.
+        max_bytes: Of one request.
+        encoder: What embeds queries, with a dense index; None: the model that it names, on the CPU.
+        ready: Told `url`, `token` (whether one is needed) and what /health tells, once it listens.
+
+    Raises:
+        RecipeError: If there is nothing to serve, no token where one is needed, or the address cannot be had.
+        DataError: If an index is not whole.
+    """
+    check_token(host, token)
+    service = SearchService(passages, pictures, threads=threads, encoder=encoder)
+    app = app_of(service, token=token, max_bytes=max_bytes)
+    with listen(host, port) as listener:
+        facts = {"url": url_of(listener), "token": token is not None} | service.health()
+        asyncio.run(serve_until_told(app, listener, lambda: ready(facts)))
+
+
+class SearchService:
+    """Answers questions about its indexes; reading them takes threads, not the event loop."""
+
+    def __init__(
+        self,
+        passages: Path | None,
+        pictures: Path | None,
+        *,
+        threads: int,
+        encoder: IndexEncoder | None = None,
+    ) -> None:
+        if passages is None and pictures is None:
+            raise RecipeError("nothing to serve", fix="give an index, or --pictures DIR, or both")
+        if encoder is not None and passages is None:
+            raise RecipeError("an encoder belongs to an index of passages", fix="name the index, too")
+        self._passages = None if passages is None else open_passages(passages, encoder)
+        self._pictures = None if pictures is None else PictureIndex(pictures)
+        self._room = asyncio.Semaphore(threads)
+
+    def health(self) -> dict[str, Any]:
+        """What it can search; None where it cannot."""
+        return {
+            "status": "ok",
+            "passages": None if self._passages is None else self._passages.passages,
+            "pictures": None if self._pictures is None else self._pictures.pictures,
+        }
+
+    async def search(self, asked: Any) -> dict[str, Any]:
+        """Passages for {"query", "top_k"}.
+
+        Raises:
+            DataError: If the question is none.
+        """
+        if self._passages is None:
+            raise DataError("there is no index of passages here", fix="start the service with one")
+        query, top_k = _field(asked, "query"), _top_k(asked)
+        if len(query) > LONGEST_QUERY:
+            raise DataError(f"`query` has more than {LONGEST_QUERY} characters")
+        async with self._room:
+            found = await self._passages.search(query, top_k)
+        return {"results": [{"id": one.id, "title": one.title, "text": one.text} for one in found]}
+
+    async def images(self, asked: Any) -> dict[str, Any]:
+        """Matches for {"picture": base64, "top_k"}.
+
+        Raises:
+            DataError: If the question is none.
+        """
+        if self._pictures is None:
+            raise DataError("there is no index of pictures here", fix="start the service with --pictures")
+        text, top_k = _field(asked, "picture"), _top_k(asked)
+        try:
+            picture = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise DataError("`picture` is not base64") from None
+        async with self._room:
+            found = await self._pictures.search(picture, top_k)
+        return {
+            "results": [
+                {
+                    "title": one.title,
+                    "text": one.text,
+                    "score": one.score,
+                    "thumbnail": None
+                    if one.thumbnail is None
+                    else base64.b64encode(one.thumbnail).decode("ascii"),
+                }
+                for one in found
+            ]
+        }
+
+
+def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGIApp:
+    """The ASGI application of a service.
+
+    Args:
+        service: What answers.
+        token: What requests have to carry; None lets all in.
+        max_bytes: Of one request.
+    """
+    app = FastAPI(title="vtune search service")
+    bodies = Bodies()
+
+    async def asked_in(request: Request) -> Any:
+        return await bodies.parse(await request.body(), lambda value: value)
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return service.health()
+
+    @app.post("/search")
+    async def search(request: Request) -> dict[str, Any]:
+        return await service.search(await asked_in(request))
+
+    @app.post("/images")
+    async def images(request: Request) -> dict[str, Any]:
+        return await service.images(await asked_in(request))
+
+    @app.exception_handler(VtuneError)
+    async def refuse(_: Request, error: VtuneError) -> Response:
+        told = {"what": error.what, "where": error.where, "fix": error.fix}
+        return JSONResponse({"error": told}, 422)
+
+    return Guard(app, token=token, max_bytes=max_bytes)
+
+
+def _field(asked: Any, name: str) -> str:
+    value = asked.get(name) if isinstance(asked, dict) else None
+    if not isinstance(value, str) or not value:
+        raise DataError(
+            f"`{name}` is a text", fix='send {"query": "…", "top_k": 3} or {"picture": "…", "top_k": 5}'
+        )
+    return value
+
+
+def _top_k(asked: dict[str, Any]) -> int:
+    value = asked.get("top_k")
+    if type(value) is not int or not 1 <= value <= TOP_K:
+        raise DataError(
+            f"`top_k` must be given, a whole number from 1 to {TOP_K}", fix='send {"query": "…", "top_k": 3}'
+        )
+    return value

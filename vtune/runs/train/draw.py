@@ -1,0 +1,77 @@
+"""How the rollouts of a step come about: prompts in the run's order, drawn by the agent, scored."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vtune.reward.schedule import Tightening
+from vtune.reward.score import Scorer
+from vtune.rollout.agent import Agent, Job
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.parquet import load_picture
+from vtune.schema.sample import Sample
+from vtune.schema.store import Store, sample_store
+from vtune.schema.trajectory import Trajectory
+from vtune.update.ranks import Ranks
+
+
+class Drawing:
+    """Draws and scores the rollouts of some of this process's prompts.
+
+    Args:
+        recipe: Of the run.
+        agent: Draws.
+        scorer: Scores.
+        tightening: Knows the IoU thresholds of each step.
+        ranks: Of this process.
+    """
+
+    def __init__(
+        self, recipe: RLRecipe, agent: Agent, scorer: Scorer, tightening: Tightening, ranks: Ranks
+    ) -> None:
+        self._recipe = recipe
+        self._agent = agent
+        self._scorer = scorer
+        self._tightening = tightening
+        self._ranks = ranks
+        self._prompts = sample_store([Path(name) for name in recipe.data])
+        self.scoring = Stopwatch()
+        """Runs while something is scored."""
+
+    async def __call__(self, step: int, numbers: range) -> list[Trajectory]:
+        """The scored rollouts of the prompts with these numbers among this process's."""
+        asked = prompts_of(self._prompts, self._recipe, numbers, self._ranks)
+        found = await self._agent.run(jobs_of(asked, self._recipe, step, numbers, self._ranks))
+        with self.scoring:
+            samples = [sample for sample, _ in asked]
+            return await self._scorer.score(samples, found, iou=self._tightening.at(step))
+
+
+def prompts_of(
+    store: Store[tuple[Sample, Path]], recipe: RLRecipe, numbers: range, ranks: Ranks
+) -> list[tuple[Sample, tuple[bytes, ...]]]:
+    """This process's prompts of these numbers, with their pictures."""
+    found = []
+    for number in numbers:
+        sample, base = store.shuffled(number * ranks.world + ranks.rank, seed=recipe.seed)
+        found.append((sample, tuple(load_picture(picture, base) for picture in sample.images)))
+    return found
+
+
+def jobs_of(
+    samples: Sequence[tuple[Sample, tuple[bytes, ...]]],
+    recipe: RLRecipe,
+    step: int,
+    numbers: range,
+    ranks: Ranks,
+) -> list[Job]:
+    """A group of rollouts of each prompt."""
+    jobs = []
+    for number, (sample, images) in zip(numbers, samples, strict=True):
+        group = number * ranks.world + ranks.rank
+        for rollout in range(recipe.group_size):
+            key = (recipe.seed, step, group, rollout)
+            jobs.append(
+                Job(sample=sample, images=images, group=group, rollout=rollout, policy_version=step, key=key)
+            )
+    return jobs

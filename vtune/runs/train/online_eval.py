@@ -1,0 +1,192 @@
+"""Evaluation during training: the weights as they are, drawn from by the run's own engine.
+
+Every process takes part, with every n-th question of a suite; what they found is put together, and the first
+one writes it. Nothing of it reaches the training: draws have keys of their own, and no state is shared.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vtune.errors import RunFailed
+from vtune.metrics.benchmarks import SCORERS, Mark
+from vtune.metrics.evaluated import evaluated, row_name
+from vtune.models.policy import Policy
+from vtune.report.progress import say
+from vtune.reward.audit import AuditRow, audit
+from vtune.reward.score import Scorer, check_unscored
+from vtune.rollout.agent import Agent, Job, black
+from vtune.rollout.engine import Engine
+from vtune.runs.agent.sandbox import sandbox_of
+from vtune.runs.agent.tools import tools_of
+from vtune.runs.evaluate.evaluation import mark_of, thresholds_of
+from vtune.runs.evaluate.questions import read_questions
+from vtune.runs.evaluate.windows import Window, slim, windows
+from vtune.runs.train.keeping import Keeping
+from vtune.runs.train.online_recipe import Loaded, OnlineEval
+from vtune.runs.train.record import Record
+from vtune.schema.trajectory import Trajectory
+from vtune.update.ranks import Ranks
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one process found."""
+
+    trajectories: list[Trajectory] = field(default_factory=list)
+    """Without pictures and tokens."""
+    marks: list[Mark] = field(default_factory=list)
+    audited: list[AuditRow] = field(default_factory=list)
+
+
+class OnlineEvaluation:
+    """Evaluates the weights in training whenever it is due.
+
+    Args:
+        recipe: When; None: never.
+        suites: On what.
+        steps: Of the whole run.
+        policy: The tokens and pictures of the model; whoever draws has its weights.
+        whole: Inside of it, a transformers engine has the weights; all processes enter together.
+        ranks: Of this process.
+        out: The run folder.
+        record: Where the numbers go.
+        keeping: Told of each evaluation.
+    """
+
+    def __init__(
+        self,
+        recipe: OnlineEval | None,
+        suites: Sequence[Loaded],
+        *,
+        steps: int,
+        policy: Policy,
+        whole: Callable[[], AbstractContextManager[object]],
+        ranks: Ranks,
+        out: Path,
+        record: Record,
+        keeping: Keeping,
+        done: int,
+    ) -> None:
+        self._recipe = recipe
+        self._suites = suites
+        self._steps = steps
+        self._policy = policy
+        self._whole = whole
+        self._ranks = ranks
+        self._out = out
+        self._record = record
+        self._keeping = keeping
+        self._done = done
+
+    def due(self, step: int) -> list[Loaded]:
+        """The suites to be evaluated after `step` steps; alike in all processes."""
+        if self._recipe is None or (step % self._recipe.every and step != self._steps):
+            return []
+        known = self._record.evaluated if step == self._done else ()
+        return [one for one in self._suites if one.name not in known]
+
+    async def after(self, step: int, engine: Engine) -> float:
+        """Evaluate all that is due after `step` steps; returns the seconds that it took. See `of`."""
+        began = time.monotonic()
+        for one in self.due(step):
+            await self.of(one, step, engine)
+        return time.monotonic() - began
+
+    async def of(self, one: Loaded, step: int, engine: Engine) -> None:
+        """Evaluate one suite after `step` steps.
+
+        Args:
+            one: The suite.
+            step: Steps done.
+            engine: It has taken the weights.
+
+        Raises:
+            RunFailed: In all processes, if an engine has died or too much could not be scored.
+        """
+        began = time.monotonic()
+        found, failure = _Share(), None
+        try:
+            with self._whole():
+                found = await self._drawn(one, step, engine)
+        except RunFailed as error:
+            failure = error
+        shares = self._ranks.gather((found, failure))
+        # One process may have lost its engine alone; all stop together.
+        for _, failed in shares:
+            if failed is not None:
+                raise failed
+        suite = one.suite
+        everyone = [t for share, _ in shares for t in share.trajectories]
+        check_unscored(everyone, suite.reward.max_unscored)
+        rows = evaluated(
+            one.name,
+            everyone,
+            SCORERS[suite.scorer]([mark for share, _ in shares for mark in share.marks]),
+            [row for share, _ in shares for row in share.audited],
+            evidence_score=suite.reward.evidence.full,
+            max_unaudited=suite.reward.max_unscored,
+            seed=suite.seed,
+        )
+        whole = rows[row_name(one.name)]
+        whole["seconds_eval"] = time.monotonic() - began
+        self._record.write(step, rows)
+        if self._ranks.first:
+            self._keeping.point()
+            if doubt := self._keeping.doubt(one.name, whole):
+                say(doubt)
+            score = f"{whole['score']:.4g}" if "score" in whole else "unscored"
+            say(f"eval after step {step}: {one.name} {score}, in {whole['seconds_eval']:.0f} s")
+
+    async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
+        """This process's share of a suite: drawn, scored and audited, a portion after the other."""
+        suite, ranks = one.suite, self._ranks
+        pictures = self._policy.pictures.within(suite.images)
+        look = black if suite.call_images == "black" else None
+        questions = read_questions(suite, limit=one.limit, rank=ranks.rank, world=ranks.world)
+        found = _Share()
+        async with (
+            sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
+            tools_of(suite.tools, self._out / f"search-eval-{ranks.rank}.jsonl") as tools,
+            Scorer(
+                suite.reward,
+                judge_cache=self._out / f"judge-eval-{ranks.rank}.jsonl",
+                shown=pictures.shown_size,
+            ) as scorer,
+        ):
+            agent = Agent(engine, sandbox, self._policy.chat, pictures, suite.rollout, look, tools=tools)
+            for window in windows(questions, rollouts=suite.rollouts, done={}):
+                await self._portion(window, one, step, agent, scorer, found)
+        return found
+
+    async def _portion(
+        self, window: Window, one: Loaded, step: int, agent: Agent, scorer: Scorer, found: _Share
+    ) -> None:
+        samples = [sample for sample, _ in window.questions]
+        scored = await scorer.score(
+            samples, await agent.run(self._jobs(window, one, step)), iou=thresholds_of(one.suite.reward)
+        )
+        by_id = {sample.id: sample for sample in samples}
+        boxed = [t for t in scored if by_id[t.sample_id].evidence]
+        found.audited.extend(await audit(samples, boxed, scorer.judges))
+        found.marks.extend(mark_of(t, by_id[t.sample_id]) for t in scored)
+        found.trajectories.extend(map(slim, scored))
+
+    def _jobs(self, window: Window, one: Loaded, step: int) -> list[Job]:
+        ranks, suite = self._ranks, one.suite
+        numbered = enumerate(window.questions, start=window.first)
+        return [
+            Job(
+                sample=sample,
+                images=images,
+                group=number * ranks.world + ranks.rank,
+                rollout=rollout,
+                policy_version=step,
+                # As in an evaluation by itself: chance is the same after every step.
+                key=(suite.seed, 0, number * ranks.world + ranks.rank, rollout),
+            )
+            for number, (sample, images) in numbered
+            for rollout in range(suite.rollouts)
+        ]

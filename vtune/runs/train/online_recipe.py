@@ -1,0 +1,203 @@
+"""The `eval` section of a training recipe: which suites the weights are evaluated on while they change."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from vtune.config import Strict, differing_keys, find, load_recipe, override
+from vtune.errors import RecipeError
+from vtune.files.json_text import read_record
+from vtune.runs.agent.engines import Kind
+from vtune.runs.agent.judge import check_judge, check_summariser
+from vtune.runs.evaluate.evaluation import EvalSuite, judged_as_shown, thresholds_of
+from vtune.runs.evaluate.questions import check_questions, fingerprints
+from vtune.runs.folder import MAY_CHANGE, write_whole
+from vtune.sandbox import Isolation
+from vtune.update.recipe import Checkpoints
+
+PINNED = "eval.json"
+"""In the run folder: what its evaluations are known by."""
+
+
+class OnlineSuite(Strict):
+    """One suite of an evaluation during training; its bare name stands for all of it, as it ships."""
+
+    suite: str
+    """Name of a shipped suite, or a path."""
+    limit: int | None = Field(gt=0)
+    """Only its first questions; null: all."""
+    settings: dict[str, Any]
+    """`key.path` -> value, over the suite."""
+
+    @property
+    def name(self) -> str:
+        """As it is called in metrics: that of its file."""
+        return Path(self.suite).stem
+
+
+def _from_name(value: Any) -> Any:
+    return {"suite": value, "limit": None, "settings": {}} if isinstance(value, str) else value
+
+
+class OnlineEval(Strict):
+    """When weights are evaluated in training: before the first step, every so many, and after the last."""
+
+    every: int = Field(gt=0)
+    """Steps."""
+    suites: tuple[Annotated[OnlineSuite, BeforeValidator(_from_name)], ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        names = [suite.name for suite in self.suites]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two suites are called `{twice[0]}`: metrics know them by their files' names")
+        return self
+
+
+def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
+    """See that a checkpoint can be the best one.
+
+    Raises:
+        ValueError: If nothing evaluates it, or what is evaluated has no checkpoint.
+    """
+    best = checkpoints.keep.best
+    if best is None:
+        return
+    names = [suite.name for suite in recipe.suites] if recipe is not None else []
+    if recipe is None or best.suite not in names:
+        raise ValueError(
+            f"checkpoints.keep.best names the suite `{best.suite}`, which `eval` does not evaluate "
+            f"({', '.join(names) or 'it is null'})"
+        )
+    if recipe.every % checkpoints.every:
+        raise ValueError(
+            "checkpoints.keep.best needs a checkpoint of all weights that are evaluated: eval.every "
+            f"{recipe.every} is no multiple of checkpoints.every {checkpoints.every}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A suite as it will be evaluated."""
+
+    name: str
+    suite: EvalSuite
+    limit: int | None
+
+
+def load_suites(recipe: OnlineEval | None, *, kind: Kind, isolation: Isolation = "auto") -> list[Loaded]:
+    """The suites that a section names; none without a section.
+
+    Args:
+        recipe: The section.
+        kind: What will draw.
+        isolation: Of the run's own sandbox. Where it asks for a tier, code in evaluations gets the same one,
+            unless the `settings` of a suite ask for another.
+
+    Raises:
+        RecipeError: If one cannot be read, or cannot be evaluated so.
+    """
+    found = []
+    for one in recipe.suites if recipe is not None else ():
+        settings = ({} if isolation == "auto" else {"sandbox.isolation": isolation}) | one.settings
+        given = [override(key, value) for key, value in settings.items()]
+        path = find(one.suite, "eval_suites")
+        suite = judged_as_shown(load_recipe(path, EvalSuite, given, given_by=f"`eval`, suite {one.name}"))
+        thresholds_of(suite.reward)
+        if kind == "vllm" and suite.rollout.temperature not in (0.0, 1.0):
+            raise RecipeError(
+                f"rollout.temperature is {suite.rollout.temperature}",
+                where=f"eval suite {one.name}",
+                fix="vllm gives log-probabilities of what it draws from: set 0 or 1 in its `settings`",
+            )
+        found.append(Loaded(one.name, suite, one.limit))
+    return found
+
+
+def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
+    """See that all questions can be read and judged; returns the rollouts of each suite, by name.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
+    rollouts = {}
+    for one in suites:
+        suite = one.suite
+        found = check_questions(
+            suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=one.limit
+        )
+        # Looks are audited by boxes alone.
+        check_judge(suite.reward, answers=found.judged_answers, looks=0)
+        check_summariser(suite.tools)
+        rollouts[one.name] = found.count * suite.rollouts
+    return rollouts
+
+
+def missing_data(suites: Iterable[Loaded]) -> list[str]:
+    """The data files of suites that are not here, each with how to get it."""
+    return [
+        f"data {name} of eval suite {one.name}: {one.suite.data_from}"
+        for one in suites
+        for name in one.suite.data
+        if not Path(name).exists()
+    ]
+
+
+def evaluations_of(recipe: OnlineEval, steps: int) -> int:
+    """How often a run of so many steps is evaluated."""
+    return 1 + steps // recipe.every + (steps % recipe.every > 0)
+
+
+def cost_of(
+    recipe: OnlineEval | None, rollouts: Mapping[str, int], *, steps: int, trained: int | None
+) -> dict[str, Any]:
+    """What a dry run tells of the evaluations: how many, and what they draw.
+
+    Args:
+        recipe: The section; None: nothing is told.
+        rollouts: Of each suite.
+        steps: Of the run.
+        trained: Rollouts that it learns from; None where it draws none.
+    """
+    if recipe is None:
+        return {}
+    times, each = evaluations_of(recipe, steps), sum(rollouts.values())
+    told: dict[str, Any] = {"evaluations": times}
+    told |= {f"eval_rollouts_{name}": count for name, count in rollouts.items()}
+    told["eval_rollouts"] = times * each
+    return told if trained is None else told | {"eval_share": times * each / (times * each + trained)}
+
+
+def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
+    """Write down what a run's evaluations are known by, or see that they are still the same.
+
+    Suites may be added when a run goes on, and left out.
+
+    Raises:
+        RecipeError: If one differs from that of the same name that the run began with.
+    """
+    file = out / PINNED
+    before = read_record(file, fix="the run wrote it; restore it") if file.is_file() else {}
+    now = {
+        one.name: {
+            "limit": one.limit,
+            "suite": one.suite.model_dump(mode="json"),
+            "data": fingerprints(one.suite),
+        }
+        for one in suites
+    }
+    for name in before.keys() & now.keys():
+        changed = differing_keys(before[name], now[name])
+        changed = [key for key in changed if key.removeprefix("suite.") not in MAY_CHANGE]
+        if changed:
+            raise RecipeError(
+                f"the eval suite {name} is not the one that {out} began with; it differs in "
+                f"{', '.join(changed)}",
+                fix="set it back, or give it a name of its own: a curve is of one suite",
+            )
+    if now:
+        write_whole(file, json.dumps(before | now, indent=2) + "\n")

@@ -1,0 +1,187 @@
+"""What `vtune rl` is asked to do, and all that can be known about it before it begins."""
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from vtune.advantage.recipe import Advantage, Credit
+from vtune.config import Strict, Uses
+from vtune.errors import RecipeError, ServiceError
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import load_chat
+from vtune.report.progress import say
+from vtune.reward.greeting import greet
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import check_evidence, check_keys, check_samples
+from vtune.rollout.agent import TrainingRollout
+from vtune.runs.agent.engines import check_vllm
+from vtune.runs.agent.judge import check_judge, check_summariser
+from vtune.runs.agent.sandbox import SandboxRecipe
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.runs.data.validating import check_data
+from vtune.runs.train.online_recipe import OnlineEval, check_best, check_suites, load_suites
+from vtune.schema.parquet import read_samples
+from vtune.schema.store import sample_store
+from vtune.update.lora import check_targets
+from vtune.update.recipe import Checkpoints, PolicyLoss, Update
+from vtune.update.schedule import warm_up_problem
+
+
+class RLRecipe(Strict):
+    """Everything that `vtune rl` needs; nothing is guessed."""
+
+    uses: Uses = ()
+    """Files with parts of the user's own."""
+    model: str
+    """Folder or hub name; with a KL, also the reference."""
+    data: tuple[str, ...] = Field(min_length=1)
+    """Parquet files of samples."""
+    seed: int
+    steps: int = Field(gt=0)
+    prompts_per_step: int = Field(gt=0)
+    """Over all processes."""
+    group_size: int = Field(gt=1)
+    """Rollouts of one prompt."""
+    images: PixelBudget
+    rollout: TrainingRollout
+    sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """What samples may offer beside `python`; null: nothing."""
+    reward: RewardRecipe
+    advantage: Advantage
+    credit: Credit | None = None
+    """Null: every token has the advantage of its trajectory."""
+    loss: PolicyLoss
+    updates_per_step: int = Field(gt=0)
+    """Updates from one step's rollouts; 1 is strictly on-policy."""
+    update: Update
+    eval: OnlineEval | None = None
+    """Null: the weights are not evaluated while they are trained."""
+    checkpoints: Checkpoints
+    trajectories_every: int = Field(gt=0)
+    """Steps between those whose trajectories are kept, pictures included; the last step always is."""
+
+    @model_validator(mode="after")
+    def _the_best_is_found(self) -> Self:
+        check_best(self.eval, self.checkpoints)
+        return self
+
+
+def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded, for a run of `world` processes.
+
+    Raises:
+        VtuneError: With the problems found: rows, ground truths, judges, sizes.
+    """
+    check_sizes(recipe, world)
+    if recipe.rollout.engine == "vllm":
+        check_vllm()
+    check_keys(recipe.reward)
+    check_service(recipe.reward)
+    for warning in doubts(recipe):
+        say(f"warning: {warning}")
+    load_chat(recipe.model)
+    check_targets(recipe.model, recipe.update)
+    facts = check_prompts(recipe)
+    check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
+    check_summariser(recipe.tools)
+    check_suites(load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation))
+    return facts
+
+
+def doubts(recipe: RLRecipe) -> list[str]:
+    """What a recipe does and its author may not have meant; it can be run all the same.
+
+    With one update of what the same weights have drawn, every ratio is 1, and all algorithms have the
+    gradient of `grpo`, whose recipes do not claim to differ.
+    """
+    found = []
+    algorithm = recipe.loss.algorithm
+    if algorithm != "grpo" and recipe.updates_per_step == 1 and recipe.rollout.staleness == 0:
+        found.append(
+            f"with one on-policy update a step, loss.algorithm {algorithm} has the gradient of grpo with the "
+            "same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or rollout.staleness to 1"
+        )
+    return found
+
+
+def check_service(reward: RewardRecipe) -> None:
+    """See that a reward service answers; where another can stand in for one that does not, say so.
+
+    Raises:
+        ServiceError: If none answers.
+        RecipeError: If one refuses.
+    """
+    silent = greet(reward)
+    if reward.service is not None and len(silent) == len(reward.service.urls):
+        raise ServiceError(
+            "no reward service answers",
+            where="; ".join(silent),
+            fix="start one (`vtune serve rewards`), or fix reward.service",
+        )
+    for line in silent:
+        say(f"a reward service does not answer, the others stand in for it: {line}")
+
+
+def check_sizes(recipe: RLRecipe, world: int) -> None:
+    """See that a step splits over `world` processes and its updates.
+
+    Raises:
+        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1, or in a
+            way that its engine cannot.
+    """
+    _check_engine(recipe.rollout)
+    if recipe.prompts_per_step % world:
+        raise RecipeError(
+            f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
+            fix="make it a multiple of the processes",
+        )
+    rollouts = recipe.prompts_per_step * recipe.group_size
+    if rollouts // world % recipe.updates_per_step:
+        raise RecipeError(
+            f"{rollouts // world} rollouts a process do not split into {recipe.updates_per_step} updates",
+            fix="let it divide prompts_per_step x group_size / processes",
+        )
+    if recipe.rollout.temperature != 1.0:
+        raise RecipeError(
+            f"rollout.temperature is {recipe.rollout.temperature}",
+            fix="train at 1.0: log-probabilities are those of the policy itself, not of a tempered one",
+        )
+
+
+def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
+    """See that every row of the data can be asked and judged; returns the sizes of the run.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
+    paths = [Path(name) for name in recipe.data]
+    check_data(paths)
+    check_indexes(recipe.tools)
+    offered = (sample for path in paths for sample in read_samples(path))
+    check_tools(offered, recipe.tools, recipe.rollout.prompt)
+    found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
+    check_evidence(found)
+    problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
+    if problem:
+        say(f"warning: {problem}")
+    return {
+        "samples": len(sample_store(paths)),
+        "steps": recipe.steps,
+        "rollouts_per_step": recipe.prompts_per_step * recipe.group_size,
+        "judged_looks": found.judged_looks,
+        "judged_answers": found.judged_answers,
+    }
+
+
+def _check_engine(rollout: TrainingRollout) -> None:
+    if rollout.engine == "vllm":
+        return
+    if rollout.servers:
+        raise RecipeError("rollout.servers are vLLM's", fix="set rollout.engine to vllm, or servers to []")
+    if rollout.staleness:
+        raise RecipeError(
+            "rollout.staleness is 1, and the transformers engine draws with the weights that are trained",
+            fix="set rollout.engine to vllm, or staleness to 0",
+        )

@@ -1,0 +1,293 @@
+"""Supervised training on traces: the cold start of CodeV §4.3, stage 1."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from pydantic import Field, model_validator
+
+from vtune.config import Strict, Uses
+from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.metrics.by_source import ALL
+from vtune.metrics.trackers import check_tracker
+from vtune.models.chat import Chat
+from vtune.models.pictures import PictureReader, PixelBudget
+from vtune.models.policy import Policy, load_chat, load_policy, load_reader, resolved
+from vtune.report.progress import Steps, say
+from vtune.rollout.transcript import Transcript, check_trace, replay
+from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.folder import running
+from vtune.runs.train.keeping import Keeping, position
+from vtune.runs.train.online_eval import OnlineEvaluation
+from vtune.runs.train.online_recipe import (
+    Loaded,
+    OnlineEval,
+    check_best,
+    check_suites,
+    load_suites,
+    pin_suites,
+)
+from vtune.runs.train.record import Record
+from vtune.runs.train.stopping import Stopping
+from vtune.schema.parquet import read_trajectories
+from vtune.schema.store import trajectory_store
+from vtune.schema.trajectory import Trajectory
+from vtune.update.batch import Item
+from vtune.update.checkpoint import newest_checkpoint
+from vtune.update.deepspeed import Trainer, start
+from vtune.update.lora import check_targets
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Checkpoints, Update
+from vtune.update.schedule import warm_up_problem
+
+MEASURED = 32
+"""Traces whose length is known before the start: enough for a limit that is wrong for most of them."""
+
+
+class SFTRecipe(Strict):
+    """Everything that `vtune sft` needs; nothing is guessed."""
+
+    uses: Uses = ()
+    """Files with parts of the user's own."""
+
+    model: str
+    """Folder or hub name."""
+    data: tuple[str, ...] = Field(min_length=1)
+    """Parquet files of trajectories."""
+    seed: int
+    epochs: float | None = Field(default=None, gt=0)
+    """How often each trace is learnt from; or give `steps`."""
+    steps: int | None = Field(default=None, gt=0)
+    """Updates; or give `epochs`."""
+    batch_size: int = Field(gt=0)
+    """Traces in one update, over all processes."""
+    max_tokens: int = Field(gt=0)
+    """A longer trace is an error, not a cut."""
+    images: PixelBudget
+    update: Update
+    eval: OnlineEval | None = None
+    """Null: the weights are not evaluated while they are trained."""
+    checkpoints: Checkpoints
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give epochs or steps, and leave the other out (--set epochs=null)")
+        return self
+
+    @model_validator(mode="after")
+    def _the_best_is_found(self) -> Self:
+        check_best(self.eval, self.checkpoints)
+        return self
+
+
+def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded.
+
+    Raises:
+        VtuneError: With the first problem found.
+    """
+    load_chat(recipe.model)
+    check_targets(recipe.model, recipe.update)
+    check_suites(load_suites(recipe.eval, kind="transformers"))
+    plan = check_traces(recipe)
+    if Ranks.of_this_process().first:
+        check_lengths(recipe)
+    return plan
+
+
+def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
+    """See that every trace can be replayed; returns the sizes of the run.
+
+    Raises:
+        VtuneError: With the first problem found.
+    """
+    paths = [Path(name) for name in recipe.data]
+    for path in paths:
+        for number, trace in enumerate(read_trajectories(path)):
+            check_trace(trace, where=f"{path}, row {number}")
+    traces = trajectory_store(paths)
+    steps = recipe.steps or int(len(traces) * (recipe.epochs or 0)) // recipe.batch_size
+    if steps == 0:
+        raise RecipeError(
+            f"{len(traces)} traces x {recipe.epochs} epochs do not fill one batch of {recipe.batch_size}",
+            fix="lower batch_size or give more data",
+        )
+    problem = warm_up_problem(recipe.update, updates=steps)
+    if problem and Ranks.of_this_process().first:
+        say(f"warning: {problem}")
+    return {"traces": len(traces), "steps": steps}
+
+
+def check_lengths(recipe: SFTRecipe) -> None:
+    """See that the traces that are learnt from first are not too long; others are seen when their turn comes.
+
+    Raises:
+        DataError: If one is, or the tokenizer cannot be loaded.
+    """
+    chat, reader = load_reader(recipe.model, recipe.images)
+    traces = trajectory_store([Path(name) for name in recipe.data])
+    for number in range(min(len(traces), MEASURED)):
+        _replayed(recipe, traces.shuffled(number, seed=recipe.seed), chat, reader)
+
+
+def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = None) -> dict[str, Any]:
+    """Train on the traces; weights, metrics and checkpoints go to `out`.
+
+    Args:
+        recipe: What to do.
+        out: The run folder.
+        resume: Continue the run in it.
+        track: Name of a tracker that is told what `metrics.jsonl` is told.
+
+    Returns:
+        `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None where
+        nothing was left to do), `seconds`.
+    """
+    check_tracker(track)
+    recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
+    plan = check_sft(recipe)
+    suites = load_suites(recipe.eval, kind="transformers")
+    ranks = Ranks.of_this_process()
+    with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
+        if ranks.first:
+            pin_suites(suites, out)
+        steps = plan["steps"]
+        trained = _train(recipe, suites, out, ranks, steps, resume=resume, track=track)
+        return {"traces": plan["traces"], **trained}
+
+
+def _train(
+    recipe: SFTRecipe,
+    suites: Sequence[Loaded],
+    out: Path,
+    ranks: Ranks,
+    steps: int,
+    *,
+    resume: bool,
+    track: str | None,
+) -> dict[str, Any]:
+    torch.set_num_threads(recipe.update.threads)
+    start(ranks)
+    ranks.wait()
+    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
+    trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
+    done, _ = position(out / "checkpoints", trainer, resume=resume)
+    if ranks.first:
+        say(f"trainable parameters: {trainer.trainable}")
+    record = Record(out, ranks, recipe.model_dump(mode="json"), track=track, done=done)
+    keeping = Keeping(recipe.checkpoints.keep, out)
+    evaluation = OnlineEvaluation(
+        recipe.eval,
+        suites,
+        steps=steps,
+        done=done,
+        policy=policy,
+        whole=trainer.whole,
+        ranks=ranks,
+        out=out,
+        record=record,
+        keeping=keeping,
+    )
+    stream = _Stream(recipe, policy, ranks)
+    began = time.monotonic()
+    loss: float | None = None
+    stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
+    save = partial(keeping.save, trainer, policy, recipe.model, ranks=ranks)
+    if ranks.first:
+        keeping.point()
+    with stopping, record, Steps("sft", steps, done=done, show=ranks.first) as progress:
+        for step in range(done, steps):
+            _evaluate(evaluation, step, trainer, stopping, save)
+            row = _update(trainer, stream, step)
+            loss = row.get("loss", loss)
+            record.write(step, {ALL: row})
+            progress.advance({"loss": row.get("loss"), "grad": row.get("grad_norm")})
+            stopping.after(step + 1, partial(save, step + 1))
+        _evaluate(evaluation, steps, trainer, stopping, save)
+    trainer.check_frozen()
+    return {
+        "model": str(newest_checkpoint(out / "checkpoints")),
+        "steps": steps,
+        "loss": loss,
+        "seconds": time.monotonic() - began,
+    }
+
+
+def _evaluate(
+    evaluation: OnlineEvaluation,
+    step: int,
+    trainer: Trainer,
+    stopping: Stopping,
+    save: Callable[[int], object],
+) -> None:
+    """Evaluate what is due after `step` updates; the model itself draws.
+
+    Where that fails, what has been trained is saved first.
+    """
+    try:
+        for one in evaluation.due(step):
+            engine = TransformersEngine(trainer.rollouts, max_batch=one.suite.rollout.max_batch)
+            asyncio.run(evaluation.of(one, step, engine))
+    except RunFailed:
+        # All processes have it, and all are here.
+        if step > stopping.saved:
+            save(step)
+        raise
+
+
+def _update(trainer: Trainer, stream: "_Stream", step: int) -> dict[str, float]:
+    """One update; returns its row of the metrics."""
+    began = time.monotonic()
+    stats = trainer.step(stream.batch(step))
+    if stats is None:
+        raise RunFailed(f"the traces of update {step} have no assistant token", fix="look at the data")
+    row = {"skipped": 1.0, "learning_rate": stats.learning_rate}
+    if not stats.skipped:
+        row = {
+            "loss": stats.loss,
+            "grad_norm": stats.grad_norm,
+            "skipped": 0.0,
+            "learning_rate": stats.learning_rate,
+            "entropy": stats.entropy,
+        }
+        row |= {f"grad_norm_{group}": norm for group, norm in stats.grad_norms.items()}
+    seconds = time.monotonic() - began
+    return row | {"seconds": seconds, "tokens_per_second": stats.tokens / seconds}
+
+
+class _Stream:
+    """The traces of each update, shuffled anew every epoch; a function of the step alone."""
+
+    def __init__(self, recipe: SFTRecipe, policy: Policy, ranks: Ranks) -> None:
+        self._recipe = recipe
+        self._policy = policy
+        self._ranks = ranks
+        self._traces = trajectory_store([Path(name) for name in recipe.data])
+
+    def batch(self, step: int) -> list[Item]:
+        """This process's share of the traces of an update."""
+        size = self._recipe.batch_size
+        numbers = range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
+        return [self._item(self._traces.shuffled(number, seed=self._recipe.seed)) for number in numbers]
+
+    def _item(self, trace: Trajectory) -> Item:
+        book = _replayed(self._recipe, trace, self._policy.chat, self._policy.pictures)
+        images = tuple(picture.data for picture in book.images if picture.data is not None)
+        return Item(tuple(book.token_ids), images, tuple(book.loss_mask))
+
+
+def _replayed(recipe: SFTRecipe, trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
+    """A trace as tokens and pictures, if it is not too long."""
+    book = replay(trace, chat, reader)
+    if len(book.token_ids) > recipe.max_tokens:
+        raise DataError(
+            f"a trace has {len(book.token_ids)} tokens, more than max_tokens {recipe.max_tokens}",
+            where=f"trace of {trace.sample_id!r}",
+            fix="raise max_tokens, lower images.max_pixels, or drop the trace",
+        )
+    return book

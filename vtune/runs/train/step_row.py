@@ -1,0 +1,76 @@
+"""What the metrics say of a step as a whole, beside the numbers of each source."""
+
+import time
+from collections.abc import Sequence
+from statistics import fmean
+
+from vtune.runs.train.filling import Filled
+from vtune.schema.trajectory import Trajectory
+from vtune.update.deepspeed import StepStats
+
+_UPDATE_ROW = (
+    "loss",
+    "grad_norm",
+    "learning_rate",
+    "entropy",
+    "kl",
+    "clip_share",
+    "truncated_share",
+    "mismatch",
+    "mismatch_mean",
+    "mismatch_kl",
+)
+
+
+def groups_row(shares: Sequence[Filled], *, asked: int, refills: bool) -> dict[str, float]:
+    """What dynamic sampling met, over all processes; `asked` groups were wanted."""
+    groups, silent = sum(one.groups for one in shares), sum(one.silent for one in shares)
+    row: dict[str, float] = {"groups_silent": silent / groups}
+    if refills:
+        row["groups_replaced"] = groups - asked
+    return row
+
+
+def update_row(stats: Sequence[StepStats]) -> dict[str, float]:
+    """The numbers of a step's updates, averaged; what was not measured is left out."""
+    row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
+    done = [one for one in stats if not one.skipped]
+    for name in _UPDATE_ROW:
+        values = [value for one in done if (value := getattr(one, name)) is not None]
+        if values:
+            row[name] = fmean(values)
+    for group in dict.fromkeys(group for one in done for group in one.grad_norms):
+        row[f"grad_norm_{group}"] = fmean(one.grad_norms[group] for one in done if group in one.grad_norms)
+    return row
+
+
+class Clock:
+    """Seconds of each phase of a step."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, phase: str) -> None:
+        """End a phase."""
+        now = time.monotonic()
+        self._laps[phase] = now - self._last
+        self._last = now
+
+    def leave_out(self, seconds: float) -> None:
+        """These were spent on something else since the last phase ended."""
+        self._began += seconds
+        self._last += seconds
+
+    def row(self, stats: Sequence[StepStats]) -> dict[str, float]:
+        """Seconds of all and of each phase, and the trained tokens of each second."""
+        seconds = time.monotonic() - self._began
+        tokens = sum(one.tokens for one in stats)
+        phases = {f"seconds_{phase}": value for phase, value in self._laps.items()}
+        return {"seconds": seconds, **phases, "tokens_per_second": tokens / seconds}
+
+
+def staleness(drawn: Sequence[Trajectory], step: int) -> float:
+    """Steps by which the weights that drew were behind, a mean over sampled tokens; 0 without any."""
+    versions = [version for t in drawn for version in t.weight_versions if version is not None]
+    return sum(step - version for version in versions) / len(versions) if versions else 0.0
