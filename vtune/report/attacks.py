@@ -51,7 +51,7 @@ def _level(value: bool | int) -> str:
 
 
 def render_snippet(result: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.runs.audit.snippet.run_snippet` returned, as a model's turn would see it, with crop boxes."""
+    """What `vtune.runs.audit.snippet.run_snippet` returned, as a model would see it, with crop boxes."""
     parts: list[RenderableType] = [
         Text(f"{result['status']} in {result['seconds']:.3f} s, tier {result['tier']}")
     ]
