@@ -6,7 +6,7 @@ import pytest
 
 from tests.sandbox.conftest import picture
 from vtune.sandbox.guest.locate import Source, find, region_in
-from vtune.sandbox.guest.provenance import Cuts, whole
+from vtune.sandbox.guest.regions import Cuts, whole
 from vtune.schema.box import iou
 
 GREY = cv2.cvtColor(picture(), cv2.COLOR_RGB2GRAY)
