@@ -92,7 +92,7 @@ def question_sample(
         user["content"] = _listed(user["content"], given)
     number = first(row, *identity)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
-    used |= {evidence.column} if evidence else set()
+    boxes = evidence_rows(evidence, row.get(evidence.column), shown) if evidence else ()
     found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
     found["verifier_parm"] = {**verifier_parm, **found["verifier_parm"]}
     return build_sample(
@@ -102,8 +102,8 @@ def question_sample(
         images=shown,
         ability=ability or str(row.get("ability") or ""),
         identity=None if number is None else f"{source}/{text_of(identity[0], number)}",
-        evidence=evidence_rows(evidence, row.get(evidence.column), shown) if evidence else (),
-        extra=others(row, *used),
+        evidence=boxes,
+        extra=others(row, *used, *([evidence.column] if evidence else ())),
         **found,
     )
 
