@@ -77,7 +77,7 @@ def test_imports_point_down(file: str) -> None:
 @pytest.mark.parametrize(
     ("name", "owners"),
     [
-        ("pyarrow.parquet", {"vtune/schema/parquet.py"}),
+        ("pyarrow.parquet", {"vtune/schema/parquet/tables.py"}),
         ("deepspeed", {"vtune/update/deepspeed.py"}),
         ("openai", {"vtune/judge/client.py"}),
         ("vllm", {"vtune/rollout/vllm.py"}),

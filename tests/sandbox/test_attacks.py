@@ -24,8 +24,10 @@ from hypothesis import strategies as st
 from vtune.errors import DataError, SandboxUnavailable
 from vtune.sandbox import Execution, Limits, Session
 from vtune.sandbox.attacks import checks, facts
+from vtune.sandbox.attacks.calls import stopped
+from vtune.sandbox.attacks.firing_range import Range
 from vtune.sandbox.attacks.placeholders import PATTERNS, fill, kinds
-from vtune.sandbox.attacks.runner import Range, Tally, _stopped, ended_by, run_suite
+from vtune.sandbox.attacks.runner import Tally, ended_by, run_suite
 from vtune.sandbox.attacks.suite import read_suite
 from vtune.sandbox.attacks.world import SECRET_BYTES, VARIABLE, Surroundings, World
 from vtune.sandbox.types import Isolation, Layer
@@ -555,7 +557,7 @@ Seen = tuple[facts.ProcessFacts | None, facts.ProcessFacts | None, facts.Process
 
 def watch(pid: int) -> Seen:
     first = facts.process(pid)
-    now = asyncio.run(_stopped(pid, first))
+    now = asyncio.run(stopped(pid, first))
     time.sleep(0.15)
     return first, now, facts.process(pid)
 
@@ -780,7 +782,7 @@ def test_a_process_that_an_attack_leaves_is_its_own_breach_and_is_ended(
     fork = "import ctypes, os, time\nif os.fork() == 0:\n    os.setsid()\n"
     fork += f"    ctypes.CDLL(None).prctl({PR_SET_NAME}, b'{name}')\n    time.sleep(600)\n"
     attacks = read_suite(suite(tmp_path, a=HEAD + fork, b=HEAD + "print(1)"))
-    monkeypatch.setattr("vtune.sandbox.attacks.runner.SETTLE_SECONDS", 2.0)
+    monkeypatch.setattr("vtune.sandbox.attacks.firing_range.SETTLE_SECONDS", 2.0)
     done: list[bool] = []
     tally = asyncio.run(
         run_suite(

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from tests.sandbox.conftest import picture
-from vtune.sandbox.guest.locate import Source, find, region_in
-from vtune.sandbox.guest.provenance import Cuts, whole
+from vtune.sandbox.guest.greys import Source
+from vtune.sandbox.guest.locate import find, region_in
+from vtune.sandbox.guest.regions import Cuts, whole
 from vtune.schema.box import iou
 
 GREY = cv2.cvtColor(picture(), cv2.COLOR_RGB2GRAY)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.sandbox.conftest import picture
 from vtune.sandbox.guest.hooks import Tracker
 from vtune.sandbox.guest.locate import locate
-from vtune.sandbox.guest.provenance import Cuts, compose, inverted, pasted, region_of, track, whole
+from vtune.sandbox.guest.maps import compose, inverted
+from vtune.sandbox.guest.provenance import region_of, track
+from vtune.sandbox.guest.regions import Cuts, pasted, whole
 
 HEIGHT, WIDTH = 30, 40
 

@@ -9,8 +9,8 @@ from tests.sandbox.conftest import Box, decoded, encoded, picture
 from vtune.errors import DataError
 from vtune.sandbox import Execution, Limits, Sandbox
 from vtune.sandbox.guest.runner import OWN_TIME
+from vtune.sandbox.reply import crop_of
 from vtune.sandbox.scan import Scanner
-from vtune.sandbox.session import _crop
 
 
 def test_variables_imports_and_functions_are_kept_between_calls(box: Box) -> None:
@@ -382,10 +382,10 @@ def test_a_sandbox_can_be_used_in_one_event_loop_after_another() -> None:
 @pytest.mark.parametrize(
     "bbox", [[1, 2, 1, 4], [3, 2, 1, 4], [1, 2, float("nan"), 4], [1, 2, float("inf"), 4]]
 )
-def test_a_reply_with_a_box_that_is_none_is_refused(bbox: list[float]) -> None:
-    assert _crop({"image": 0, "bbox": [1, 2, 3, 4], "shown": None}, 1, {}).bbox == (1, 2, 3, 4)
+def test_a_reply_with_something_that_is_not_a_box_is_refused(bbox: list[float]) -> None:
+    assert crop_of({"image": 0, "bbox": [1, 2, 3, 4], "shown": None}, 1, {}).bbox == (1, 2, 3, 4)
     with pytest.raises(ValueError, match="a crop of the box"):
-        _crop({"image": 0, "bbox": bbox, "shown": None}, 1, {})
+        crop_of({"image": 0, "bbox": bbox, "shown": None}, 1, {})
 
 
 def test_files_of_a_lost_process_are_taken_away_while_others_are_served() -> None:

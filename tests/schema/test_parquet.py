@@ -17,6 +17,7 @@ from vtune.errors import DataError
 from vtune.schema import parquet
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
+from vtune.schema.parquet.trajectories import LARGE_INPUT
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS
 from vtune.schema.store import trajectory_store
@@ -379,14 +380,14 @@ def test_a_picture_comes_from_its_bytes_or_from_beside_the_file(tmp_path: Path) 
 
 
 def test_rollouts_share_a_large_input_and_readers_get_its_bytes(tmp_path: Path) -> None:
-    large, small = random.Random(0).randbytes(parquet.LARGE_INPUT + 1), b"small"
+    large, small = random.Random(0).randbytes(LARGE_INPUT + 1), b"small"
     asked = Trajectory(sample_id="a/0", source="a", images=(Picture(large), Picture(small)))
     rollouts = [replace(asked, rollout=number) for number in range(8)]
     file = tmp_path / "trajectories" / "step.parquet"
     parquet.write_trajectories(file, rollouts, run=tmp_path)
     (stored,) = (tmp_path / "inputs").iterdir()
     assert stored.read_bytes() == large
-    assert file.stat().st_size < parquet.LARGE_INPUT / 10
+    assert file.stat().st_size < LARGE_INPUT / 10
     found = list(parquet.read_trajectories(file))
     assert [[picture.data for picture in t.images] for t in found] == [[large, small]] * 8
     assert trajectory_store([file])[7] == found[7]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import vtune.schema.parquet
+import vtune.schema.parquet.groups
 import vtune.schema.store
 from tests.schema.records import SAMPLE, TRAJECTORY
 from vtune.errors import DataError
@@ -21,7 +21,7 @@ SIZES = (7, 1, 5)
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vtune.schema.parquet, "GROUP_ROWS", 3)
+        patch.setattr(vtune.schema.parquet.groups, "GROUP_ROWS", 3)
         for number, size in enumerate(SIZES):
             write_samples(
                 folder / f"{number}.parquet",

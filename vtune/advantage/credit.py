@@ -93,11 +93,7 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     Source: Dong et al. 2026, eq. 2-4, appendix B.3.
     """
     scored = [_accuracy(t) is not None for t in trajectories]
-    won: Flags = np.array([(_accuracy(t) or 0.0) >= SUCCESS for t in trajectories], dtype=bool)
-    asked: dict[int, int] = {}
-    question = np.array([asked.setdefault(t.group, len(asked)) for t in trajectories], dtype=np.int64)
-    advantage = np.array([t.advantage or 0.0 for t in trajectories], dtype=np.float64)
-    successes = np.bincount(question[won], minlength=len(asked)).astype(np.float64)
+    facts = _facts(trajectories)
     found: list[tuple[float | None, ...]] = [
         (t.advantage if known else None,) * len(t.calls)
         for t, known in zip(trajectories, scored, strict=True)
@@ -105,38 +101,22 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     transferred: dict[int, list[float | None]] = {}
     matches: list[Match] = []
     failing_calls = 0
-    types = tool_types()
-    for name, (owners, numbers, arguments) in _calls(recipe, trajectories, scored, won).items():
-        gate = recipe.tools[name]
-        owner = np.array(owners, dtype=np.int64)
-        failing_calls += int((~won[owner]).sum())
-        best = _best(types[name].type, arguments, owner, won[owner], question[owner], advantage, gate)
-        support = best.witnesses / np.maximum(successes[question[owner[best.call]]], 1)
-        confidence = best.similarity * (support if recipe.support else 1.0)
-        credit = confidence * best.advantage
-        before = advantage[owner[best.call]]
-        opened = (
-            (before < 0)
-            & (best.similarity + TOLERANCE >= gate.similarity)
-            & (confidence + TOLERANCE >= gate.confidence)
-        )
-        raised = before + recipe.beta * credit
-        after = np.where(opened, np.minimum(raised, 0.0) if recipe.clip else raised, before)
-        place = np.array(numbers, dtype=np.int64)[best.call]
-        columns = (best.nearest, best.similarity, support, credit, before, after - before, opened)
-        ends = (owner[best.call].tolist(), place.tolist(), repeat(name))
-        matches += map(Match._make, zip(*ends, *(column.tolist() for column in columns), strict=False))
-        for match in np.flatnonzero(opened).tolist():
-            of = int(owner[best.call[match]])
-            if of not in transferred:
-                transferred[of] = list(found[of])
-            transferred[of][place[match]] = float(after[match])
-    for of, advantages in transferred.items():
-        found[of] = tuple(advantages)
+    for name, calls in _calls(recipe, trajectories, scored, facts.won).items():
+        failing_calls += int((~facts.won[np.array(calls[0], dtype=np.int64)]).sum())
+        of_type, advantages = _matched(name, calls, facts, recipe)
+        matches += of_type
+        for match, after in zip(of_type, advantages, strict=True):
+            if not match.gated:
+                continue
+            if match.trajectory not in transferred:
+                transferred[match.trajectory] = list(found[match.trajectory])
+            transferred[match.trajectory][match.call] = after
+    for of, changed in transferred.items():
+        found[of] = tuple(changed)
     return Transfer(
         call_advantages=tuple(found),
         matches=tuple(matches),
-        failing=tuple(k for k, known in enumerate(scored) if known and not won[k]),
+        failing=tuple(k for k, known in enumerate(scored) if known and not facts.won[k]),
         failing_calls=failing_calls,
     )
 
@@ -168,6 +148,27 @@ def _accuracy(trajectory: Trajectory) -> float | None:
     return None if reward is None or trajectory.advantage is None else reward.accuracy
 
 
+class _Facts(NamedTuple):
+    """What the phases need of trajectories, one entry each, and of their questions."""
+
+    won: Flags
+    question: Indices
+    """Number of the question, from 0."""
+    advantage: Values
+    """0 where there is none."""
+    successes: Values
+    """Successful trajectories of each question."""
+
+
+def _facts(trajectories: Sequence[Trajectory]) -> _Facts:
+    won: Flags = np.array([(_accuracy(t) or 0.0) >= SUCCESS for t in trajectories], dtype=bool)
+    asked: dict[int, int] = {}
+    question = np.array([asked.setdefault(t.group, len(asked)) for t in trajectories], dtype=np.int64)
+    advantage = np.array([t.advantage or 0.0 for t in trajectories], dtype=np.float64)
+    successes = np.bincount(question[won], minlength=len(asked)).astype(np.float64)
+    return _Facts(won, question, advantage, successes)
+
+
 _Calls = tuple[list[int], list[int], list[Any]]
 """Of calls: the trajectory, the number in it, and the argument."""
 
@@ -195,6 +196,31 @@ def _calls(
     return {name: one for name, one in found.items() if one[0]}
 
 
+def _matched(name: str, calls: _Calls, facts: _Facts, recipe: Credit) -> tuple[list[Match], list[float]]:
+    """Both phases for the calls of one tool type: the matches, and the advantage of each call afterwards."""
+    gate = recipe.tools[name]
+    owners, numbers, arguments = calls
+    owner = np.array(owners, dtype=np.int64)
+    won, question, advantage = facts.won[owner], facts.question[owner], facts.advantage
+    best = _best(tool_types()[name].type, arguments, owner, won, question, advantage, gate)
+    support = best.witnesses / np.maximum(facts.successes[question[best.call]], 1)
+    confidence = best.similarity * (support if recipe.support else 1.0)
+    credit = confidence * best.advantage
+    before = advantage[owner[best.call]]
+    opened = (
+        (before < 0)
+        & (best.similarity + TOLERANCE >= gate.similarity)
+        & (confidence + TOLERANCE >= gate.confidence)
+    )
+    raised = before + recipe.beta * credit
+    after = np.where(opened, np.minimum(raised, 0.0) if recipe.clip else raised, before)
+    place = np.array(numbers, dtype=np.int64)[best.call]
+    columns = (best.nearest, best.similarity, support, credit, before, after - before, opened)
+    ends = (owner[best.call].tolist(), place.tolist(), repeat(name))
+    found = list(map(Match._make, zip(*ends, *(column.tolist() for column in columns), strict=False)))
+    return found, after.tolist()
+
+
 class _Best(NamedTuple):
     """The best reference group of each failing call that has any, one entry a call."""
 
@@ -217,7 +243,7 @@ def _best(
     advantage: Values,
     gate: Gate,
 ) -> _Best:
-    """Both phases for the calls of one tool type: group the witnesses, find the best group of the others."""
+    """Group the witnesses (phase 3), and find the best group of every other call (phase 4)."""
     witnesses = np.flatnonzero(witness)
     witnesses = witnesses[np.argsort(question[witnesses], kind="stable")]
     one, other = _same_question(witnesses, witnesses, question)

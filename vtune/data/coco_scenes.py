@@ -79,13 +79,7 @@ def read_scenes(
     """
     content = read_json(instances)
     try:
-        spelled: dict[str, str] = {}
-        categories = {
-            entry["id"]: spelled.setdefault(
-                " ".join(str(entry["name"]).casefold().split()), str(entry["name"]).strip()
-            )
-            for entry in content["categories"]
-        }
+        categories = _categories(content["categories"])
         novel = {categories[entry["id"]] for entry in content["categories"] if _is_novel(entry)}
         images, annotations = list(content["images"]), list(content["annotations"])
     except (KeyError, TypeError) as error:
@@ -122,6 +116,17 @@ def read_scenes(
         for name, photo in sorted(photos.items(), key=lambda entry: (len(entry[0]), entry[0]))
     ]
     return scenes, sorted(set(categories.values()))
+
+
+def _categories(entries: Sequence[Any]) -> dict[Any, str]:
+    """Names by id; those that differ in case and spaces alone are spelled as the first of them."""
+    spelled: dict[str, str] = {}
+    return {
+        entry["id"]: spelled.setdefault(
+            " ".join(str(entry["name"]).casefold().split()), str(entry["name"]).strip()
+        )
+        for entry in entries
+    }
 
 
 def _is_novel(category: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """Weights on their way to vLLM, through its transfer API: pause, start, send, finish, resume."""
 
+import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,6 +43,34 @@ class Link(Protocol):
     async def resume(self) -> None:
         """Draw again."""
         ...
+
+
+class BlockingLink:
+    """A link for the sending side of vLLM's own backends, which calls and waits."""
+
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, label: str) -> None:
+        self._link = link
+        self._loop = loop
+        self._label = label
+
+    def _wait(self, call: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        """Agree on how weights will come."""
+        self._wait(self._link.init_weight_transfer_engine(init_info))
+
+    def start_weight_update(self) -> None:
+        """Weights will come."""
+        self._wait(self._link.start_weight_update())
+
+    def update_weights(self, update_info: Any) -> None:
+        """Some weights are there."""
+        self._wait(self._link.update_weights(update_info))
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        """All weights have come."""
+        self._wait(self._link.finish_weight_update(weight_version or self._label))
 
 
 async def send_files(weights: Weights, link: Link, folder: Path, label: str) -> None:

@@ -6,9 +6,8 @@ weights from files.
 
 import asyncio
 import contextlib
-import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,8 +42,10 @@ from vtune.models.policy import Dtype, Policy, plain_shapes
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.servers import Fleet
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.submission import Answer, Kept, Submissions, label_of
-from vtune.rollout.transfer import FILES, Link, send_files
+from vtune.rollout.submission import Kept, Submissions, label_of
+from vtune.rollout.transfer import FILES, BlockingLink, send_files
+from vtune.rollout.vllm_environment import child_environment, environment
+from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
 
 T = TypeVar("T")
 
@@ -53,9 +54,6 @@ KEPT = 1 << 30
 
 KV_CACHE = 1 << 30
 """Bytes on a CPU, where no share of a device can be asked for."""
-
-LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Of our training group: vLLM's processes form one of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +102,9 @@ class VllmEngine:
         self._on_gpu = setup.device.type == "cuda"
         self._source = _Source(policy)
         self._resting = False
-        with _environment(_child_environment(setup)):
+        with environment(child_environment(setup.device, threads=setup.threads)):
             self._llm = AsyncLLM.from_engine_args(_arguments(policy, setup))
-        _keep_numbers_alone(self._llm.output_processor)
+        keep_numbers_alone(self._llm.output_processor)
 
     def join(self, cohort: int) -> None:
         """Nothing waits for others here."""
@@ -133,7 +131,7 @@ class VllmEngine:
             with _said():
                 async for output in self._llm.generate(prompt, sampling, name):
                     last = output
-            return self._submissions.completion(request, _answer(last))
+            return self._submissions.completion(request, answer_of(last))
 
     async def take(self, weights: Weights, version: int) -> None:
         """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU."""
@@ -146,7 +144,7 @@ class VllmEngine:
             link = _Local(self._llm)
             await link.pause()
             # vLLM's side of a transfer blocks; what it tells its engine runs in this loop meanwhile.
-            client = _Blocking(link, asyncio.get_running_loop(), label_of(version))
+            client = BlockingLink(link, asyncio.get_running_loop(), label_of(version))
             self._source.weights = weights
             await asyncio.to_thread(_send_handles, self._source, client)
             if self._resting:
@@ -212,48 +210,6 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
     )
 
 
-def _child_environment(setup: Setup) -> dict[str, str | None]:
-    """Variables of vLLM's processes; None takes one away."""
-    found: dict[str, str | None] = {
-        **dict.fromkeys(LAUNCHER),
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        # A forked child would inherit torch's threads in a state that nobody knows.
-        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-    }
-    if setup.device.type == "cuda":
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        number = setup.device.index or 0
-        return found | {"CUDA_VISIBLE_DEVICES": visible.split(",")[number] if visible else str(number)}
-    # Bound to cores, it would share the first ones with every other rank's. Compiling the sampler takes 10 s.
-    return found | {
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        # What vLLM asks for to take "uni" on a CPU; the scheduler has a process of its own all the same.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "OMP_NUM_THREADS": str(setup.threads),
-        "TORCH_COMPILE_DISABLE": "1",
-    }
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """These variables for processes that are started meanwhile."""
-    before = {name: os.environ.get(name) for name in values}
-    try:
-        _set(values)
-        yield
-    finally:
-        _set(before)
-
-
-def _set(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
 @contextlib.contextmanager
 def _said() -> Iterator[None]:
     """VLLM's death in our words."""
@@ -264,34 +220,6 @@ def _said() -> Iterator[None]:
             f"the vLLM of this process has died: {error}",
             fix="look at its messages above, then go on with --resume",
         ) from error
-
-
-def _keep_numbers_alone(processor: Any) -> None:
-    """No text of single tokens beside their log-probabilities: nobody reads it.
-
-    To make it took a third of this process's time, in which it has conversations to lead.
-    """
-    add = processor.add_request
-
-    def add_request(request: Any, *given: Any, **named: Any) -> None:
-        add(request, *given, **named)
-        processor.request_states[request.request_id].logprobs_processor.tokenizer = None
-
-    processor.add_request = add_request
-
-
-def _answer(output: Any) -> Answer:
-    (choice,) = output.outputs
-    return Answer(
-        prompt=output.prompt_token_ids,
-        token_ids=choice.token_ids,
-        logprobs=[
-            entry[token].logprob for entry, token in zip(choice.logprobs, choice.token_ids, strict=True)
-        ],
-        finish=choice.finish_reason,
-        stop=choice.stop_reason,
-        spans=[(span.version, span.end) for span in choice.weight_versions or ()],
-    )
 
 
 async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
@@ -330,30 +258,6 @@ class _Local:
         await _alive(self._llm, self._llm.resume_generation())
 
 
-class _Blocking:
-    """The same for the sending side of vLLM's own backends, which calls and waits."""
-
-    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, label: str) -> None:
-        self._link = link
-        self._loop = loop
-        self._label = label
-
-    def _wait(self, call: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(call, self._loop).result()
-
-    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        self._wait(self._link.init_weight_transfer_engine(init_info))
-
-    def start_weight_update(self) -> None:
-        self._wait(self._link.start_weight_update())
-
-    def update_weights(self, update_info: Any) -> None:
-        self._wait(self._link.update_weights(update_info))
-
-    def finish_weight_update(self, weight_version: str | None = None) -> None:
-        self._wait(self._link.finish_weight_update(weight_version or self._label))
-
-
 class _Source(WeightSource):
     """The policy's weights as vLLM's senders read them: once for each `weights`."""
 
@@ -370,7 +274,7 @@ class _Source(WeightSource):
         return self.weights()
 
 
-def _send_handles(source: _Source, client: _Blocking) -> None:
+def _send_handles(source: _Source, client: BlockingLink) -> None:
     """To a vLLM on the same GPU: only handles to the trainer's memory travel, a buffer at a time."""
     # Each process is the sender to its own vLLM.
     info = IPCTrainerInitInfo(rank=0, packed=True)
@@ -394,7 +298,7 @@ def nccl_sender(policy: Policy, *, first: bool) -> Callable[[Weights, Fleet, str
                 pass
             return
         await fleet.pause()
-        client = _Blocking(fleet, asyncio.get_running_loop(), label)
+        client = BlockingLink(fleet, asyncio.get_running_loop(), label)
         # A group is formed anew when a server has gone or come back.
         members = tuple(server.url for server in fleet.left())
         if members not in senders:

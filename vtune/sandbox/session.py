@@ -1,10 +1,9 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,39 +11,23 @@ from typing import Any, Self
 from vtune.errors import ServiceError
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
-from vtune.sandbox.process import Look, Process, ProtocolError
+from vtune.sandbox.process import Process, ProtocolError
 from vtune.sandbox.repair import repair, unwrap
+from vtune.sandbox.reply import Answer, checked, crop_of
 from vtune.sandbox.scan import Scanner
-from vtune.sandbox.types import Execution, Limits, ShownCrop
+from vtune.sandbox.types import Execution, Limits
+from vtune.sandbox.watch import Stopped, watch
 from vtune.sandbox.workspace import NotShown, Workspace
-from vtune.schema.box import proper
 
 WORKSPACE = "/workspace"
 """What a model sees in place of its folder's real name, which differs from run to run."""
 STATE_LOST = "the session was restarted, all variables are lost (files are kept)"
 ADOPT_SECONDS = 20.0
 """For a process to take in the inputs: ours, generous for a busy machine."""
-WATCH_SECONDS = 0.05
-"""Between two looks at what a running call has written."""
-WATCH_SHARE = 20.0
-"""Times what a look took pass until the next."""
 
 Spawn = Callable[[Place | None], Awaitable[tuple[Process, Place]]]
 Decoder = Callable[[bytes], Awaitable[bytes]]
 """From the bytes of a file to a picture as PNG or JPEG; raises `NotShown`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a session says of a call."""
-
-    status: str
-    error: str
-    written: tuple[str, ...]
-    """New pictures, in order."""
-    broken: frozenset[str]
-    """Those of them that cannot be decoded."""
-    crops: tuple[dict[str, Any], ...]
 
 
 class _Unparsed(Exception):
@@ -53,10 +36,6 @@ class _Unparsed(Exception):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         """What saying so took."""
-
-
-class _Stopped(Exception):
-    """The call was ended by force; the text says why."""
 
 
 class Session:
@@ -257,13 +236,13 @@ class Session:
             try:
                 message = {"code": source, "raw": raw, "mendable": mendable}
                 alone = len(self._under_way) == 1
-                look = self._watch(process, files, taken)
+                look = watch(process, files, self._limits, taken)
                 began = time.monotonic()
                 reply = await process.ask(message, look, alone=alone)
                 if mendable and reply.get("status") == "unparsed":
                     raise _Unparsed(time.monotonic() - began)
-                answer = self._checked(reply)
-            except _Stopped as stopped:
+                answer = checked(reply, len(self.image_names))
+            except Stopped as stopped:
                 why = str(stopped)
             except ProtocolError:
                 why = "the code interfered with the session's own answers"
@@ -294,44 +273,13 @@ class Session:
             self._drop()
             raise
 
-    def _watch(self, process: Process, files: Workspace, taken: float) -> Look:
-        """Looks at the clock and at the quotas of a call that begins now, or began `taken` seconds ago.
-
-        The function raises `_Stopped` if the call takes too long or writes too much.
-        """
-        seconds = self._limits.seconds
-        deadline = time.monotonic() + seconds + self._limits.grace - taken
-        next_quota = time.monotonic() + WATCH_SECONDS
-
-        def look() -> float:
-            nonlocal next_quota
-            began = time.monotonic()
-            if began >= next_quota:
-                try:
-                    quota = files.over_quota(process.unlinked_bytes())
-                except OSError as error:
-                    raise ServiceError(f"the sandbox cannot look at its files: {error}") from error
-                if quota:
-                    raise _Stopped(f"the code wrote {quota}")
-                # A workspace that takes long to look at is looked at less often: others run beside it.
-                now = time.monotonic()
-                next_quota = now + max(WATCH_SECONDS, WATCH_SHARE * (now - began))
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise _Stopped(
-                    f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped"
-                )
-            return min(left, max(0.0, next_quota - time.monotonic()))
-
-        return look
-
     async def _killed(self, process: Process, files: Workspace, why: str) -> Execution:
         printed = process.printed()
         await process.end()
         # Names that the lost code had imported are gone with it.
         self._scanner = Scanner()
         found, quota = files.new_pictures(())
-        execution = await self._execution(_Answer("killed", "", (), frozenset(), ()), files, found, printed)
+        execution = await self._execution(Answer("killed", "", (), frozenset(), ()), files, found, printed)
         error = f"{why}; {STATE_LOST}"
         if quota:
             # A new process would be stopped for the old files.
@@ -339,27 +287,8 @@ class Session:
             error = f"{why}; the session was restarted, all variables and files are lost"
         return replace(execution, error=error)
 
-    def _checked(self, reply: dict[str, Any]) -> _Answer:
-        """The reply as a record.
-
-        Raises:
-            ProtocolError: If it is not one that the runner writes.
-        """
-        try:
-            written = tuple(str(name) for name in reply["written"])
-            broken = frozenset(str(name) for name in reply["broken"])
-            crops = tuple(dict(crop) for crop in reply["crops"])
-            for crop in crops:
-                _crop(crop, len(self.image_names), {})
-            status, error = reply["status"], reply["error"]
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as wrong:
-            raise ProtocolError(str(wrong)) from wrong
-        if status not in ("ok", "error", "timeout", "limit") or not isinstance(error, str):
-            raise ProtocolError(f"status {status!r}")
-        return _Answer(status, error, written, broken, crops)
-
     async def _execution(
-        self, answer: _Answer, files: Workspace, found: Sequence[str], printed: str
+        self, answer: Answer, files: Workspace, found: Sequence[str], printed: str
     ) -> Execution:
         """What the call printed, left and showed; `found` are its new pictures."""
         limits = self._limits
@@ -389,7 +318,7 @@ class Session:
             error=self._plain(answer.error)[-limits.error_chars :],
             images=tuple(images),
             names=tuple(_readable(name) for name in shown),
-            crops=tuple(_crop(crop, len(self.image_names), shown) for crop in answer.crops),
+            crops=tuple(crop_of(crop, len(self.image_names), shown) for crop in answer.crops),
             seconds=time.perf_counter() - self._began,
         )
 
@@ -417,32 +346,6 @@ def _check_there(files: Workspace) -> None:
 def _readable(text: str) -> str:
     """Text without halves of characters, which file names and printed junk may hold."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _crop(crop: dict[str, Any], inputs: int, shown: dict[str, int]) -> ShownCrop:
-    """One crop as a record; `shown` has the number of each picture that is returned, by name.
-
-    Raises:
-        ValueError, TypeError, KeyError, OverflowError: If it is none.
-    """
-    x0, y0, x1, y1 = _numbers(crop["bbox"])
-    if not proper((x0, y0, x1, y1)):
-        raise ValueError(f"a crop of the box {crop['bbox']}")
-    image, name = crop["image"], crop["shown"]
-    if type(image) is not int or not 0 <= image < inputs or not (name is None or isinstance(name, str)):
-        raise ValueError(f"a crop of image {image} shown in {name!r}")
-    matrix = None if crop.get("matrix") is None else _numbers(crop["matrix"])
-    if matrix is not None and (len(matrix) not in (6, 9) or not all(map(math.isfinite, matrix))):
-        raise ValueError(f"a map of {len(matrix)} numbers")
-    index = None if name is None else shown.get(name)
-    return ShownCrop(bbox=(x0, y0, x1, y1), image=image, shown=index, matrix=matrix)
-
-
-def _numbers(values: Any) -> tuple[float, ...]:
-    """A list of numbers, and of nothing that could pass for one."""
-    if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
-        raise TypeError(f"{values!r:.60} where a list of numbers is needed")
-    return tuple(map(float, values))
 
 
 def _one_line(error: BaseException) -> str:

@@ -20,6 +20,8 @@ from vtune.verifiers import VERIFIERS, choice, exact, judge
 
 SEVERAL = (exact.NAME, judge.NAME)
 """Verifiers that know several reference answers of a row."""
+RATIOS = ("accuracy_ratio", "format_ratio", "tool_ratio")
+"""Columns of a row's weights."""
 
 Found = tuple[Place, Sample | Trajectory | DataError]
 """What became of a row; an error names the remedy."""
@@ -95,13 +97,7 @@ def build_sample(
     Raises:
         DataError: Naming the column and the remedy.
     """
-    if not any(turn["role"] == "user" for turn in turns):
-        roles = ", ".join(str(turn["role"])[:60] for turn in turns)
-        raise wrong(
-            "prompt", f"no turn is the user's, only {roles}", "drop the row, or name the roles as chats do"
-        )
-    if not any(turn["role"] == "user" and turn["content"].replace(IMAGE, "").strip() for turn in turns):
-        raise wrong("prompt", "the question is empty", "drop the row, or see which column holds the question")
+    _check_asked(turns)
     more = plain(extra or {}, images)
     row = {
         "data_source": source,
@@ -113,9 +109,7 @@ def build_sample(
             "ground_truth": ground_truth,
             "verifier": verifier,
             "verifier_parm": plain(verifier_parm or {}),
-            "accuracy_ratio": ratios[0],
-            "format_ratio": ratios[1],
-            "tool_ratio": ratios[2],
+            **dict(zip(RATIOS, ratios, strict=True)),
         },
         "extra_info": more | {"id": identity or own_id(source, place)},
         "tools": list(tools),
@@ -123,6 +117,22 @@ def build_sample(
         "choices": list(choices),
     }
     return sample_from_row(row, place=place.id)
+
+
+def _check_asked(turns: Sequence[Row]) -> None:
+    """See that a user asks something.
+
+    Raises:
+        DataError: If no turn is the user's, or all of them hold only pictures.
+    """
+    users = [turn for turn in turns if turn["role"] == "user"]
+    if not users:
+        roles = ", ".join(str(turn["role"])[:60] for turn in turns)
+        raise wrong(
+            "prompt", f"no turn is the user's, only {roles}", "drop the row, or name the roles as chats do"
+        )
+    if not any(turn["content"].replace(IMAGE, "").strip() for turn in users):
+        raise wrong("prompt", "the question is empty", "drop the row, or see which column holds the question")
 
 
 def own_id(source: str, place: Place) -> str:

@@ -87,16 +87,12 @@ def question_sample(
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)
-    if given and not listed_options(user["content"]):
-        user["content"] = f"{user['content']}\n{listing(given)}"
     if given:
         truth = _lettered(truth, given, keys, answer[0])
+        user["content"] = _listed(user["content"], given)
     number = first(row, *identity)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
-    boxes: list[Row] = []
-    if evidence is not None:
-        used.add(evidence.column)
-        boxes = evidence_rows(evidence, row.get(evidence.column), shown)
+    boxes = evidence_rows(evidence, row.get(evidence.column), shown) if evidence else ()
     found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
     found["verifier_parm"] = {**verifier_parm, **found["verifier_parm"]}
     return build_sample(
@@ -107,7 +103,7 @@ def question_sample(
         ability=ability or str(row.get("ability") or ""),
         identity=None if number is None else f"{source}/{text_of(identity[0], number)}",
         evidence=boxes,
-        extra=others(row, *used),
+        extra=others(row, *used, *([evidence.column] if evidence else ())),
         **found,
     )
 
@@ -161,6 +157,11 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[st
             "fill in what is missing, or drop the row",
         )
     return tuple(text_of(column, item) for _, item in entries), keys if keyed else []
+
+
+def _listed(question: str, choices: Sequence[str]) -> str:
+    """The question with the options below it, unless it lists them itself."""
+    return question if listed_options(question) else f"{question}\n{listing(choices)}"
 
 
 def _is_empty(option: Any) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 import PIL.Image
 
 from . import locate
+from .greys import Source
 from .hooks import Tracker
 from .paths import PICTURES
-from .provenance import Region
+from .regions import Region
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 """The only decoders that are ever tried."""
@@ -66,7 +67,7 @@ class Collector:
         """Whether a picture of some width, height and content may be shown."""
         self.before: dict[str, Stamp] | None = None
         """Picture files after the last call, None before the first."""
-        self.sources: dict[int, locate.Source] = {}
+        self.sources: dict[int, Source] = {}
         """Grey levels of the inputs, decoded when first needed."""
 
     def start_call(self) -> None:
@@ -144,8 +145,8 @@ class Collector:
                 return found
         return None
 
-    def _source(self, image: int) -> locate.Source:
+    def _source(self, image: int) -> Source:
         if image not in self.sources:
             picture = _open(f"{self.root}/{self.tracker.inputs[image]}")
-            self.sources[image] = locate.Source(np.asarray(picture.convert("L")))
+            self.sources[image] = Source(np.asarray(picture.convert("L")))
         return self.sources[image]

@@ -16,7 +16,9 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from .hooks import free_name, transposed
-from .provenance import Region, compose, inverted, region_of, together, track
+from .maps import compose, inverted
+from .provenance import region_of, track
+from .regions import Region, together
 
 _set_data = matplotlib.image.AxesImage.set_data
 _imread, _imsave = matplotlib.image.imread, matplotlib.image.imsave

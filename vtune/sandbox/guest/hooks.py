@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
-from .provenance import Cuts, Matrix, Region, Size, whole
+from .maps import Matrix, Size
+from .regions import Cuts, Region, whole
 
 ORIENTATIONS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 """EXIF orientation -> PIL's number of the transposition that puts the picture upright."""

@@ -5,15 +5,8 @@ from typing import Any
 import numpy as np
 
 from .hooks import after, argument, first_argument
-from .provenance import (
-    Region,
-    TrackedArray,
-    as_canvas,
-    rearranged,
-    region_of,
-    together,
-    track,
-)
+from .provenance import TrackedArray, as_canvas, rearranged, region_of, track
+from .regions import Region, together
 
 SIDE_BY_SIDE = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}
 """Functions that join pictures, and the axis along which they do."""

@@ -10,7 +10,9 @@ import numpy as np
 
 from . import paths
 from .hooks import Tracker, after, argument, first_argument, free_name, transposed
-from .provenance import Matrix, Region, Size, inverted, region_of, together, track
+from .maps import Matrix, Size, inverted
+from .provenance import region_of, track
+from .regions import Region, together
 
 AS_A_WHOLE = (
     "resize",

@@ -12,7 +12,9 @@ import PIL.Image
 
 from . import paths
 from .hooks import Tracker, after, first_argument, free_name, transposed
-from .provenance import Matrix, Region, Size, pasted, region_of, track
+from .maps import Matrix, Size
+from .provenance import region_of, track
+from .regions import Region, pasted
 
 PLAIN_PNG = {"compress_level": 1, "compress_type": 3}
 """Light compression (run lengths): a photograph of 400 x 300 in 10 ms instead of 27, and no larger."""

@@ -1,5 +1,6 @@
 """A program while it is written: its lines, and where the input lies in the picture that they make."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,6 +77,10 @@ class Draft:
         """`c` is now a picture of this size, whose pixels come from those of the old one by `matrix`."""
         self.places = tuple(Place(matrix @ place.map, place.box) for place in self.places)
         self.width, self.height = width, height
+
+
+Operation = Callable[[Draft, tuple[float, ...]], None]
+"""Appends a change of `c` to a draft; its numbers, in [0, 1], choose how much."""
 
 
 def scaled(x: float, y: float) -> Map:

@@ -1,12 +1,8 @@
 """Operations that take away what a picture shows, while its history may go on claiming it."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from vtune.sandbox.attacks.programs.draft import Draft, either, scaled, shifted, whole, within
-
-Operation = Callable[[Draft, tuple[float, ...]], None]
+from vtune.sandbox.attacks.programs.draft import Draft, Operation, either, scaled, shifted, whole, within
 
 ON_ARRAYS = {
     "times_zero": "c = c * 0",

@@ -1,43 +1,23 @@
-"""The one way in and out of sample and trajectory files.
+"""Rows of any Parquet file, in and out: the only file that imports `pyarrow.parquet`.
 
-Files are read and written in small pieces, so memory does not grow with a file; of what was read, only
-the ids are kept, to find those that come twice. A file appears under its name when it is complete.
+Files are read and written in small pieces, so memory does not grow with a file. A file appears under its name
+when it is complete.
 """
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vtune.errors import DataError
-from vtune.files.reading import check_input, open_input, read_bytes
-from vtune.files.writing import whole_file, write_whole
+from vtune.files.reading import check_input, open_input
+from vtune.files.writing import whole_file
 from vtune.schema.fields import Row
-from vtune.schema.message import Picture
-from vtune.schema.sample import Sample
-from vtune.schema.sample_row import SAMPLE_COLUMNS, SAMPLE_NEEDS, sample_from_row, sample_to_row
-from vtune.schema.trajectory import Trajectory
-from vtune.schema.trajectory_row import (
-    LATE_COLUMNS,
-    TRAJECTORY_COLUMNS,
-    trajectory_from_row,
-    trajectory_to_row,
-)
+from vtune.schema.parquet.groups import GROUP_BYTES, GROUP_ROWS, row_groups
 
-GROUP_ROWS = 512
-"""A row group holds at most so many rows (ours) …"""
-GROUP_BYTES = 32 * 2**20
-"""… and is closed once its pictures and tokens reach this size (ours)."""
-LARGE_INPUT = 2**20
-"""Bytes of a picture above which rollouts share it (ours): one file is easier to carry about."""
-INPUTS = "inputs"
-"""Folder of a run with the pictures that its rollouts share."""
 _READ_ROWS = 16
 """At most so many rows are read at once, and fewer where they are large (ours)."""
 _SCAN_BYTES = 2**20
@@ -48,134 +28,8 @@ _BOMB_BYTES = 128 * 2**20
 """Bytes of a column of a row group that may be packed as tightly as it likes (ours)."""
 _BOMB_RATIO = 200
 """How much larger than packed a larger one may be, ours: pictures and texts have 1 to 20."""
-_TOKEN_BYTES = 9
-"""On disk: an int32, a float32 and a mask bit a token."""
-
 _DAMAGED = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """What Arrow raises where a file is damaged, and where a value is nothing that Python has, e.g. a date."""
-
-
-def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample]:
-    """The samples of a file, in file order.
-
-    Args:
-        path: A Parquet file in the layout of architecture.md, or of verl, DeepEyes, CodeV or V-Triune.
-        default_verifier: Judges the rows that name no verifier.
-
-    Raises:
-        DataError: At the first row that is no valid sample, naming file, row (from 0) and column; if
-            the file is missing or is not Parquet; if an id comes twice.
-    """
-    for sample in scan_samples(path, default_verifier=default_verifier):
-        if isinstance(sample, DataError):
-            raise sample
-        yield sample
-
-
-def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample | DataError]:
-    """One entry a row: the sample, or the error that `read_samples` would raise there.
-
-    Raises:
-        DataError: If the file itself cannot be read.
-    """
-    first_rows: dict[str, int] = {}
-    for number, row in _rows(path, SAMPLE_NEEDS):
-        try:
-            sample = sample_from_row(row, place=f"{path.stem}/{number}", default_verifier=default_verifier)
-        except DataError as error:
-            yield at_row(path, number, error)
-            continue
-        first = first_rows.setdefault(sample.id, number)
-        yield sample if first == number else at_row(path, number, _twice(sample.id, first))
-
-
-def write_samples(path: Path, samples: Iterable[Sample]) -> int:
-    """Write a sample file and return how many rows it holds.
-
-    Raises:
-        DataError: If a sample cannot be stored, or an id comes twice. Then there is no new file.
-    """
-    return _write(path, SAMPLE_COLUMNS, _sample_rows(path, samples))
-
-
-def read_trajectories(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file, in file order.
-
-    Raises:
-        DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
-            the file is missing or is not Parquet.
-    """
-    for trajectory in scan_trajectories(path):
-        if isinstance(trajectory, DataError):
-            raise trajectory
-        yield trajectory
-
-
-def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
-    """One entry a row: the trajectory, or the error that `read_trajectories` would raise there.
-
-    Raises:
-        DataError: If the file itself cannot be read.
-    """
-    for number, row in _rows(path, [name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS]):
-        try:
-            yield with_inputs(trajectory_from_row(row), path.parent)
-        except DataError as error:
-            yield at_row(path, number, error)
-
-
-def write_trajectories(path: Path, trajectories: Iterable[Trajectory], *, run: Path | None = None) -> int:
-    """Write a trajectory file and return how many rows it holds.
-
-    Args:
-        path: The file.
-        trajectories: Its rows.
-        run: Folder of the run: large pictures that questions came with are put into its `inputs`, each once,
-            whatever the number of rollouts, and rows name them by their paths. None: all are in the rows.
-
-    Raises:
-        DataError: If a trajectory contradicts itself. Then there is no new file.
-    """
-    if run is not None:
-        trajectories = (_named_inputs(trajectory, run / INPUTS, path.parent) for trajectory in trajectories)
-    return _write(path, TRAJECTORY_COLUMNS, _trajectory_rows(path, trajectories))
-
-
-def with_inputs(trajectory: Trajectory, base: Path) -> Trajectory:
-    """The trajectory with the bytes of the pictures that it shares with others of its run.
-
-    Raises:
-        DataError: If one is no longer there.
-    """
-    if not any(map(_is_shared, trajectory.images)):
-        return trajectory
-    try:
-        images = tuple(
-            replace(picture, data=load_picture(picture, base)) if _is_shared(picture) else picture
-            for picture in trajectory.images
-        )
-    except DataError as error:
-        fix = f"keep the run's folder {INPUTS} where it was beside its trajectories, also in a copy"
-        raise DataError(error.what, where=error.where, fix=fix) from None
-    return replace(trajectory, images=images)
-
-
-def _is_shared(picture: Picture) -> bool:
-    return picture.data is None and picture.path is not None and Path(picture.path).parent.name == INPUTS
-
-
-def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajectory:
-    """The trajectory with its large inputs in a folder, and their paths from `base`."""
-    images = []
-    for picture in trajectory.images:
-        if picture.origin == "input" and picture.data is not None and len(picture.data) > LARGE_INPUT:
-            stored = inputs / hashlib.sha256(picture.data).hexdigest()[:32]
-            if not stored.exists():
-                write_whole(stored, picture.data)
-            path = os.path.relpath(stored, base)
-            picture = replace(picture, data=None, path=path)
-        images.append(picture)
-    return replace(trajectory, images=tuple(images))
 
 
 def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -184,7 +38,7 @@ def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
     Raises:
         DataError: If the file is missing, is not Parquet, or is damaged.
     """
-    return _rows(path, ())
+    return rows_with(path, ())
 
 
 def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
@@ -194,7 +48,7 @@ def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
         DataError: If a value does not fit its column. Then there is no new file.
     """
     try:
-        return _write(path, schema, rows)
+        return write_table(path, schema, rows)
     except pa.ArrowException as error:
         raise DataError(f"a value does not fit its column: {error}", where=str(path)) from None
 
@@ -315,30 +169,6 @@ def fingerprint(path: Path) -> str:
         raise _unreadable(path, error) from None
 
 
-def load_picture(picture: Picture, base: Path) -> bytes:
-    """The encoded bytes of a picture.
-
-    Args:
-        picture: Bytes, or a path; where it has both, the bytes count.
-        base: The folder of the Parquet file: relative paths start there.
-
-    Raises:
-        DataError: If the picture's file cannot be read.
-    """
-    if picture.data is not None:
-        return picture.data
-    if picture.path is None:
-        raise DataError("a picture has neither bytes nor a path", fix="give one of them")
-    path = base / picture.path
-    try:
-        return read_bytes(path)
-    except OSError as error:
-        raise DataError(
-            f"no picture at {path}: {error.strerror}",
-            fix="paths are relative to the folder of the Parquet file",
-        ) from None
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
@@ -385,7 +215,7 @@ def _likely(names: Sequence[str]) -> str:
     return "is it the right kind of file?"
 
 
-def _rows(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
+def rows_with(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
     """(row number from 0, row) of a file that has the columns in `needs`."""
     with _opened(path) as file:
         names = file.schema_arrow.names
@@ -437,75 +267,24 @@ def _rows_within(file: pq.ParquetFile, size: int) -> int:
     return fit
 
 
-def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
-    first_rows: dict[str, int] = {}
-    for number, sample in enumerate(samples):
-        first = first_rows.setdefault(sample.id, number)
-        if first != number:
-            raise at_row(path, number, _twice(sample.id, first))
-        try:
-            yield sample_to_row(sample)
-        except DataError as error:
-            raise at_row(path, number, error) from None
-
-
-def _trajectory_rows(path: Path, trajectories: Iterable[Trajectory]) -> Iterator[Row]:
-    for number, trajectory in enumerate(trajectories):
-        try:
-            yield trajectory_to_row(trajectory)
-        except DataError as error:
-            raise at_row(path, number, error) from None
-
-
-def _write(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+def write_table(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+    """Write rows that are known to fit `schema`, and return how many there are."""
     written = 0
     with (
         whole_file(path) as partial,
         pq.ParquetWriter(str(partial), schema, compression="zstd") as writer,
     ):
-        for group in _groups(rows, path.parent):
+        for group in row_groups(rows, path.parent):
             writer.write_table(pa.Table.from_pylist(group, schema=schema))
             written += len(group)
             del group  # before the next one grows
     return written
 
 
-def _groups(rows: Iterable[Row], base: Path) -> Iterator[list[Row]]:
-    """Rows in the portions that become row groups, and that readers hold whole."""
-    group: list[Row] = []
-    size = 0
-    for row in rows:
-        group.append(row)
-        size += sum(_weight(image) for image in row.get("images", row.get("image")) or ())
-        if "token_ids" in row:
-            size += _TOKEN_BYTES * len(row["token_ids"])
-            # Who reads a trajectory has its pictures, wherever they lie.
-            named = [base / image["path"] for image in row["images"] if image["bytes"] is None]
-            size += sum(path.stat().st_size for path in named if path.is_file())
-        if len(group) == GROUP_ROWS or size >= GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
-def _weight(image: Any) -> int:
-    """Bytes of a picture: a struct, or base64."""
-    return len(image) if isinstance(image, str) else len(image["bytes"] or b"")
-
-
 def at_row(path: Path, number: int, error: DataError) -> DataError:
     """An error about a row, with its file and its number in its place."""
     place = f"{path}, row {number}"
     return DataError(error.what, where=f"{place}, {error.where}" if error.where else place, fix=error.fix)
-
-
-def _twice(identity: str, first: int) -> DataError:
-    return DataError(
-        f"id {identity!r} comes twice, first in row {first}",
-        where="column `extra_info.id`",
-        fix="ids are unique in all data: drop one row or rename it",
-    )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

@@ -1,0 +1,130 @@
+"""Calls of sessions under attack: made as attacks are, watched meanwhile, and asked afterwards."""
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass
+
+from vtune.errors import ServiceError
+from vtune.sandbox.attacks import checks
+from vtune.sandbox.attacks.facts import ProcessFacts, process, turns, usage
+from vtune.sandbox.session import Session
+from vtune.sandbox.types import Execution, Limits
+
+PAUSE_SECONDS = 0.02
+"""Time for a process to take a signal before it is looked at."""
+STOP_SECONDS = 10.0
+"""How long a session may take to stop after its call: on a busy machine it must first get its turn."""
+LOOK_SECONDS = 0.2
+"""Between two looks at what a running attack has written."""
+PROBES = 3
+"""How often a session may run out of time over a line of code after an attack before it counts as harmed."""
+HUNG_SECONDS = 30.0
+"""Beyond its limits, after which a call is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """An attack's call, and what was seen meanwhile."""
+
+    execution: Execution
+    entries: int
+    """The most files and folders that were in its workspace."""
+    taken: int
+    """The most bytes on disk."""
+    slowdown: float
+    """Of its process for want of a core, when it was last seen."""
+    lag: float
+    """Seconds for which our own process waited for a core, not for the call."""
+
+
+async def watched_call(session: Session, code: str, limits: Limits) -> Watched:
+    """Run code, and look at its workspace and at its process meanwhile.
+
+    Args:
+        session: Where to run it.
+        code: As the attack has it.
+        limits: Of the session.
+
+    Raises:
+        ServiceError: If the call never comes back.
+    """
+    most = checks.ENTRIES_FACTOR * limits.workspace_files + 1
+    ends = time.monotonic() + limits.seconds + limits.grace + HUNG_SECONDS
+    call = asyncio.ensure_future(session.run(code, raw=True))
+    entries = taken = 0
+    lag = 0.0
+    pid, before = session.pid, turns(session.pid)
+    slowdown = 1.0
+    try:
+        while not call.done():
+            if time.monotonic() > ends:
+                raise ServiceError("the call never came back")
+            began, busy = time.monotonic(), time.thread_time()
+            await asyncio.wait({call}, timeout=LOOK_SECONDS)
+            # What this thread has computed meanwhile an attack may have given it to do, so it is no lag.
+            spent = LOOK_SECONDS + time.thread_time() - busy
+            lag += max(0.0, time.monotonic() - began - spent)
+            seen = usage(session.workspace, most=most)
+            entries, taken = max(entries, seen[0]), max(taken, seen[1])
+            now = turns(pid)
+            if before is not None and now is not None:
+                slowdown = now.slowdown_since(before)
+        return Watched(execution=_finished(call), entries=entries, taken=taken, slowdown=slowdown, lag=lag)
+    finally:
+        call.cancel()
+
+
+async def stopped(pid: int, first: ProcessFacts | None) -> ProcessFacts | None:
+    """A process once it is stopped, has ended, works on, or has had the time to stop; `first` as it was."""
+    now = first
+    ends = time.monotonic() + STOP_SECONDS
+    while (
+        first is not None
+        and now is not None
+        and now.state not in "Tt"
+        and now.ticks <= first.ticks + checks.SPARE_TICKS
+        and time.monotonic() < ends
+    ):
+        await asyncio.sleep(PAUSE_SECONDS)
+        now = same(process(pid), first)
+    return now
+
+
+async def ran(session: Session, code: str) -> Execution:
+    """Run code in a session, as attacks are run."""
+    call = asyncio.ensure_future(session.run(code, raw=True))
+    await asyncio.wait({call})
+    return _finished(call)
+
+
+async def answer(session: Session, code: str) -> Execution:
+    """Run a short probe; one that ran out of time is tried again, as a busy machine makes it do."""
+    for _ in range(PROBES):
+        execution = await ran(session, code)
+        if execution.status not in ("timeout", "limit"):
+            break
+    return execution
+
+
+def _finished(call: "asyncio.Future[Execution]") -> Execution:
+    """The outcome of a call; code must never make `Session.run` raise.
+
+    Raises:
+        ServiceError: If it did.
+    """
+    error = call.exception()
+    if error is not None:
+        raise ServiceError(f"the call raised {error!r} in the trainer") from error
+    return call.result()
+
+
+def same(now: ProcessFacts | None, before: ProcessFacts) -> ProcessFacts | None:
+    """The process if it is still the one it was: numbers are used again."""
+    return now if now is not None and now.started == before.started else None
+
+
+def riddle() -> tuple[str, str]:
+    """Code, and what it prints."""
+    a, b = secrets.randbelow(10**6), secrets.randbelow(10**6)
+    return f"print({a} * {b})", str(a * b)

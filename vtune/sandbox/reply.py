@@ -1,0 +1,68 @@
+"""What a session says of a call: untrusted, so checked before it becomes a record."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from vtune.sandbox.process import ProtocolError
+from vtune.sandbox.types import ShownCrop
+from vtune.schema.box import proper
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a session says of a call."""
+
+    status: str
+    error: str
+    written: tuple[str, ...]
+    """New pictures, in order."""
+    broken: frozenset[str]
+    """Those of them that cannot be decoded."""
+    crops: tuple[dict[str, Any], ...]
+
+
+def checked(reply: dict[str, Any], inputs: int) -> Answer:
+    """The reply as a record; `inputs` is the number of input images.
+
+    Raises:
+        ProtocolError: If it is not one that the runner writes.
+    """
+    try:
+        written = tuple(str(name) for name in reply["written"])
+        broken = frozenset(str(name) for name in reply["broken"])
+        crops = tuple(dict(crop) for crop in reply["crops"])
+        for crop in crops:
+            crop_of(crop, inputs, {})
+        status, error = reply["status"], reply["error"]
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as wrong:
+        raise ProtocolError(str(wrong)) from wrong
+    if status not in ("ok", "error", "timeout", "limit") or not isinstance(error, str):
+        raise ProtocolError(f"status {status!r}")
+    return Answer(status, error, written, broken, crops)
+
+
+def crop_of(crop: dict[str, Any], inputs: int, shown: dict[str, int]) -> ShownCrop:
+    """One crop as a record; `shown` has the number of each picture that is returned, by name.
+
+    Raises:
+        ValueError, TypeError, KeyError, OverflowError: If it is not a crop of an input.
+    """
+    x0, y0, x1, y1 = _numbers(crop["bbox"])
+    if not proper((x0, y0, x1, y1)):
+        raise ValueError(f"a crop of the box {crop['bbox']}")
+    image, name = crop["image"], crop["shown"]
+    if type(image) is not int or not 0 <= image < inputs or not (name is None or isinstance(name, str)):
+        raise ValueError(f"a crop of image {image} shown in {name!r}")
+    matrix = None if crop.get("matrix") is None else _numbers(crop["matrix"])
+    if matrix is not None and (len(matrix) not in (6, 9) or not all(map(math.isfinite, matrix))):
+        raise ValueError(f"a map of {len(matrix)} numbers")
+    index = None if name is None else shown.get(name)
+    return ShownCrop(bbox=(x0, y0, x1, y1), image=image, shown=index, matrix=matrix)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    """A list of numbers, and of nothing that could pass for one."""
+    if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
+        raise TypeError(f"{values!r:.60} where a list of numbers is needed")
+    return tuple(map(float, values))

@@ -1,0 +1,48 @@
+"""The clock and the quotas of a call while it runs."""
+
+import time
+
+from vtune.errors import ServiceError
+from vtune.sandbox.process import Look, Process
+from vtune.sandbox.types import Limits
+from vtune.sandbox.workspace import Workspace
+
+WATCH_SECONDS = 0.05
+"""Between two looks at what a running call has written."""
+WATCH_SHARE = 20.0
+"""Times what a look took pass until the next."""
+
+
+class Stopped(Exception):
+    """The call was ended by force; the text says why."""
+
+
+def watch(process: Process, files: Workspace, limits: Limits, taken: float) -> Look:
+    """Looks at the clock and at the quotas of a call that begins now, or began `taken` seconds ago.
+
+    The function raises `Stopped` if the call takes too long or writes too much, and `ServiceError` if its
+    files cannot be looked at.
+    """
+    seconds = limits.seconds
+    deadline = time.monotonic() + seconds + limits.grace - taken
+    next_quota = time.monotonic() + WATCH_SECONDS
+
+    def look() -> float:
+        nonlocal next_quota
+        began = time.monotonic()
+        if began >= next_quota:
+            try:
+                quota = files.over_quota(process.unlinked_bytes())
+            except OSError as error:
+                raise ServiceError(f"the sandbox cannot look at its files: {error}") from error
+            if quota:
+                raise Stopped(f"the code wrote {quota}")
+            # A workspace that takes long to look at is looked at less often: others run beside it.
+            now = time.monotonic()
+            next_quota = now + max(WATCH_SECONDS, WATCH_SHARE * (now - began))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Stopped(f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped")
+        return min(left, max(0.0, next_quota - time.monotonic()))
+
+    return look

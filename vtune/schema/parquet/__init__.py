@@ -1,0 +1,48 @@
+"""The one way in and out of sample and trajectory files.
+
+Of what was read, only the ids are kept, to find those that come twice.
+"""
+
+from vtune.schema.parquet.pictures import load_picture
+from vtune.schema.parquet.samples import read_samples, scan_samples, write_samples
+from vtune.schema.parquet.tables import (
+    at_row,
+    columns,
+    count_rows,
+    data_sources,
+    distinct,
+    fingerprint,
+    group_sizes,
+    read_group,
+    scan_groups,
+    scan_rows,
+    write_rows,
+)
+from vtune.schema.parquet.trajectories import (
+    read_trajectories,
+    scan_trajectories,
+    with_inputs,
+    write_trajectories,
+)
+
+__all__ = [
+    "at_row",
+    "columns",
+    "count_rows",
+    "data_sources",
+    "distinct",
+    "fingerprint",
+    "group_sizes",
+    "load_picture",
+    "read_group",
+    "read_samples",
+    "read_trajectories",
+    "scan_groups",
+    "scan_rows",
+    "scan_samples",
+    "scan_trajectories",
+    "with_inputs",
+    "write_rows",
+    "write_samples",
+    "write_trajectories",
+]

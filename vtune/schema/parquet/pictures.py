@@ -1,0 +1,31 @@
+"""The bytes of the pictures that a Parquet file holds or names."""
+
+from pathlib import Path
+
+from vtune.errors import DataError
+from vtune.files.reading import read_bytes
+from vtune.schema.message import Picture
+
+
+def load_picture(picture: Picture, base: Path) -> bytes:
+    """The encoded bytes of a picture.
+
+    Args:
+        picture: Bytes, or a path; where it has both, the bytes count.
+        base: The folder of the Parquet file: relative paths start there.
+
+    Raises:
+        DataError: If the picture's file cannot be read.
+    """
+    if picture.data is not None:
+        return picture.data
+    if picture.path is None:
+        raise DataError("a picture has neither bytes nor a path", fix="give one of them")
+    path = base / picture.path
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise DataError(
+            f"no picture at {path}: {error.strerror}",
+            fix="paths are relative to the folder of the Parquet file",
+        ) from None

@@ -1,0 +1,73 @@
+"""Samples in and out of Parquet files."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vtune.errors import DataError
+from vtune.schema.fields import Row
+from vtune.schema.parquet.tables import at_row, rows_with, write_table
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import SAMPLE_COLUMNS, SAMPLE_NEEDS, sample_from_row, sample_to_row
+
+
+def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample]:
+    """The samples of a file, in file order.
+
+    Args:
+        path: A Parquet file in the layout of architecture.md, or of verl, DeepEyes, CodeV or V-Triune.
+        default_verifier: Judges the rows that name no verifier.
+
+    Raises:
+        DataError: At the first row that is no valid sample, naming file, row (from 0) and column; if
+            the file is missing or is not Parquet; if an id comes twice.
+    """
+    for sample in scan_samples(path, default_verifier=default_verifier):
+        if isinstance(sample, DataError):
+            raise sample
+        yield sample
+
+
+def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample | DataError]:
+    """One entry a row: the sample, or the error that `read_samples` would raise there.
+
+    Raises:
+        DataError: If the file itself cannot be read.
+    """
+    first_rows: dict[str, int] = {}
+    for number, row in rows_with(path, SAMPLE_NEEDS):
+        try:
+            sample = sample_from_row(row, place=f"{path.stem}/{number}", default_verifier=default_verifier)
+        except DataError as error:
+            yield at_row(path, number, error)
+            continue
+        first = first_rows.setdefault(sample.id, number)
+        yield sample if first == number else at_row(path, number, _twice(sample.id, first))
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> int:
+    """Write a sample file and return how many rows it holds.
+
+    Raises:
+        DataError: If a sample cannot be stored, or an id comes twice. Then there is no new file.
+    """
+    return write_table(path, SAMPLE_COLUMNS, _sample_rows(path, samples))
+
+
+def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
+    first_rows: dict[str, int] = {}
+    for number, sample in enumerate(samples):
+        first = first_rows.setdefault(sample.id, number)
+        if first != number:
+            raise at_row(path, number, _twice(sample.id, first))
+        try:
+            yield sample_to_row(sample)
+        except DataError as error:
+            raise at_row(path, number, error) from None
+
+
+def _twice(identity: str, first: int) -> DataError:
+    return DataError(
+        f"id {identity!r} comes twice, first in row {first}",
+        where="column `extra_info.id`",
+        fix="ids are unique in all data: drop one row or rename it",
+    )
