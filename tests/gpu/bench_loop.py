@@ -22,9 +22,10 @@ import torch
 from vtune.cli.output import stdout_for_the_result
 from vtune.config import find, load_recipe
 from vtune.data import lens
+from vtune.models.families.shape import Shape
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Policy, load_policy
-from vtune.models.shape import KNOWN, Shape, find_shape
+from vtune.models.shape import find_shape, known_shapes
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.rollout.agent import Agent
@@ -54,7 +55,7 @@ def build_large(folder: Path, name: str) -> None:
     hf: Any = transformers
     build_tiny(folder, lens.corpus(1, seed=0), seed=0)
     config = json.loads((folder / "config.json").read_text())
-    known = json.loads(json.dumps(KNOWN[name]))
+    known = json.loads(json.dumps(known_shapes()[name]))
     text, vision = known["text_config"], known["vision_config"]
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     config["text_config"] |= text | {"rope_parameters": rope, "initializer_range": 0.02}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.models.rows import LARGE, SMALL
 from vtune.errors import DataError
 from vtune.models.chat import Chat
+from vtune.models.families import family_of
 from vtune.models.policy import Policy
 from vtune.schema.message import Message
 
@@ -119,11 +120,11 @@ def test_a_tokenizer_that_cannot_chat_is_refused(policy: Policy) -> None:
     mute = copy.deepcopy(policy.chat.tokenizer)
     mute.chat_template = None
     with pytest.raises(DataError, match="no chat template"):
-        Chat(mute)
+        Chat(mute, policy.family)
     deaf = copy.deepcopy(policy.chat.tokenizer)
     deaf.chat_template = "{{ 'nothing of what it is given' }}"
     with pytest.raises(DataError, match="does not print"):
-        Chat(deaf)
+        Chat(deaf, policy.family)
 
 
 def test_a_tokenizer_without_vision_tokens_is_refused() -> None:
@@ -135,4 +136,4 @@ def test_a_tokenizer_without_vision_tokens_is_refused() -> None:
     )
     blind.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     with pytest.raises(DataError, match=r"lacks one of <\|vision_start\|>"):
-        Chat(blind)
+        Chat(blind, family_of("qwen2_5_vl"))

@@ -123,6 +123,6 @@ def test_the_picture_as_seen_gives_the_same_patches_without_resizing(
     pixels = each_policy.pictures.read(picture(*size))
     shown = each_policy.pictures.shown(pixels)
     assert each_policy.pictures.shown_size(picture(*size)) == shown.size
-    again = each_policy.pictures._processor(images=[shown], do_resize=False, return_tensors="pt")
+    again = each_policy.pictures._processor.stock(images=[shown], do_resize=False, return_tensors="pt")
     assert tuple(again["image_grid_thw"][0].tolist()) == pixels.grid
     assert torch.equal(again["pixel_values"], pixels.patches)

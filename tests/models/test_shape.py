@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vtune.errors import DataError
-from vtune.models.shape import KNOWN, find_shape, known_name, shape_of
+from vtune.models.shape import find_shape, known_name, known_shapes, shape_of
 
 # Of the models as published, in billions.
 PUBLISHED = {
@@ -22,7 +22,7 @@ def on_meta(name: str) -> Any:
     """The model itself, without memory."""
     import transformers
 
-    config = json.loads(json.dumps(KNOWN[name]))
+    config = json.loads(json.dumps(known_shapes()[name]))
     sections = [16, 24, 24] if name.startswith("Qwen2.5") else [24, 20, 20]
     config["text_config"]["rope_parameters"] = {
         "rope_type": "default", "rope_theta": 1e6, "mrope_section": sections,
@@ -34,13 +34,13 @@ def on_meta(name: str) -> Any:
         return getattr(transformers, f"{family}ForConditionalGeneration")(settings)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", known_shapes())
 def test_parameters_of_a_known_model_are_counted_exactly(name: str) -> None:
     counts = {"vision": 0, "connector": 0, "language": 0}
     for path, parameter in on_meta(name).named_parameters():
         part = ("connector" if "merger" in path else "vision") if ".visual." in path else "language"
         counts[part] += parameter.numel()
-    shape = shape_of(KNOWN[name])
+    shape = shape_of(known_shapes()[name])
     assert shape.parameters == counts
     assert round(shape.total / 1e9, 2) == PUBLISHED[name]
 
@@ -84,7 +84,7 @@ def test_a_shape_that_is_asked_for_wins_over_the_folder(tiny: Path) -> None:
 
 
 def test_keys_of_the_language_model_may_stand_on_top_as_in_published_files() -> None:
-    nested = KNOWN["Qwen2.5-VL-7B"]
+    nested = known_shapes()["Qwen2.5-VL-7B"]
     flat = {**nested["text_config"], **{k: v for k, v in nested.items() if k != "text_config"}}
     assert shape_of(flat) == shape_of(nested)
     del flat["num_hidden_layers"]

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from vtune.data import lens
+from vtune.models.families.qwen import SPECIAL
 from vtune.models.policy import Policy
-from vtune.models.tiny import SPECIAL, TAGS, build_tiny
+from vtune.models.tiny import TAGS, build_tiny
 
 COORDINATES = re.compile(r"\((\d+),(\d+),(\d+),(\d+)\)")
 

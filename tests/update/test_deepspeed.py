@@ -21,6 +21,7 @@ from tests.runs.commands import LEAN, environment
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, RUNS, UPDATES, Run, learnt
 from vtune.errors import RecipeError, RunFailed
+from vtune.models.families import family_of, family_of_model
 from vtune.models.policy import Policy
 from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer, start
@@ -231,11 +232,11 @@ def test_gradient_norms_by_group_are_those_of_autograd_before_clipping(tiny: Pat
     stats = forward(batch.packed, batch.predicting, batch.targets, 1)
     (-stats.logprobs.sum() / len(batch.targets)).backward()
     squares: dict[str, float] = {}
-    depths = depths_of([name for name, _ in plain.model.named_parameters()])
+    depths = depths_of([name for name, _ in plain.model.named_parameters()], plain.family)
     assert depths == {"vision": 2, "language": 2}
     for name, parameter in plain.model.named_parameters():
         square = float(parameter.grad.double().square().sum())
-        for group in {layer_group(name, depths), part_of(name)}:
+        for group in {layer_group(name, depths, plain.family), part_of(name)}:
             squares[group] = squares.get(group, 0.0) + square
     told = stepped(trainer_of(policy, zero_stage=stage, grad_clip=0.01, micro_tokens=100), share)
     assert told.grad_norm > 0.1
@@ -265,8 +266,9 @@ def test_a_frozen_part_has_no_gradient_norm(tiny: Path) -> None:
 
 @given(depth=st.integers(3, 80))
 def test_every_third_of_the_layers_has_a_third_of_them(depth: int) -> None:
+    family = family_of("qwen2_5_vl")
     names = [f"model.language_model.layers.{number}.mlp.up_proj.weight" for number in range(depth)]
-    groups = [layer_group(name, depths_of(names)) for name in names]
+    groups = [layer_group(name, depths_of(names, family), family) for name in names]
     assert list(dict.fromkeys(groups)) == ["language_early", "language_middle", "language_late"]
     sizes = Counter(groups).values()
     assert max(sizes) - min(sizes) <= 1
@@ -275,23 +277,24 @@ def test_every_third_of_the_layers_has_a_third_of_them(depth: int) -> None:
 def test_freezing_counts_every_parameter_once(tiny: Path, tiny3: Path) -> None:
     for folder in (tiny, tiny3):
         model = load(folder).model
+        family = family_of_model(model)
         everything = sum(parameter.numel() for parameter in model.parameters())
-        left = freeze(model, ())
+        left = freeze(model, (), family)
         assert sum(left.values()) == everything
         assert min(left.values()) > 0
-        assert freeze(model, ("connector",)) == {**left, "connector": 0}
-        assert freeze(model, ()) == left
+        assert freeze(model, ("connector",), family) == {**left, "connector": 0}
+        assert freeze(model, (), family) == left
 
 
 def test_freezing_a_part_that_is_not_there_fails() -> None:
     stranger = torch.nn.ModuleDict({"encoder": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 2)})
     with pytest.raises(RunFailed, match="freezing vision had no effect"):
-        freeze(stranger, ("vision",))
+        freeze(stranger, ("vision",), family_of("qwen2_5_vl"))
 
 
 def test_freezing_everything_fails(tiny: Path) -> None:
     with pytest.raises(RunFailed, match="nothing to train"):
-        freeze(load(tiny).model, PARTS)
+        freeze(load(tiny).model, PARTS, family_of("qwen2_5_vl"))
 
 
 @pytest.mark.train

@@ -10,13 +10,14 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 from tests.conftest import load
 from tests.update.build import OBJECTIVE, items, update
+from vtune.models.families.shape import Shape
 from vtune.models.policy import Policy
-from vtune.models.shape import KNOWN, Shape, find_shape, shape_of
+from vtune.models.shape import find_shape, known_shapes, shape_of
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.memory import Load, backward, gradients, kv_token, on_host, resident, stepping, trained
 from vtune.update.ranks import Ranks
 
-SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
+SEVEN = shape_of(known_shapes()["Qwen2.5-VL-7B"])
 
 
 def a_load(**changes: Any) -> Load:

@@ -7,6 +7,7 @@ from vtune.errors import DataError, RecipeError, nearest
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
 from vtune.tools import TOOLS, ToolName
+from vtune.tools.calls import OPEN
 from vtune.tools.python import NAME as PYTHON
 
 NONE = "none"
@@ -23,7 +24,7 @@ _TAILS = (
 _QUESTION = "Question:\n"
 """Behind it stands the question in DeepEyes' rows of ThinkLite, before it the form of the answer."""
 _FORMS = ("<think>", "<answer>", "\\boxed")
-_OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), ("<tool_call>", "<tools>")
+_OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), (OPEN, "<tools>")
 """What a question says only where it tells how to write code, or calls with JSON."""
 _FOREIGN = ("<grounding>", "<text_search>", "<search>")
 """Calls of Mini-o3 and MMSearch-R1, which no tool of ours takes."""

@@ -11,6 +11,7 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
+from vtune.tools.calls import CLOSE, OPEN, tool_response
 from vtune.tools.python import NAME as PYTHON
 from vtune.tools.zoom import NAME as ZOOM
 
@@ -110,7 +111,7 @@ def zoom_trace(
         thousandths = [round(1000 * side / (height if odd % 2 else width)) for odd, side in enumerate(box)]
         arguments = {"bbox_2d": thousandths} | ({"img_idx": number} if number else {})
         asked = json.dumps({"name": ZOOM, "arguments": arguments})
-        said = f"<think>{_thought(sample)}</think>\n<tool_call>\n{asked}\n</tool_call>"
+        said = f"<think>{_thought(sample)}</think>\n{OPEN}\n{asked}\n{CLOSE}"
         # The tool cuts out what the thousandths say.
         x0, y0, x1, y1 = [
             round(side * (height if odd % 2 else width) / 1000) for odd, side in enumerate(thousandths)
@@ -119,7 +120,7 @@ def zoom_trace(
         place = len(images)
         messages += [
             Message("assistant", said),
-            Message("user", f"<tool_response>\n{told}\n</tool_response>", (place,)),
+            Message("user", tool_response(told), (place,)),
         ]
         images.append(_shown(sample, region, count))
         calls.append(

@@ -38,6 +38,7 @@ from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools import image_search as image_search_tool
 from vtune.tools import text_search as text_search_tool
 from vtune.tools import zoom as zoom_tool
+from vtune.tools.calls import CLOSE, OPEN, tool_response
 from vtune.verifiers import exact
 
 Split = Literal["train", "traces", "heldout"]
@@ -142,7 +143,7 @@ class _Telling:
     ) -> None:
         """A thought, a call, and what came back; the picture is cut out where `crop` says so."""
         asked = json.dumps({"name": tool, "arguments": arguments}, separators=(",", ":"))
-        said = f"<think>{thought}</think><tool_call>{asked}</tool_call>"
+        said = f"<think>{thought}</think>{OPEN}{asked}{CLOSE}"
         self.messages.append(Message("assistant", said))
         shown: tuple[int, ...] = ()
         crops: tuple[Crop, ...] = ()
@@ -153,7 +154,7 @@ class _Telling:
             self.images.append(
                 Picture(data=_cut(self.images[0].data or b"", crop), origin=f"call:{len(self.calls)}")
             )
-        self.messages.append(Message("user", f"<tool_response>\n{told}\n</tool_response>", shown))
+        self.messages.append(Message("user", tool_response(told), shown))
         self.calls.append(
             Call(
                 tool=tool,

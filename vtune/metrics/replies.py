@@ -9,6 +9,8 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.models.families import placeholders
+from vtune.schema.message import IMAGE
 from vtune.schema.trajectory import Trajectory
 
 REFLECTIVE = (
@@ -31,7 +33,6 @@ REFLECTIVE = (
 """The 15 words of V-Triune's appendix H."""
 
 _REFLECTIVE = re.compile("|".join(map(re.escape, REFLECTIVE)))
-_PLACEHOLDER = re.compile(r"<image>|<\|(?:image_pad|video_pad|vision_start|vision_end|vision_pad)\|>")
 
 
 def reflects(reply: str) -> bool:
@@ -48,7 +49,7 @@ def leaks(reply: str) -> bool:
 
     The tokens themselves are banned from sampling; a policy can still write their names.
     """
-    return _PLACEHOLDER.search(reply) is not None
+    return any(word in reply for word in (IMAGE, *placeholders()))
 
 
 def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajectory]:

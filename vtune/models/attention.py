@@ -54,7 +54,7 @@ def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
 
 
 def use_tree_attention(model: Any) -> None:
-    """Let the language model of a Qwen-VL model take rows with a `Layout`, and fill `KeyValues` from them.
+    """Let a model's language model take rows with a `Layout`, and fill `KeyValues` from them.
 
     A forward without one goes as before. Weights, names and hooks stay.
     """

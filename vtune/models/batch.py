@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from vtune.models.families import family_of_model
 from vtune.models.pictures import Pixels
 
 
@@ -58,13 +59,13 @@ def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[i
 def image_features(model: Any, pictures: Pictures | None) -> dict[str, Any] | None:
     """Encode each distinct picture once and lay the features out in row order, with gradient.
 
-    Works for both Qwen2.5-VL and Qwen3-VL (whose deepstack features travel along).
+    Features that a family takes of several layers of its tower travel along.
     """
     if pictures is None:
         return None
     out = model.get_image_features(pictures.patches, pictures.grids, return_dict=True)
     out.pooler_output = [out.pooler_output[number] for number in pictures.order]
-    deep = getattr(out, "deepstack_features", None)
-    if deep is not None:
-        out.deepstack_features = [[layer[number] for number in pictures.order] for layer in deep]
+    layered = family_of_model(model).layered_features
+    if layered:
+        out[layered] = [[layer[number] for number in pictures.order] for layer in out[layered]]
     return {"image": out}

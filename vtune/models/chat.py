@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vtune.errors import DataError
+from vtune.models.families.family import Family
 from vtune.models.pictures import Pixels
 from vtune.schema.message import IMAGE, Message
 
@@ -23,31 +24,37 @@ LATELY = 64
 class Chat:
     """Renders turns for one tokenizer.
 
+    Args:
+        tokenizer: Of transformers.
+        family: Whose tokens it has.
+
     Raises:
-        DataError: If the tokenizer lacks Qwen's vision tokens or a chat template.
+        DataError: If the tokenizer lacks one of them, or a chat template.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, family: Family) -> None:
         self.tokenizer = tokenizer
+        self.family = family
         if not tokenizer.chat_template:
             raise DataError(
                 "the tokenizer has no chat template", fix="add chat_template.jinja to the model folder"
             )
-        names = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>", "<|video_pad|>", "<|vision_pad|>")
+        names = family.tokens.placeholders
         ids = tokenizer.convert_tokens_to_ids(list(names))
         if any(i is None or i == tokenizer.unk_token_id for i in ids):
             raise DataError(
-                f"the tokenizer lacks one of {', '.join(names)}", fix="use a Qwen2.5-VL or Qwen3-VL model"
+                f"the tokenizer lacks one of {', '.join(names)}",
+                fix="use a vision-language model with the tokenizer that it was trained with",
             )
         self.vision_start_id, self.image_id, self.vision_end_id = ids[:3]
         self.end_id = int(tokenizer.eos_token_id)
         self.pad_id = int(tokenizer.pad_token_id)
-        turn = tokenizer.convert_tokens_to_ids("<|im_start|>")
+        turn = tokenizer.convert_tokens_to_ids(family.tokens.turn)
         self.banned_ids: tuple[int, ...] = tuple(sorted({*ids, turn, self.pad_id} - {None, self.end_id}))
         """Never sampled: a placeholder without a picture, or a forged turn, would break the conversation."""
         special = sorted(
             {str(t) for t in tokenizer.all_special_tokens}
-            | {str(t) for t in tokenizer.get_added_vocab() if str(t).startswith("<|")},
+            | {str(t) for t in tokenizer.get_added_vocab() if str(t).startswith(family.tokens.marks)},
             key=len,
             reverse=True,
         )
@@ -99,7 +106,7 @@ class Chat:
         """Text in which no special token is spelt out: data and tool output cannot forge a turn."""
         # A mark is replaced, not removed: what stood around it must not grow together to a token.
         plain = text.replace(_MARK, "\ufffd")
-        return self._special.sub(lambda found: found[0].replace("|", "¦"), plain)
+        return self._special.sub(lambda found: found[0].replace(*self.family.tokens.inert), plain)
 
     def _tokenized(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])

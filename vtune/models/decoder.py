@@ -63,7 +63,7 @@ class _Layer(NamedTuple):
 
 
 class Decoder:
-    """The layers of a Qwen2.5-VL or Qwen3-VL language model, for one token a row.
+    """The layers of a language model with dense attention and gated maps, for one token a row.
 
     They compute what the modules of transformers do. Those spend as long on what lies around the arithmetic
     as on the arithmetic itself when there is one token a row.

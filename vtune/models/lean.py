@@ -1,4 +1,4 @@
-"""Modules of a Qwen-VL model that compute what they did in fewer passes over memory."""
+"""Modules of a model that compute what they did in fewer passes over memory."""
 
 from types import MethodType
 from typing import Any
@@ -9,9 +9,9 @@ from torch.nn import functional
 
 
 def use_lean_modules(model: nn.Module) -> None:
-    """Give the norms of a Qwen-VL model and the first map of its pictures another forward.
+    """Give the norms of a model and the first map of its pictures another forward.
 
-    Weights, names and hooks stay; values and gradients are the same up to rounding.
+    Weights, names and hooks stay. Values and gradients are the same up to rounding, of a `fused` family.
     """
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):

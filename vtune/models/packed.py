@@ -8,6 +8,7 @@ import torch
 
 from vtune.models.attention import Layout, layout
 from vtune.models.batch import Pictures, Row, distinct_pictures
+from vtune.models.families.family import Positions
 from vtune.models.positions import rope_positions
 from vtune.models.tree import segment_tree, token_keys
 
@@ -33,8 +34,22 @@ class Packed:
         return torch.stack([self.position_ids[:, 0, places].amax() + 1 for places in self.places])
 
 
-def pack(rows: Sequence[Row], *, image_id: int, merge: int, device: torch.device) -> Packed:
+def pack(
+    rows: Sequence[Row],
+    *,
+    image_id: int,
+    merge: int,
+    device: torch.device,
+    positions_of: Positions = rope_positions,
+) -> Packed:
     """Lay rows one after another; what several of them begin with, pictures included, is there once.
+
+    Args:
+        rows: The conversations.
+        image_id: Token id of the image placeholder.
+        merge: Patches a side that become one token.
+        device: Where the row will be.
+        positions_of: The family's rule.
 
     Raises:
         DataError: If placeholders and pictures do not match.
@@ -43,7 +58,7 @@ def pack(rows: Sequence[Row], *, image_id: int, merge: int, device: torch.device
     keys = [token_keys(row.token_ids, shown, image_id) for row, shown in zip(rows, numbers, strict=True)]
     tree = segment_tree(keys)
     positions = {
-        number: rope_positions(
+        number: positions_of(
             rows[number].token_ids,
             [pixels.grid for pixels in rows[number].pixels],
             image_id=image_id,

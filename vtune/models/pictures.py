@@ -1,21 +1,19 @@
-"""From encoded pictures to the patches that a Qwen vision tower takes."""
+"""From encoded pictures to the patches that a vision tower takes."""
 
 import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
+from vtune.models.families.family import Grid, PictureProcessor
 from vtune.schema.pixels import decode_picture
-
-MAX_ASPECT = 100
-"""A picture whose sides differ more is padded with black: the processor refuses beyond 200."""
 
 
 class PixelBudget(Strict):
@@ -48,7 +46,7 @@ class Pixels:
 
     patches: torch.Tensor
     """float32, shape (t·h·w, channels·temporal·patch²)."""
-    grid: tuple[int, int, int]
+    grid: Grid
     """(t, h, w) in patches."""
     tokens: int
     """Placeholder tokens that it fills in the prompt."""
@@ -61,10 +59,11 @@ class PictureReader:
     of patches are remembered.
     """
 
-    def __init__(self, image_processor: Any, budget: PixelBudget, *, keep_bytes: int = 2 << 30) -> None:
+    def __init__(
+        self, processor: PictureProcessor, budget: PixelBudget, *, keep_bytes: int = 2 << 30
+    ) -> None:
         self.budget = budget
-        self._processor = image_processor
-        self._size = {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels}
+        self._processor = processor
         self._room = keep_bytes
         self._seen: OrderedDict[bytes, Pixels] = OrderedDict()
         # A step may be drawn while another thread trains.
@@ -99,7 +98,7 @@ class PictureReader:
             DataError: If the bytes are not a picture.
         """
         _, rows, columns = self.read(data).grid
-        side = int(self._processor.patch_size)
+        side = self._processor.side
         return columns * side, rows * side
 
     def shown(self, pixels: Pixels) -> Image.Image:
@@ -107,32 +106,8 @@ class PictureReader:
 
         Whoever processes it once more without resizing gets the same patches.
         """
-        processor = self._processor
-        _, rows, columns = pixels.grid
-        side, merge = processor.patch_size, processor.merge_size
-        # The order of Qwen2-VL's patches: blocks that merge to a token, in each the patches, in each
-        # channel, frame and pixels; a picture is the same frame twice.
-        cells = pixels.patches.reshape(
-            rows // merge, columns // merge, merge, merge, 3, processor.temporal_patch_size, side, side
-        )[:, :, :, :, :, 0]
-        plane = cells.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)
-        mean, std = (torch.tensor(v)[:, None, None] for v in (processor.image_mean, processor.image_std))
-        levels = ((plane * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
-        return Image.fromarray(levels.permute(1, 2, 0).numpy())
+        return self._processor.shown(pixels.patches, pixels.grid)
 
     def _process(self, data: bytes) -> Pixels:
-        picture = decode_picture(data)
-        out = self._processor(images=[_padded(picture)], size=self._size, return_tensors="pt")
-        t, h, w = (int(n) for n in out["image_grid_thw"][0])
-        merge = self._processor.merge_size
-        return Pixels(out["pixel_values"].float(), (t, h, w), t * h * w // merge**2)
-
-
-def _padded(picture: Image.Image) -> Image.Image:
-    width, height = picture.size
-    if max(width, height) <= MAX_ASPECT * min(width, height):
-        return picture
-    least = -(-max(width, height) // MAX_ASPECT)
-    canvas = Image.new("RGB", (max(width, least), max(height, least)))
-    canvas.paste(picture, (0, 0))
-    return canvas
+        budget = self.budget
+        return Pixels(*self._processor.patches(decode_picture(data), budget.min_pixels, budget.max_pixels))

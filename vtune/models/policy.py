@@ -11,11 +11,10 @@ import torch
 
 from vtune.errors import DataError
 from vtune.models.chat import Chat
+from vtune.models.families import family_of
+from vtune.models.families.family import Family
 from vtune.models.lean import use_lean_modules
 from vtune.models.pictures import PictureReader, PixelBudget
-
-FAMILIES = ("qwen2_5_vl", "qwen3_vl")
-"""`model_type` of the families whose positions and placeholders `vtune.models` knows."""
 
 Dtype = Literal["float32", "bfloat16"]
 
@@ -35,6 +34,11 @@ class Policy:
     """Patches a side that become one token."""
 
     @property
+    def family(self) -> Family:
+        """What is known of its kind."""
+        return self.chat.family
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         device: torch.device = next(self.model.parameters()).device
@@ -45,13 +49,16 @@ def load_chat(name: str) -> Chat:
     """The tokenizer of a folder or a hub name.
 
     Raises:
-        DataError: If it cannot be loaded.
+        DataError: If it cannot be loaded, or no family has the model's type.
     """
+    return _chat(name, family_of(_config(name).model_type, name))
+
+
+def _chat(name: str, family: Family) -> Chat:
     from transformers import AutoTokenizer
 
-    check_local(name)
     try:
-        return Chat(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
+        return Chat(AutoTokenizer.from_pretrained(name, trust_remote_code=False), family)
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
 
@@ -64,7 +71,7 @@ def load_reader(name: str, budget: PixelBudget) -> tuple[Chat, PictureReader]:
     """
     chat = load_chat(name)
     try:
-        return chat, PictureReader(_image_processor(name), budget)
+        return chat, PictureReader(chat.family.processor(_image_processor(name)), budget)
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
 
@@ -82,7 +89,7 @@ def resolved(name: str) -> str:
 
 
 def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.device) -> Policy:
-    """Load a Qwen2.5-VL or Qwen3-VL model from a folder or by hub name.
+    """Load a model of one of the families from a folder or by hub name.
 
     The image processor is loaded by itself, not through `AutoProcessor`, which needs torchvision for
     videos that nobody here plays.
@@ -93,6 +100,7 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
     from transformers import AutoModelForImageTextToText
 
     config = _config(name)
+    family = family_of(config.model_type, name)
     try:
         processor = _image_processor(name)
         model: Any = AutoModelForImageTextToText.from_pretrained(
@@ -100,12 +108,13 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
         )
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
-    use_lean_modules(model)
+    if family.fused:
+        use_lean_modules(model)
     return Policy(
         model=model.to(device),
-        chat=load_chat(name),
-        pictures=PictureReader(processor, budget),
-        merge=int(config.vision_config.spatial_merge_size),
+        chat=_chat(name, family),
+        pictures=PictureReader(family.processor(processor), budget),
+        merge=family.shape(config.to_dict()).merge,
     )
 
 
@@ -128,11 +137,7 @@ def _config(name: str) -> Any:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
-    if config.model_type not in FAMILIES:
-        raise DataError(
-            f"{name} is a {config.model_type!r} model",
-            fix=f"vtune trains {' and '.join(FAMILIES)} models",
-        )
+    family_of(config.model_type, name)
     return config
 
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import product
-
-import torch
+from typing import TYPE_CHECKING
 
 from vtune.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def rope_positions(
     token_ids: Sequence[int], grids: Sequence[tuple[int, int, int]], *, image_id: int, merge: int
-) -> torch.Tensor:
+) -> "torch.Tensor":
     """Temporal, height and width position of every token, shape (3, T).
 
     Text counts on by one in all three; a picture of t x h x w merged patches takes a box of
@@ -25,6 +27,8 @@ def rope_positions(
     Raises:
         DataError: If placeholders and pictures do not match.
     """
+    import torch  # here: families are listed where nothing computes
+
     # Lists until the end: a tensor a run would cost more than all the counting.
     axes: tuple[list[int], list[int], list[int]] = ([], [], [])
     position, index, pictures = 0, 0, iter(grids)

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from vtune.schema.message import Message
 from vtune.schema.trajectory import Call
 from vtune.schema.verdict import Verdict
-from vtune.tools.calls import is_valid
+from vtune.tools.calls import TEMPLATE, is_valid
 from vtune.tools.python import NAME as PYTHON
 
-_TAG = re.compile(r"<(/?(?:think|thinking|code|answer|sandbox_output|tool_call|tool_response))>")
+_CALL = TEMPLATE.call
+_TAG = re.compile(rf"<(/?(?:think|thinking|code|answer|sandbox_output|{_CALL}|{TEMPLATE.response}))>")
 
 _CALLS = (
     ("code", "/code"),
     ("code", "/code", "/think"),
     ("/think", "code", "/code"),
-    ("/think", "tool_call", "/tool_call"),
+    ("/think", _CALL, f"/{_CALL}"),
 )
 """The tags of a turn that calls a tool, behind its `<think>`."""
 _LAST = (("/think", "answer", "/answer"),)
@@ -90,11 +91,11 @@ def _problem(turn: str, *, thinking: bool, last: bool) -> str:
     opens = int(tags[:1] == ("think",))
     if tags[opens:] not in shapes or not (opens or thinking):
         return f"{_written(tags) or 'no tag'} instead of {_written(('think', *shapes[0]))}"
-    (kind,) = {"code", "tool_call", "answer"}.intersection(tags)
+    (kind,) = {"code", _CALL, "answer"}.intersection(tags)
     inside = tags.index(kind) + 1
     if any(text.strip() for place, text in enumerate(texts) if place not in (opens, inside)):
         return "text outside the tags"
-    if kind == "tool_call":
+    if kind == _CALL:
         return "" if is_valid(turn) else "a tool call that is not JSON with a name and arguments"
     return "" if texts[inside].strip() else f"an empty <{kind}>"
 

@@ -10,7 +10,7 @@ from vtune.parts import Parts, first_line
 from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
-from vtune.tools.calls import tools_block
+from vtune.tools.calls import ANSWER_OPEN, tools_block
 from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import verifier_of
 from vtune.verifiers.asking import missing_marks, placed, self_contained, with_ending
@@ -76,11 +76,11 @@ CODEV_FORMAT = """
 <answer>Answer to the user's question.</answer>"""
 """CodeV, template 13.1: the end of the user turn."""
 
-TOOLS_SYSTEM = """You answer questions about pictures, one step at a time, and look for what you do not know.
+TOOLS_SYSTEM = f"""You answer questions about pictures, one step at a time, and look for what you do not know.
 
 In each turn, first think: what is known, what is missing, and which step comes next. Write it between <think> and \
 </think>. Then do one of two things:
-- If something is missing, call a tool. Its result comes back in <tool_response> and you go on.
+- If something is missing, call a tool. Its result comes back in {ANSWER_OPEN} and you go on.
 - If you know the answer, write it between <answer> and </answer>, in as few words as it needs, and nothing after it.
 
 Never guess what a tool would say. A result may be incomplete, or about something else: read it with care, and try \

@@ -229,6 +229,7 @@ class _Draw:
             image_id=policy.chat.image_id,
             merge=policy.merge,
             device=policy.device,
+            positions_of=policy.family.positions,
         )
         kept = KeyValues(packed.places)
         hidden = policy.model.model(

@@ -1,6 +1,4 @@
-"""Calls in Qwen's chat template: `<tool_call>` around JSON that the policy writes, `<tool_response>` around
-what comes back.
-"""
+"""Calls in the tool template: a tag around JSON that the policy writes, another around what comes back."""
 
 import json
 import re
@@ -8,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-INVALID = "invalid"
-"""`Call.tool` of what stands in `<tool_call>` and names no tool that the sample offers, or is not JSON."""
+from vtune.models.families.hermes import HERMES
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
+INVALID = "invalid"
+"""`Call.tool` of what stands in a call's tags and names no tool that the sample offers, or is not JSON."""
+
+TEMPLATE = HERMES
+"""In which conversations, traces and rewards have calls, whatever the family."""
+
+OPEN, CLOSE, ANSWER_OPEN, ANSWER_CLOSE = TEMPLATE.tags
 
 MOST = 8
 """Calls of one turn that run; ours: a model that writes one after the other must not flood a service."""
@@ -21,7 +24,7 @@ _CALL = re.compile(rf"{OPEN}(.*?)(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One `<tool_call>` as it was written."""
+    """One call as it was written."""
 
     tool: str
     """A tool that is offered, or `INVALID`."""
@@ -101,27 +104,19 @@ def is_valid(turn: str) -> bool:
 
 
 def tool_response(text: str) -> str:
-    """The frame of Qwen's template around what a tool says."""
-    return f"<tool_response>\n{text}\n</tool_response>"
+    """The template's frame around what a tool says."""
+    return f"{ANSWER_OPEN}\n{text}\n{ANSWER_CLOSE}"
 
 
 def responses(turn: str) -> int:
     """How many calls a turn of tool output answers: one for each frame, one where there is none."""
-    return max(turn.count("<tool_response>"), 1)
+    return max(turn.count(ANSWER_OPEN), 1)
 
 
 def tools_block(schemas: Sequence[Mapping[str, Any]]) -> str:
-    """The end of the system turn that offers tools, character for character as Qwen's template prints it.
+    """The end of the system turn that offers tools, as the template has it.
 
     Args:
         schemas: One for each tool: {"type": "function", "function": {name, description, parameters}}.
     """
-    lines = "".join(f"\n{json.dumps(schema, ensure_ascii=False)}" for schema in schemas)
-    return (
-        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>{lines}\n"
-        "</tools>\n\nFor each function call, return a json object with function name and arguments within "
-        f"{OPEN}{CLOSE} XML tags:\n{OPEN}\n"
-        '{"name": <function-name>, "arguments": <args-json-object>}\n'
-        f"{CLOSE}"
-    )
+    return TEMPLATE.offer(schemas)

@@ -3,13 +3,16 @@
 import re
 from dataclasses import dataclass
 
+from vtune.models.families.hermes import HERMES
 from vtune.sandbox import ShownCrop
 from vtune.schema.trajectory import Status
 
 IMAGE_MARK = "<image>"
 """Stands where a picture goes, as in the user's turn."""
 
-_SPECIAL = re.compile(r"<(?=/?(?:image|sandbox_output|code|think|answer|tool_call|tool_response)>|\|)")
+_SPECIAL = re.compile(
+    rf"<(?=/?(?:image|sandbox_output|code|think|answer|{HERMES.call}|{HERMES.response})>|\|)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

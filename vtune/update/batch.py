@@ -106,7 +106,13 @@ def micro_batch(items: Sequence[Item], policy: Policy) -> MicroBatch:
     # A group shares its picture: the same bytes are looked at once.
     read = functools.cache(policy.pictures.read)
     rows = [Row(item.token_ids, [read(data) for data in item.images]) for item in items]
-    packed = pack(rows, image_id=policy.chat.image_id, merge=policy.merge, device=device)
+    packed = pack(
+        rows,
+        image_id=policy.chat.image_id,
+        merge=policy.merge,
+        device=device,
+        positions_of=policy.family.positions,
+    )
     predicting, targets = [], []
     for item, places in zip(items, packed.places, strict=True):
         counts = torch.tensor(item.loss_mask[1:], dtype=torch.bool, device=device)

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import torch
 
 from vtune.errors import RunFailed
+from vtune.models.families.family import Family, Part
 from vtune.models.policy import Policy, load_policy
 from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
@@ -23,7 +24,7 @@ from vtune.update.loss import denominator, kl, kl_k3, token_weights
 from vtune.update.objective import policy_terms
 from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import Part, PolicyLoss, Update
+from vtune.update.recipe import PolicyLoss, Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.whole import hollow
 
@@ -126,7 +127,7 @@ class Trainer:
         self._objective = objective
         self._stand_in = stand_in(policy.chat, policy.pictures)
         self._skipped = 0
-        self.trainable = freeze(policy.model, recipe.freeze)
+        self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         plain = recipe.lora is None and recipe.zero_stage < 3
         self.rollouts = policy if plain else replace(policy, model=hollow(policy.model))
         """The policy for rollouts and files; it has weights only inside `whole`."""
@@ -142,7 +143,7 @@ class Trainer:
         if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
         optimizer = _HeldAdamW(
-            _layer_groups(module),
+            _layer_groups(module, policy.family),
             self._holds,
             lr=recipe.learning_rate,
             betas=recipe.betas,
@@ -159,7 +160,7 @@ class Trainer:
         if recipe.zero_stage == 3:
             _outside_zero(policy.model.lm_head)
         # After DeepSpeed has laid the weights out.
-        self._frozen_at = fingerprints(policy.model, recipe.freeze)
+        self._frozen_at = fingerprints(policy.model, recipe.freeze, policy.family)
 
     def _frozen(self, name: str) -> Callable[..., TokenStats]:
         """The starting weights; split among processes where those of the policy are."""
@@ -334,7 +335,7 @@ class Trainer:
         Raises:
             RunFailed: If a weight of theirs has changed.
         """
-        now = fingerprints(self._policy.model, self._recipe.freeze)
+        now = fingerprints(self._policy.model, self._recipe.freeze, self._policy.family)
         if moved := [part for part, found in self._frozen_at.items() if found != now[part]]:
             raise RunFailed(
                 f"{' and '.join(moved)} should be frozen and has changed",
@@ -426,13 +427,13 @@ class _HeldAdamW(torch.optim.AdamW):
         return {name: float(torch.stack(found).sum()) for name, found in self.squares.items()}
 
 
-def _layer_groups(module: torch.nn.Module) -> list[dict[str, Any]]:
+def _layer_groups(module: torch.nn.Module, family: Family) -> list[dict[str, Any]]:
     """Trainable parameters as the optimiser's groups, one a group of layers."""
     trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    depths = depths_of([name for name, _ in module.named_parameters()])
+    depths = depths_of([name for name, _ in module.named_parameters()], family)
     groups: dict[str, list[torch.nn.Parameter]] = {}
     for name, parameter in trained:
-        groups.setdefault(layer_group(name, depths), []).append(parameter)
+        groups.setdefault(layer_group(name, depths, family), []).append(parameter)
     return [{"name": name, "params": parameters} for name, parameters in groups.items()]
 
 

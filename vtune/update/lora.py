@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from vtune.errors import RecipeError
+from vtune.models.families import family_of_model
+from vtune.models.families.family import Part
 from vtune.models.policy import load_skeleton
-from vtune.update.parts import part_of
-from vtune.update.recipe import LoRA, Part, Update
+from vtune.update.recipe import LoRA, Update
 
 ADAPTER = "default"
 """peft's name of the only adapter."""
@@ -40,7 +41,7 @@ def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, in
         inject_adapter_in_model(
             LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=wanted), model
         )
-    counts = {"vision": 0, "connector": 0, "language": 0}
+    counts, part_of = {"vision": 0, "connector": 0, "language": 0}, family_of_model(model).part_of
     for name, parameter in model.named_parameters():
         counts[part_of(name)] += parameter.numel() * parameter.requires_grad
     return counts
@@ -54,6 +55,7 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
     """
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     wanted = [name for name in linear if name.rpartition(".")[2] in lora.targets]
+    part_of = family_of_model(model).part_of
     wanted = [name for name in wanted if part_of(name) not in frozen]
     reached = {name.rpartition(".")[2] for name in wanted}
     if missing := [target for target in lora.targets if target not in reached]:

@@ -6,7 +6,7 @@ scaled-dot-product attention) and is held against a real model in the tests.
 
 from dataclasses import dataclass, field
 
-from vtune.models.shape import Shape
+from vtune.models.families.shape import Shape
 
 ADAM = 8
 """Bytes a trained parameter of AdamW's two moments, float32."""
@@ -94,13 +94,13 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
 def backward(shape: Shape, load: Load) -> dict[str, float]:
     """Bytes of what the forward and backward pass of the largest micro-batch need at their peak."""
     b = load.dtype_bytes
-    language = load.tokens * b * _language_layer(shape, b)
+    language = load.tokens * b * shape.kept(b)
     # In the backward pass: gradients of the widest map of a layer and of its input.
     working: float = load.tokens * b * (3 * shape.intermediate + 2 * shape.hidden)
     vision_learns = "vision" not in load.frozen
     if load.lora_rank:
         vision_learns = vision_learns and bool(set(shape.v_linears) & set(load.lora_targets))
-    tower = load.patches * b * _vision_layer(shape, b)
+    tower = load.patches * b * shape.v_kept(b)
     tower_working = load.patches * b * (3 * shape.v_intermediate + 2 * shape.v_hidden)
     if load.checkpointing:
         kept = load.tokens * b * shape.layers * shape.hidden
@@ -145,22 +145,3 @@ def kv_token(shape: Shape, dtype_bytes: int) -> int:
 def prefill_token(shape: Shape, dtype_bytes: int) -> int:
     """Bytes that one token needs while a prompt is read without gradient."""
     return (3 * shape.intermediate + 4 * shape.hidden) * dtype_bytes
-
-
-def _language_layer(shape: Shape, dtype_bytes: int) -> int:
-    """Numbers that autograd keeps of one token in one layer: two norms, attention, and the gated map.
-
-    Norms compute in float32: what they keep counts double beside bfloat16.
-    """
-    wide = 8 if dtype_bytes == 2 else 6
-    attention = 2 * (shape.query + shape.key)
-    if shape.family == "qwen3_vl":
-        attention += (3 if dtype_bytes == 2 else 2) * (shape.query + shape.key)
-    return wide * shape.hidden + attention + 4 * shape.intermediate
-
-
-def _vision_layer(shape: Shape, dtype_bytes: int) -> int:
-    """The same of one patch; Qwen3-VL's tower has plain norms and no gate."""
-    if shape.family == "qwen3_vl":
-        return 11 * shape.v_hidden + 2 * shape.v_intermediate
-    return (15 if dtype_bytes == 2 else 13) * shape.v_hidden + 4 * shape.v_intermediate

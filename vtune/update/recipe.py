@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vtune.config import Strict
+from vtune.models.families.family import Part
 from vtune.models.policy import Dtype
 from vtune.update.loss import Aggregation, KLEstimator
-
-Part = Literal["vision", "connector", "language"]
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 """What a running mean keeps of itself at each step."""

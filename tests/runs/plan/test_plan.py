@@ -12,7 +12,7 @@ from tests.judge.server import FakeJudge, serve
 from tests.reward.build import encode, noise, sample
 from tests.runs.commands import rl, setting, sft, vtune
 from vtune.config import find, load_recipe
-from vtune.models.shape import KNOWN, shape_of
+from vtune.models.shape import known_shapes, shape_of
 from vtune.report.plan import plan_lines
 from vtune.runs.plan.estimate import phases_of, step_of
 from vtune.runs.plan.machine import machine_of
@@ -23,7 +23,7 @@ from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.update.recipe import Update
 
-SEVEN = shape_of(KNOWN["Qwen2.5-VL-7B"])
+SEVEN = shape_of(known_shapes()["Qwen2.5-VL-7B"])
 
 
 def codev(**changes: Any) -> RLRecipe:

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 
 from tests.runs.commands import Ended, numbers, same_weights, setting, vtune
 from vtune.data import shapes
+from vtune.models.families import family_of
 from vtune.models.tiny import build_tiny
 from vtune.runs.data.shapes import make_shapes
 from vtune.schema.parquet import read_trajectories
-from vtune.update.parts import part_of
 
 pytestmark = pytest.mark.train
 
@@ -133,6 +133,7 @@ def test_frozen_parts_are_bit_by_bit_as_they_were_and_the_others_are_not(
     before, after = (
         load_file(folder / "model.safetensors") for folder in (started, out / "checkpoints/newest")
     )
+    part_of = family_of("qwen2_5_vl").part_of
     moved = {part_of(name) for name, weight in before.items() if not torch.equal(weight, after[name])}
     assert moved == {"language"}
     assert {part_of(name) for name in before} == {"vision", "connector", "language"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtune.config import Strict
-from vtune.models.shape import Shape
+from vtune.models.families.shape import Shape
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
 from vtune.update.forward import CHUNK

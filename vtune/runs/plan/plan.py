@@ -13,7 +13,7 @@ from typing import Any
 from vtune.config import Strict
 from vtune.errors import VtuneError
 from vtune.models.policy import load_chat, resolved
-from vtune.models.shape import KNOWN, find_shape, local_file
+from vtune.models.shape import find_shape, known_shapes, local_file
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
@@ -165,7 +165,8 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
     where["said"] = machine.said
     found = find_shape(values["model"], shape)
     if found is None:
-        note = f"the shape of {values['model']!r} is not known; name one with --shape: {', '.join(KNOWN)}"
+        names = ", ".join(known_shapes())
+        note = f"the shape of {values['model']!r} is not known; name one with --shape: {names}"
         return {"fits": None, "machine": where, "shape": None, "notes": [note]}
     size, said = found
     phases = phases_of(values, size, machine)

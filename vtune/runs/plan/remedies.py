@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from vtune.config import Strict
-from vtune.models.shape import KNOWN, Shape, shape_of
+from vtune.models.families import FAMILIES
+from vtune.models.families.shape import Shape
+from vtune.models.shape import known_shapes, shape_of
 from vtune.runs.plan.estimate import (
     draws,
     engine_of,
@@ -52,7 +54,7 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
     if draws(values):
         yield from _drawing_remedies(values, shape, machine)
     yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
-    lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+    lora = {"rank": 32, "alpha": 64.0, "targets": [*FAMILIES[shape.family].lora_targets]}
     yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
     yield Remedy({"update.freeze": ["vision"]}, "the vision tower is not trained", True)
     least = max(values["images"]["min_pixels"], LEAST_PIXELS)
@@ -194,8 +196,9 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
     told = []
     counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
     more = [replace(machine, gpus=count) for count in counts]
-    names = sorted(KNOWN, key=lambda name: -shape_of(KNOWN[name]).total)
-    smaller = [name for name in names if shape_of(KNOWN[name]).total < 0.9 * shape.total]
+    known = {name: shape_of(config) for name, config in known_shapes().items()}
+    names = sorted(known, key=lambda name: -known[name].total)
+    smaller = [name for name in names if known[name].total < 0.9 * shape.total]
     # What leaves the learning as it is comes first, also where it takes more.
     for harmless in (True, False):
         for option in more:
@@ -205,7 +208,7 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
                 more = []
                 break
         for name in smaller:
-            settings = _enough(recipe, shape_of(KNOWN[name]), machine, harmless=harmless)
+            settings = _enough(recipe, known[name], machine, harmless=harmless)
             if settings is not None:
                 told.append(f"the smaller {name}{settings}")
                 smaller = []

@@ -157,11 +157,10 @@ def _logprobs(policy: Policy, prompt: list[int], seen: Pixels, reply: list[int])
     """Of each token of a reply, shape (T,), by the model's own forward pass and nothing of vtune's."""
     ids = torch.tensor([[*prompt, *reply]], device=policy.device)
     logits = policy.model(
-        input_ids=ids,
+        **policy.family.inputs(
+            ids, policy.chat.image_id, seen.patches.to(policy.device, policy.model.dtype), [seen.grid]
+        ),
         attention_mask=torch.ones_like(ids),
-        mm_token_type_ids=(ids == policy.chat.image_id).int(),
-        pixel_values=seen.patches.to(policy.device, policy.model.dtype),
-        image_grid_thw=torch.tensor([seen.grid], device=policy.device),
         use_cache=False,
     ).logits[0, len(prompt) - 1 : -1]
     found = policy_logprobs(logits, policy.chat)

@@ -1,0 +1,46 @@
+"""Families of vision-language models: one file each, with all that vtune has to know of it.
+
+Nothing here needs torch until a model is read.
+"""
+
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.models.families.family import Family
+from vtune.parts import Parts
+
+FAMILIES: Parts[Family] = Parts("family", lambda family: family.about)
+"""`model_type` -> family."""
+
+
+def family_of(model_type: str, model: str = "the model") -> Family:
+    """The family of a type of model.
+
+    Args:
+        model_type: As `config.json` has it.
+        model: The folder or hub name, for the error.
+
+    Raises:
+        DataError: If there is none.
+    """
+    if model_type not in FAMILIES:
+        raise DataError(
+            f"{model} is a {model_type!r} model",
+            fix=f"vtune trains {' and '.join(FAMILIES)} models; another family is one file with "
+            f'FAMILIES.add("{model_type}", Family(…)), named under `uses`: see vtune/models/README.md',
+        )
+    return FAMILIES[model_type]
+
+
+def family_of_model(model: Any) -> Family:
+    """The family of a model that is loaded.
+
+    Raises:
+        DataError: If there is none.
+    """
+    return family_of(str(model.config.model_type))
+
+
+def placeholders() -> tuple[str, ...]:
+    """Tokens that stand for pictures, or around them, of all families."""
+    return tuple(dict.fromkeys(word for family in FAMILIES.values() for word in family.tokens.placeholders))

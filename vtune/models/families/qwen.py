@@ -1,0 +1,322 @@
+"""What Qwen2.5-VL and Qwen3-VL have in common."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from vtune.models.families.family import Grid, TinyModel, Tokens
+
+if TYPE_CHECKING:
+    import torch
+
+SPECIAL = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|object_ref_start|>",
+    "<|object_ref_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+    "<|quad_start|>",
+    "<|quad_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+"""Qwen2.5-VL's special tokens, in its order."""
+
+TOKENS = Tokens(
+    opens="<|vision_start|>",
+    image="<|image_pad|>",
+    closes="<|vision_end|>",
+    others=("<|video_pad|>", "<|vision_pad|>"),
+    turn="<|im_start|>",
+    marks="<|",
+    inert=("|", "¦"),
+)
+
+VISION = re.compile(r"(?:^|\.)visual\.")
+CONNECTOR = re.compile("merger")
+LAYER = re.compile(r"\b(?:layers|blocks)\.(\d+)\.")
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+MAX_ASPECT = 100
+"""A picture whose sides differ more is padded with black: the processor refuses beyond 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class QwenProcessor:
+    """Qwen2-VL's image processor."""
+
+    stock: Any
+
+    @property
+    def side(self) -> int:
+        """Of a patch, in pixels."""
+        return int(self.stock.patch_size)
+
+    def patches(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
+        """A picture as the vision tower takes it: see `PictureProcessor`."""
+        size = {"shortest_edge": least, "longest_edge": most}
+        out = self.stock(images=[_padded(picture)], size=size, return_tensors="pt")
+        t, h, w = (int(n) for n in out["image_grid_thw"][0])
+        return out["pixel_values"].float(), (t, h, w), t * h * w // self.stock.merge_size**2
+
+    def shown(self, patches: "torch.Tensor", grid: Grid) -> Image.Image:
+        """The picture that patches show.
+
+        Whoever processes it once more without resizing gets the same patches.
+        """
+        import torch
+
+        stock = self.stock
+        _, rows, columns = grid
+        side, merge = stock.patch_size, stock.merge_size
+        # The order of the patches: blocks that merge to a token, in each the patches, in each channel, frame
+        # and pixels; a picture is the same frame twice.
+        cells = patches.reshape(
+            rows // merge, columns // merge, merge, merge, 3, stock.temporal_patch_size, side, side
+        )[:, :, :, :, :, 0]
+        plane = cells.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)
+        mean, std = (torch.tensor(v)[:, None, None] for v in (stock.image_mean, stock.image_std))
+        levels = ((plane * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+        return Image.fromarray(levels.permute(1, 2, 0).numpy())
+
+
+def _padded(picture: Image.Image) -> Image.Image:
+    width, height = picture.size
+    if max(width, height) <= MAX_ASPECT * min(width, height):
+        return picture
+    least = -(-max(width, height) // MAX_ASPECT)
+    canvas = Image.new("RGB", (max(width, least), max(height, least)))
+    canvas.paste(picture, (0, 0))
+    return canvas
+
+
+def inputs(
+    token_ids: "torch.Tensor", image_id: int, patches: "torch.Tensor", grids: Sequence[Grid]
+) -> "dict[str, torch.Tensor]":
+    """What the stock forward pass takes of a conversation, beside its attention mask."""
+    return {
+        "input_ids": token_ids,
+        "mm_token_type_ids": (token_ids == image_id).int(),
+        "pixel_values": patches,
+        "image_grid_thw": token_ids.new_tensor(grids),
+    }
+
+
+def named(generation: str) -> Callable[[str], bool | None]:
+    """A function that says whether a name speaks of this generation of Qwen, or (False) of another."""
+
+    def says(name: str) -> bool | None:
+        plain = name.lower().replace("qwen2_5", "qwen2.5").replace("_", "-")
+        found = {match.replace("-", "") for match in re.findall(r"qwen-?\d(?:\.\d)?", plain)}
+        return generation in found if found else None
+
+    return says
+
+
+def widths(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a shape that both families read alike.
+
+    Args:
+        config: `config.json` as a mapping; the language model's keys may stand in `text_config` or on top.
+
+    Raises:
+        KeyError: If a key is missing.
+    """
+    text: Mapping[str, Any] = {**config, **(config.get("text_config") or {})}
+    vision: Mapping[str, Any] = config.get("vision_config") or {}
+    return {
+        "family": str(config["model_type"]),
+        "hidden": text["hidden_size"],
+        "intermediate": text["intermediate_size"],
+        "layers": text["num_hidden_layers"],
+        "heads": text["num_attention_heads"],
+        "kv_heads": text["num_key_value_heads"],
+        "head_dim": text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
+        "vocab": text["vocab_size"],
+        "tied": bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        "v_depth": vision["depth"],
+        "v_hidden": vision["hidden_size"],
+        "v_intermediate": vision["intermediate_size"],
+        "v_out": vision["out_hidden_size"],
+        "patch": vision["patch_size"],
+        "temporal": vision["temporal_patch_size"],
+        "merge": vision["spatial_merge_size"],
+    }
+
+
+def published(
+    model_type: str,
+    text: tuple[int, int, int, int, int, int],
+    *,
+    tied: bool,
+    patch: int,
+    vision: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The widths of a published model, as its `config.json` has them.
+
+    Args:
+        model_type: Of the family.
+        text: hidden, intermediate, layers, heads, key-value heads, vocabulary.
+        tied: Whether input embedding and output head are one matrix.
+        patch: Pixels a side.
+        vision: What its vision tower has of its own.
+    """
+    hidden, intermediate, layers, heads, kv_heads, vocab = text
+    return {
+        "model_type": model_type,
+        "tie_word_embeddings": tied,
+        "text_config": {
+            "hidden_size": hidden,
+            "intermediate_size": intermediate,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "vocab_size": vocab,
+            "head_dim": 128,
+        },
+        "vision_config": {
+            "out_hidden_size": hidden,
+            "patch_size": patch,
+            "temporal_patch_size": 2,
+            "spatial_merge_size": 2,
+            **vision,
+        },
+    }
+
+
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""Qwen's pre-tokenizer with numbers in groups of three digits, not one: a coordinate is one token."""
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' or 'image' in part or 'image_url' in part %}"
+    "<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif 'text' in part %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""ChatML as Qwen2.5-VL prints it, without the default system turn."""
+
+
+def tiny(
+    model: Callable[[Any], Any],
+    *,
+    patch: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    video: str,
+    processor: str,
+) -> TinyModel:
+    """A tiny model with Qwen's tokenizer and processor.
+
+    Args:
+        model: (tokenizer) -> model.
+        patch: Pixels a side.
+        mean: Of the values of a picture, by channel.
+        std: The same.
+        video: Class of the video processor.
+        processor: Class of the processor.
+    """
+    common = {
+        "patch_size": patch,
+        "temporal_patch_size": 2,
+        "merge_size": 2,
+        "do_resize": True,
+        "do_rescale": True,
+        "do_normalize": True,
+        "do_convert_rgb": True,
+        "rescale_factor": 1 / 255,
+        "resample": 3,
+        "image_mean": list(mean),
+        "image_std": list(std),
+        "size": {"shortest_edge": (2 * patch) ** 2 * 4, "longest_edge": (2 * patch) ** 2 * 1280},
+    }
+    image = {**common, "image_processor_type": "Qwen2VLImageProcessor"}
+    moving = {**common, "video_processor_type": video}
+    both = {"processor_class": processor, "image_processor": image, "video_processor": moving}
+    return TinyModel(
+        special=SPECIAL,
+        end="<|im_end|>",
+        pad="<|endoftext|>",
+        split=SPLIT,
+        template=CHAT_TEMPLATE,
+        model=model,
+        files={
+            "preprocessor_config.json": image,
+            "video_preprocessor_config.json": moving,
+            "processor_config.json": both,
+        },
+    )
+
+
+def tiny_config(
+    tokenizer: Any, *, sections: Sequence[int], text: Mapping[str, Any], vision: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a tiny model's configuration.
+
+    Measured choices (a plain default learns nothing): `initializer_range` 0.1, about 1/sqrt(hidden),
+    or the model never looks at the image; rope theta 10, or the width axis is invisible on a grid of
+    four tokens; full attention in every vision layer.
+
+    Args:
+        tokenizer: Of the model.
+        sections: Pairs of numbers of a head that turn with time, height and width.
+        text: What the family's language model has of its own; `rope_parameters` are added to ours.
+        vision: The same of its vision tower.
+    """
+    ids = {
+        name: tokenizer.convert_tokens_to_ids(token)
+        for name, token in {
+            "image_token_id": "<|image_pad|>",
+            "video_token_id": "<|video_pad|>",
+            "vision_start_token_id": "<|vision_start|>",
+            "vision_end_token_id": "<|vision_end|>",
+        }.items()
+    }
+    rope = {"rope_type": "default", "rope_theta": 10.0, "mrope_section": list(sections)}
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    return {
+        "text_config": {
+            "initializer_range": 0.1,
+            "vocab_size": -(-len(tokenizer) // 64) * 64,
+            "hidden_size": 96,
+            "intermediate_size": 288,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 3,
+            "max_position_embeddings": 32768,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+            "bos_token_id": pad,
+            "eos_token_id": end,
+            "pad_token_id": pad,
+            **text,
+            "rope_parameters": rope | text.get("rope_parameters", {}),
+        },
+        "vision_config": {
+            "initializer_range": 0.1,
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 192,
+            "num_heads": 4,
+            "out_hidden_size": 96,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "in_channels": 3,
+            **vision,
+        },
+        "tie_word_embeddings": True,
+        **ids,
+    }

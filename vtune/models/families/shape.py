@@ -1,0 +1,119 @@
+"""The widths of a model, and the arithmetic on them that every family does alike."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape(ABC):
+    """The widths of a model; a family's own says what its layers are like. `v_` is the vision tower."""
+
+    family: str
+    """Its name in `FAMILIES`."""
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    tied: bool
+    """Whether input embedding and output head are one matrix."""
+    v_depth: int
+    v_hidden: int
+    v_intermediate: int
+    v_out: int
+    patch: int
+    temporal: int
+    merge: int
+    """Patches a side that become one token."""
+
+    @property
+    def query(self) -> int:
+        """Width of all query heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def key(self) -> int:
+        """Width of all key heads, which is that of the value heads."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def patch_values(self) -> int:
+        """Numbers in one patch as the processor hands it over."""
+        return 3 * self.temporal * self.patch**2
+
+    @property
+    def token_pixels(self) -> int:
+        """Pixels (width x height) that become one token."""
+        return (self.patch * self.merge) ** 2
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Parameters of the parts that `update.freeze` names."""
+        return {
+            "vision": self.vision_parameters,
+            "connector": self.connector_parameters,
+            "language": self.language_parameters,
+        }
+
+    @property
+    def total(self) -> int:
+        """All parameters."""
+        return sum(self.parameters.values())
+
+    @property
+    def head(self) -> int:
+        """Parameters of the embedding, and of the output head where it is another matrix."""
+        return self.vocab * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def language_parameters(self) -> int:
+        """Of the language model, embedding and output head included."""
+        layer = sum(a * b for a, b in self.linears.values()) + self.attention_extra + 2 * self.hidden
+        return self.layers * layer + self.head + self.hidden
+
+    @property
+    def linears(self) -> dict[str, tuple[int, int]]:
+        """(in, out) of each linear map of one layer of the language model, by its name."""
+        h, q, k, i = self.hidden, self.query, self.key, self.intermediate
+        return {
+            "q_proj": (h, q),
+            "k_proj": (h, k),
+            "v_proj": (h, k),
+            "o_proj": (q, h),
+            "gate_proj": (h, i),
+            "up_proj": (h, i),
+            "down_proj": (i, h),
+        }
+
+    @property
+    @abstractmethod
+    def attention_extra(self) -> int:
+        """Parameters of attention in one layer of the language model beside its matrices."""
+
+    @property
+    @abstractmethod
+    def v_linears(self) -> dict[str, tuple[int, int]]:
+        """The same as `linears` of one layer of the vision tower."""
+
+    @property
+    @abstractmethod
+    def vision_parameters(self) -> int:
+        """Of the vision tower without the connector."""
+
+    @property
+    @abstractmethod
+    def connector_parameters(self) -> int:
+        """Of what makes tokens of patches."""
+
+    @abstractmethod
+    def kept(self, dtype_bytes: int) -> int:
+        """Numbers that autograd keeps of one token in one layer of the language model.
+
+        Norms compute in float32: what they keep counts double beside bfloat16.
+        """
+
+    @abstractmethod
+    def v_kept(self, dtype_bytes: int) -> int:
+        """The same of one patch in one layer of the vision tower."""
