@@ -17,7 +17,7 @@ from vtune.errors import RecipeError, nearest
 
 T = TypeVar("T")
 
-Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "filter"]
+Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "filter", "loss"]
 
 
 def _listed(package: str, parts: str) -> Mapping[str, str]:
@@ -46,6 +46,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         ),
         "filter": MappingProxyType({}),  # ours are sections of a data recipe, each of a type of its own
         "prompt": _listed("vtune.rollout", "prompts:codev prompts:plain prompts:tools prompts:pool"),
+        "loss": _listed("vtune.update.losses", "grpo gspo sapo cispo"),
     }
 )
 """Kind -> name -> the module that adds it."""
