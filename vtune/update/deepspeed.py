@@ -93,6 +93,7 @@ class Trainer:
         self._ranks = ranks
         self._steps = steps
         self._objective = objective
+        self._settings = config_of(recipe, pinned=ranks.device.type == "cuda")
         self._stand_in = stand_in(policy.chat, policy.pictures)
         self._skipped = 0
         self.trainable = freeze(policy.model, recipe.freeze)
@@ -122,7 +123,7 @@ class Trainer:
             model=module,
             model_parameters=parameters,
             optimizer=optimizer,
-            config=config_of(self._recipe, pinned=self._ranks.device.type == "cuda"),
+            config=self._settings,
             dist_init_required=False,
         )
         if recipe.zero_stage == 3:
@@ -144,7 +145,7 @@ class Trainer:
         engine: Any
         engine, *_ = deepspeed.initialize(
             model=module,
-            config=config_of(self._recipe, pinned=self._ranks.device.type == "cuda"),
+            config=self._settings,
             dist_init_required=False,
         )
         _outside_zero(found.model.lm_head)

@@ -11,8 +11,8 @@ NAME = "grpo"
 class GRPO(PolicyLoss):
     """Keys of `grpo`.
 
-    Dr. GRPO is this with the baseline `group_mean` and `fixed_length`; DAPO is this with a larger `clip_high`,
-    `token_mean`, `advantage.refills` and `advantage.overlong`.
+    Dr. GRPO is this with the baseline `group_mean` and `fixed_length`; DAPO is this with a larger
+    `clip_high`, `token_mean`, `advantage.refills` and `advantage.overlong`.
     """
 
     clip_low: float = Field(gt=0)

@@ -13,9 +13,9 @@ __all__ = ["DEFAULT", "LossSection", "read_loss"]
 
 
 def read_loss(values: Any) -> Any:
-    """The section of the algorithm that `values` name; of `DEFAULT`, as before there was a choice, if they name none.
+    """The section of the algorithm that `values` name; where they name none, of `DEFAULT`.
 
-    Keys of other algorithms may be null: so they stand in older run folders.
+    That is what recipes meant before there was a choice. Keys of other algorithms may be null: so they stand in older run folders.
 
     Args:
         values: A section as it was read from YAML; what is no mapping is returned as it is.
@@ -27,10 +27,9 @@ def read_loss(values: Any) -> Any:
         return values
     given = {"algorithm": DEFAULT} | values
     name = given["algorithm"]
-    if name not in LOSSES:
-        problem = PydanticCustomError(
-            "unknown_loss", f"no loss is called `{name}`; {nearest(str(name), LOSSES)}"
-        )
+    if not isinstance(name, str) or name not in LOSSES:
+        text = f"no loss is called `{name}`; {nearest(str(name), LOSSES)}"
+        problem = PydanticCustomError("unknown_loss", text)
         raise _invalid([{"type": problem, "loc": ("algorithm",), "input": name}])
     section = LOSSES[name].section
     other = {key for loss in LOSSES.values() for key in loss.section.model_fields} - {*section.model_fields}
@@ -48,15 +47,12 @@ def _explained(problem: ErrorDetails, algorithm: str) -> InitErrorDetails:
     if len(loc) == 1 and kind == "extra_forbidden":
         key = str(loc[0])
         having = [name for name, loss in LOSSES.items() if key in loss.section.model_fields]
-        if having:
-            text = (
-                f"{key} has no effect with algorithm {algorithm}, only with {', '.join(having)}: leave it out"
-            )
-        else:
+        text = f"has no effect with algorithm {algorithm}, only with {', '.join(having)}: leave it out"
+        if not having:
             text = f"unknown key; {nearest(key, LOSSES[algorithm].section.model_fields)}"
         kind = "loss_key"
     elif len(loc) == 1 and (kind == "missing" or problem["input"] is None):
-        kind, text = "missing", f"algorithm {algorithm} needs {loc[0]}"
+        kind, text = "missing", f"algorithm {algorithm} needs it"
     return {
         "type": PydanticCustomError(kind, text, problem.get("ctx")),
         "loc": loc,
