@@ -15,7 +15,8 @@ __all__ = ["DEFAULT", "LossSection", "read_loss"]
 def read_loss(values: Any) -> Any:
     """The section of the algorithm that `values` name; where they name none, of `DEFAULT`.
 
-    That is what recipes meant before there was a choice. Keys of other algorithms may be null: so they stand in older run folders.
+    That is what recipes meant before there was a choice. Keys of other algorithms may be null: so they
+    stand in older run folders.
 
     Args:
         values: A section as it was read from YAML; what is no mapping is returned as it is.
