@@ -70,9 +70,8 @@ def loss_of(
 
 def section(algorithm: str, keys: Keys, aggregation: str = "token_mean") -> PolicyLoss:
     length = {"length": 7} if aggregation == "fixed_length" else {}
-    found: PolicyLoss = read_loss(
-        {**BASE, "algorithm": algorithm, **keys, "aggregation": aggregation, **length}
-    )
+    shared = {**BASE, "aggregation": aggregation, **length}
+    found: PolicyLoss = read_loss({**shared, "algorithm": algorithm, **keys})
     return found
 
 
@@ -84,7 +83,8 @@ def off_the_edges(sequences: Sequences, keys: Keys) -> bool:
     """No ratio lies where a clip or cap begins, at which a slope is a matter of taste."""
     ratios = [token.ratio for sequence in sequences for token in sequence]
     ratios += [math.exp(sum(t.now - t.old for t in one) / len(one)) for one in sequences if one]
-    edges = [edge for value in keys.values() if value is not None for edge in (value, 1 - value, 1 + value)]
+    bounds = [value for key, value in keys.items() if value is not None and ("clip" in key or "cap" in key)]
+    edges = [edge for bound in bounds for edge in (bound, 1 - bound, 1 + bound)]
     return all(abs(ratio - edge) > 1e-4 for ratio in ratios for edge in edges)
 
 
@@ -302,7 +302,7 @@ def test_importance_weights_make_the_gradient_that_of_the_weights_that_train() -
         (
             {"algorithm": "sapo"},
             ("clip_high",),
-            "with algorithm sapo, only with grpo, gspo, cispo: leave it out",
+            "algorithm sapo, only with grpo, gspo, cispo: leave it out",
         ),
         ({"algorithm": "sapo"}, ("tau_positive",), "algorithm sapo needs it"),
         ({"algorithm": "cispo", "importance_cap": None, "dual_clip": 3.0}, ("dual_clip",), "has no effect"),

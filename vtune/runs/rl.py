@@ -104,8 +104,8 @@ def doubts(recipe: RLRecipe) -> list[str]:
     if on_policy and algorithm != DEFAULT and LOSSES[algorithm].coincides_on_policy:
         found.append(
             f"with one on-policy update a step, loss.algorithm {algorithm} has the gradient of {DEFAULT} "
-            "with the same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or rollout.staleness "
-            "to 1"
+            "with the same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or "
+            "rollout.staleness to 1"
         )
     return found
 
