@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vtune.models.policy import Policy
 
 # Shapes and types of tensors are annotations in production and assertions here.
-install_import_hook("vtune.update.loss", "beartype.beartype")
+install_import_hook("vtune.update.losses", "beartype.beartype")
 
 # No time limit an example: the machine may be busy with a training test next door. The same examples
 # every time: a change is judged by what it changed.

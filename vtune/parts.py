@@ -17,7 +17,7 @@ from vtune.errors import RecipeError, nearest
 
 T = TypeVar("T")
 
-Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "filter", "family"]
+Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "filter", "family", "loss"]
 
 
 def _listed(package: str, parts: str) -> Mapping[str, str]:
@@ -47,6 +47,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         "filter": MappingProxyType({}),  # ours are sections of a data recipe, each of a type of its own
         "prompt": _listed("vtune.rollout", "prompts:codev prompts:plain prompts:tools prompts:pool"),
         "family": _listed("vtune.models.families", "qwen2_5_vl qwen3_vl"),
+        "loss": _listed("vtune.update.losses", "grpo gspo sapo cispo"),
     }
 )
 """Kind -> name -> the module that adds it."""

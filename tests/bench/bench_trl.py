@@ -123,8 +123,9 @@ def steps_of_vtune(model: Path) -> list[float]:
     from vtune.schema.message import Message
     from vtune.update.batch import Item
     from vtune.update.deepspeed import Trainer, start
+    from vtune.update.losses.grpo import GRPO
     from vtune.update.ranks import Ranks
-    from vtune.update.recipe import PolicyLoss, Update
+    from vtune.update.recipe import Update
 
     torch.set_num_threads(1)
     ranks = Ranks.of_this_process()
@@ -139,7 +140,7 @@ def steps_of_vtune(model: Path) -> list[float]:
         grad_clip=1.0, micro_tokens=8192, activation_checkpointing=False, zero_stage=1, dtype="float32",
         freeze=(), threads=1, skip_grad_norm=None, offload=(), lora=None,
     )  # fmt: skip
-    objective = PolicyLoss(
+    objective = GRPO(
         algorithm="grpo", clip_low=0.2, clip_high=0.2, importance_cap=2.0,
         aggregation="token_mean", kl_weight=0.0, kl_estimator="k3",
     )  # fmt: skip

@@ -25,8 +25,9 @@ from vtune.rollout.transformers import TransformersEngine
 from vtune.schema.message import Message
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.losses.grpo import GRPO
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import PolicyLoss, Update
+from vtune.update.recipe import Update
 
 ROWS, NEW = 64, 128
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
@@ -67,7 +68,7 @@ def check(model: str, dtype: str) -> dict[str, object]:
         grad_clip=1.0, micro_tokens=16384, activation_checkpointing=False, zero_stage=2, dtype=dtype,
         freeze=(), threads=1, skip_grad_norm=None, offload=(), lora=None,
     )  # fmt: skip
-    objective = PolicyLoss(
+    objective = GRPO(
         algorithm="grpo", clip_low=0.2, clip_high=0.2, importance_cap=2.0,
         aggregation="token_mean", kl_weight=0.0, kl_estimator="k3",
     )  # fmt: skip

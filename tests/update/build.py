@@ -12,7 +12,9 @@ from vtune.models.policy import Policy
 from vtune.schema.message import Message
 from vtune.update.batch import Item, micro_batch
 from vtune.update.forward import PolicyForward
-from vtune.update.recipe import PolicyLoss, Update
+from vtune.update.losses.grpo import GRPO
+from vtune.update.losses.gspo import GSPO
+from vtune.update.recipe import Update
 
 
 def update(**changes: Any) -> Update:
@@ -36,7 +38,7 @@ def update(**changes: Any) -> Update:
     return Update(**(values | changes))
 
 
-OBJECTIVE = PolicyLoss(
+OBJECTIVE = GRPO(
     algorithm="grpo",
     clip_low=0.2,
     clip_high=0.2,
@@ -46,7 +48,7 @@ OBJECTIVE = PolicyLoss(
     kl_estimator="k3",
 )
 
-BY_SEQUENCE = PolicyLoss(
+BY_SEQUENCE = GSPO(
     algorithm="gspo",
     clip_low=0.2,
     clip_high=0.2,

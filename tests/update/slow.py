@@ -1,7 +1,11 @@
 """Losses read slowly: plain floats, one token after the other, value and slope written down apart."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
 
 
 @dataclass(frozen=True)
@@ -19,45 +23,93 @@ class Token:
 
 
 Sequences = list[list[Token]]
+Keys = dict[str, Any]
+"""Values of a loss's own keys."""
 Read = tuple[float, float, bool]
 """Loss, its slope in the token's log-probability, and whether clip or cap decided."""
 
 
-def grpo(token: Token, low: float, high: float, dual: float | None, cap: float) -> Read:
+def grpo(sequence: list[Token], keys: Keys) -> list[Read]:
+    return [_grpo(token, **keys) for token in sequence]
+
+
+def _grpo(
+    token: Token, *, clip_low: float, clip_high: float, importance_cap: float, dual_clip: float | None
+) -> Read:
     # A step that already went far enough in the direction of its advantage teaches no more.
-    if token.moved and token.gain > 0 and token.ratio > 1 + high:
-        return -token.gain * (1 + high), 0.0, True
-    if token.moved and token.gain < 0 and token.ratio < 1 - low:
-        return -token.gain * (1 - low), 0.0, True
-    if token.moved and token.gain < 0 and dual is not None and token.ratio > dual:
-        return -token.gain * dual, 0.0, True
-    weight = min(token.ratio, cap)
+    if token.moved and token.gain > 0 and token.ratio > 1 + clip_high:
+        return -token.gain * (1 + clip_high), 0.0, True
+    if token.moved and token.gain < 0 and token.ratio < 1 - clip_low:
+        return -token.gain * (1 - clip_low), 0.0, True
+    if token.moved and token.gain < 0 and dual_clip is not None and token.ratio > dual_clip:
+        return -token.gain * dual_clip, 0.0, True
+    weight = min(token.ratio, importance_cap)
     return -token.gain * weight, -token.gain * weight, False
 
 
-def gspo(sequence: list[Token], low: float, high: float) -> list[Read]:
+def gspo(sequence: list[Token], keys: Keys) -> list[Read]:
+    if not sequence:
+        return []
+    low, high = 1 - keys["clip_low"], 1 + keys["clip_high"]
     ratio = math.exp(sum(token.now - token.old for token in sequence) / len(sequence))
     found = []
     for token in sequence:
-        past = (token.gain > 0 and ratio > 1 + high) or (token.gain < 0 and ratio < 1 - low)
-        edge = 1 + high if token.gain > 0 else 1 - low
+        past = (token.gain > 0 and ratio > high) or (token.gain < 0 and ratio < low)
         if token.moved and past:
-            found.append((-token.gain * edge, 0.0, True))
+            found.append((-token.gain * (high if token.gain > 0 else low), 0.0, True))
         else:
             found.append((-token.gain * ratio, -token.gain * ratio, False))
     return found
 
 
-def sapo(token: Token, positive: float, negative: float) -> Read:
-    tau = positive if token.gain > 0 else negative
-    gate = 1 / (1 + math.exp(-tau * (token.ratio - 1)))
-    slope = 4 * gate * (1 - gate) * token.ratio
-    return -token.gain * gate * 4 / tau, -token.gain * slope, False
+def sapo(sequence: list[Token], keys: Keys) -> list[Read]:
+    found = []
+    for token in sequence:
+        tau = keys["tau_positive"] if token.gain > 0 else keys["tau_negative"]
+        gate = 1 / (1 + math.exp(-tau * (token.ratio - 1)))
+        slope = 4 * gate * (1 - gate) * token.ratio
+        found.append((-token.gain * gate * 4 / tau, -token.gain * slope, False))
+    return found
 
 
-def cispo(token: Token, low: float, high: float) -> Read:
-    weight = min(max(token.ratio, 1 - low), 1 + high)
-    return -weight * token.gain * token.now, -weight * token.gain, weight != token.ratio
+def cispo(sequence: list[Token], keys: Keys) -> list[Read]:
+    found = []
+    for token in sequence:
+        weight = min(max(token.ratio, 1 - keys["clip_low"]), 1 + keys["clip_high"])
+        found.append((-weight * token.gain * token.now, -weight * token.gain, weight != token.ratio))
+    return found
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A loss as its paper says it."""
+
+    read: Callable[[list[Token], Keys], list[Read]]
+    """One sequence, and the values of the loss's own keys."""
+    keys: st.SearchStrategy[Keys]
+    """Values of its own keys."""
+
+
+_CLIPS = st.sampled_from([0.1, 0.2, 0.28, 0.5])
+_CLIP = {"clip_low": _CLIPS, "clip_high": _CLIPS}
+_TAUS = st.floats(0.5, 3.0)
+
+ORACLES: dict[str, Oracle] = {
+    "grpo": Oracle(
+        grpo,
+        st.fixed_dictionaries(
+            {
+                **_CLIP,
+                "importance_cap": st.sampled_from([1.5, 2.0, 4.0]),
+                "dual_clip": st.sampled_from([None, 1.2, 3.0]),
+            }
+        ),
+    ),
+    "gspo": Oracle(gspo, st.fixed_dictionaries(_CLIP)),
+    "sapo": Oracle(sapo, st.fixed_dictionaries({"tau_positive": _TAUS, "tau_negative": _TAUS})),
+    "cispo": Oracle(cispo, st.fixed_dictionaries(_CLIP)),
+}
+"""Name of a loss -> how it is read slowly. Every one of ours has one."""
 
 
 def weights(lengths: list[int], aggregation: str, constant: int) -> list[float]:

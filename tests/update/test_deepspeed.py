@@ -26,9 +26,10 @@ from vtune.models.policy import Policy
 from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer, start
 from vtune.update.forward import PolicyForward
+from vtune.update.losses import PolicyLoss
 from vtune.update.parts import depths_of, freeze, layer_group
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import LoRA, PolicyLoss
+from vtune.update.recipe import LoRA
 
 ALONE = Ranks(rank=0, world=1, local=0)
 PARTS = ("vision", "connector", "language")

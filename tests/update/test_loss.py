@@ -1,31 +1,27 @@
 import math
-from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
 import torch
+import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 from pydantic import ValidationError
 
 from tests.update import slow
-from tests.update.slow import Read, Sequences, Token
-from vtune.update.loss import (
-    Aggregation,
-    KLEstimator,
-    PolicyTerms,
-    cispo,
-    denominator,
-    grpo,
-    gspo,
-    kl,
-    kl_k3,
-    sapo,
-    token_weights,
-)
+from tests.update.slow import ORACLES, Keys, Sequences, Token
+from vtune.config import Strict, dump_recipe
+from vtune.errors import RunFailed
+from vtune.parts import OURS
+from vtune.runs.part_checks_loss import check_loss
+from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
+from vtune.update.losses.aggregation import Aggregation, denominator, token_weights
+from vtune.update.losses.cispo import CISPO, cispo
+from vtune.update.losses.divergence import KLEstimator, kl, kl_k3
+from vtune.update.losses.grpo import GRPO, grpo
+from vtune.update.losses.section import LossSection, read_loss
 from vtune.update.objective import policy_terms
-from vtune.update.recipe import PolicyLoss
 
 logs = st.floats(-8, 0)
 gains = st.floats(-2, 2).filter(lambda gain: gain == 0 or abs(gain) > 1e-3)
@@ -40,85 +36,90 @@ ragged = st.lists(st.lists(tokens, max_size=5), max_size=4)
 AGGREGATIONS = get_args(Aggregation)
 BASE: dict[str, Any] = {"aggregation": "token_mean", "kl_weight": 0.0, "kl_estimator": "k3"}
 CLIP: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28}
-LOSSES: dict[str, tuple[dict[str, Any], Callable[[list[Token]], list[Read]]]] = {
-    "grpo": (
-        {"algorithm": "grpo", **CLIP, "importance_cap": 2.0},
-        lambda seq: [slow.grpo(token, 0.2, 0.28, None, 2.0) for token in seq],
-    ),
-    "grpo with a dual clip": (
-        {"algorithm": "grpo", **CLIP, "importance_cap": 2.0, "dual_clip": 3.0},
-        lambda seq: [slow.grpo(token, 0.2, 0.28, 3.0, 2.0) for token in seq],
-    ),
-    "gspo": ({"algorithm": "gspo", **CLIP}, lambda seq: slow.gspo(seq, 0.2, 0.28) if seq else []),
-    "sapo": (
-        {"algorithm": "sapo", "tau_positive": 1.0, "tau_negative": 1.05},
-        lambda seq: [slow.sapo(token, 1.0, 1.05) for token in seq],
-    ),
-    "cispo": ({"algorithm": "cispo", **CLIP}, lambda seq: [slow.cispo(token, 0.2, 0.28) for token in seq]),
+CASES: dict[str, tuple[str, Keys]] = {
+    **{name: (name, dict(loss.example)) for name, loss in LOSSES.items() if name in OURS["loss"]},
+    "gspo": ("gspo", CLIP),
+    "grpo with a dual clip": ("grpo", {**CLIP, "importance_cap": 2.0, "dual_clip": 3.0}),
 }
-EVERY = pytest.mark.parametrize("name", LOSSES)
+"""What a test is called -> a loss and the values of its own keys."""
+EVERY = pytest.mark.parametrize("name", CASES)
 
 
-def laid_out(sequences: Sequences, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    """Log-probabilities with gradient, old ones, advantages, moved, and the sequence of each token."""
+def laid_out(sequences: Sequences, dtype: torch.dtype) -> Tokens:
+    """The same tokens as tensors."""
     flat = [token for sequence in sequences for token in sequence]
     now, old, gain = (
         torch.tensor([getattr(token, name) for token in flat], dtype=dtype) for name in ("now", "old", "gain")
     )
     moved = torch.tensor([token.moved for token in flat], dtype=torch.bool)
     numbers = [number for number, sequence in enumerate(sequences) for _ in sequence]
-    return now.requires_grad_(True), old, gain, moved, torch.tensor(numbers, dtype=torch.long)
+    return Tokens(now.requires_grad_(True), old, gain, moved, torch.tensor(numbers, dtype=torch.long))
 
 
 def loss_of(
     recipe: PolicyLoss, sequences: Sequences, dtype: torch.dtype
 ) -> tuple[torch.Tensor, PolicyTerms, torch.Tensor]:
     """Log-probabilities, terms and the whole loss, as an update makes it."""
-    now, old, gain, moved, sequence = laid_out(sequences, dtype)
-    terms = policy_terms(recipe, now, old, gain, moved, sequence)
-    weights = token_weights(sequence, recipe.aggregation, length=recipe.length).to(dtype)
+    tokens = laid_out(sequences, dtype)
+    terms = policy_terms(recipe, tokens)
+    weights = token_weights(tokens.sequence, recipe.aggregation, length=recipe.length).to(dtype)
     counts = [len(one) for one in sequences]
     share = denominator(recipe.aggregation, tokens=sum(counts), sequences=sum(count > 0 for count in counts))
-    return now, terms, (weights * terms.loss).sum() / max(share, 1)
+    return tokens.logprobs, terms, (weights * terms.loss).sum() / max(share, 1)
+
+
+def section(algorithm: str, keys: Keys, aggregation: str = "token_mean") -> PolicyLoss:
+    length = {"length": 7} if aggregation == "fixed_length" else {}
+    shared = {**BASE, "aggregation": aggregation, **length}
+    found: PolicyLoss = read_loss({**shared, "algorithm": algorithm, **keys})
+    return found
 
 
 def recipe_of(name: str, aggregation: str = "token_mean") -> PolicyLoss:
-    length = {"length": 7} if aggregation == "fixed_length" else {}
-    return PolicyLoss(**{**BASE, **LOSSES[name][0], "aggregation": aggregation, **length})
+    return section(*CASES[name], aggregation)
 
 
-def off_the_edges(sequences: Sequences) -> bool:
+def off_the_edges(sequences: Sequences, keys: Keys) -> bool:
     """No ratio lies where a clip or cap begins, at which a slope is a matter of taste."""
     ratios = [token.ratio for sequence in sequences for token in sequence]
     ratios += [math.exp(sum(t.now - t.old for t in one) / len(one)) for one in sequences if one]
-    return all(abs(ratio - edge) > 1e-4 for ratio in ratios for edge in (0.8, 1.28, 2.0, 3.0))
+    bounds = [value for key, value in keys.items() if value is not None and ("clip" in key or "cap" in key)]
+    edges = [edge for bound in bounds for edge in (bound, 1 - bound, 1 + bound)]
+    return all(abs(ratio - edge) > 1e-4 for ratio in ratios for edge in edges)
 
 
-@EVERY
+def test_each_of_our_losses_is_read_slowly_too() -> None:
+    assert set(ORACLES) == set(OURS["loss"])
+
+
+@pytest.mark.parametrize("name", OURS["loss"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@settings(max_examples=40)
-@given(sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
+@settings(max_examples=60)
+@given(data=st.data(), sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
 def test_every_loss_and_its_gradient_are_those_of_a_slow_reading(
-    name: str, dtype: torch.dtype, sequences: Sequences, aggregation: str
+    name: str, dtype: torch.dtype, data: st.DataObject, sequences: Sequences, aggregation: str
 ) -> None:
-    assume(off_the_edges(sequences))
-    now, terms, loss = loss_of(recipe_of(name, aggregation), sequences, dtype)
+    keys = data.draw(ORACLES[name].keys)
+    assume(off_the_edges(sequences, keys))
+    now, terms, loss = loss_of(section(name, keys, aggregation), sequences, dtype)
     weights = slow.weights([len(one) for one in sequences], aggregation, 7)
     read = [
-        (weight, one) for weight, seq in zip(weights, sequences, strict=True) for one in LOSSES[name][1](seq)
+        (weight, one)
+        for weight, seq in zip(weights, sequences, strict=True)
+        for one in ORACLES[name].read(seq, keys)
     ]
     close = {"rel": 1e-5, "abs": 1e-5 if dtype == torch.float32 else 1e-7}
     assert terms.loss.tolist() == pytest.approx([value for _, (value, _, _) in read], **close)
     assert loss.item() == pytest.approx(sum(weight * value for weight, (value, _, _) in read), **close)
     (gradient,) = torch.autograd.grad(loss, now)
     assert gradient.tolist() == pytest.approx([weight * slope for weight, (_, slope, _) in read], **close)
-    flags = terms.truncated if name == "cispo" else terms.clipped
-    told = [False] * len(read) if flags is None else flags.tolist()
+    flags = terms.truncated if terms.clipped is None else terms.clipped
+    flagged = [False] * len(read) if flags is None else flags.tolist()
     for flag, token, (_, (_, _, decided)) in zip(
-        told, (token for one in sequences for token in one), read, strict=True
+        flagged, (token for one in sequences for token in one), read, strict=True
     ):
         # A ratio of 1 in exact numbers may not be one in these.
-        assert flag == decided or token.gain == 0 or (name == "cispo" and dtype == torch.float32)
+        assert flag == decided or token.gain == 0 or (terms.clipped is None and dtype == torch.float32)
 
 
 @pytest.mark.parametrize("name", ["grpo", "grpo with a dual clip", "sapo"])
@@ -130,7 +131,7 @@ def test_every_gradient_is_the_slope_of_its_loss(name: str, sequences: Sequences
     GSPO's are in the next test.
     """
     sequences = [one for one in sequences if one]
-    assume(sequences and off_the_edges(sequences))
+    assume(sequences and off_the_edges(sequences, CASES[name][1]))
     recipe = recipe_of(name, "sequence_mean")
     now, _, loss = loss_of(recipe, sequences, torch.float64)
     (gradient,) = torch.autograd.grad(loss, now)
@@ -156,10 +157,8 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
 ) -> None:
     """The sequence objective as the paper first writes it, its slope by finite differences."""
     alike = [[Token(t.now, t.old, one[0].gain, one[0].moved) for t in one] for one in sequences if one]
-    assume(alike and off_the_edges(alike))
-    recipe = PolicyLoss(
-        **{**BASE, "algorithm": "gspo", "clip_low": clip, "clip_high": clip, "aggregation": "sequence_mean"}
-    )
+    assume(alike and off_the_edges(alike, {"clip": clip}))
+    recipe = section("gspo", {"clip_low": clip, "clip_high": clip}, "sequence_mean")
 
     def by_sequence(deltas: list[list[float]]) -> float:
         total = 0.0
@@ -196,7 +195,7 @@ def test_on_policy_all_losses_teach_the_same(sequences: Sequences, aggregation: 
         for weight, one in zip(slow.weights([len(o) for o in drawn], aggregation, 7), drawn, strict=True)
         for t in one
     ]
-    for name in LOSSES:
+    for name in CASES:
         now, _, loss = loss_of(recipe_of(name, aggregation), drawn, torch.float64)
         (gradient,) = torch.autograd.grad(loss, now)
         assert gradient.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-9), name
@@ -206,7 +205,7 @@ def test_off_policy_they_differ() -> None:
     """One token far off, beside one that is not: each loss treats the pair in its own way."""
     drawn = [[Token(-1.0 + math.log(1.5), -1.0, 1.0, True), Token(-1.0, -1.0, 1.0, True)]]
     found = {}
-    for name in LOSSES:
+    for name in CASES:
         now, _, loss = loss_of(recipe_of(name), drawn, torch.float64)
         found[name] = tuple(round(x, 3) for x in torch.autograd.grad(loss, now)[0].tolist())
     assert found["grpo"] == (0.0, -0.5)
@@ -229,10 +228,10 @@ def test_how_sequences_are_split_into_micro_batches_changes_nothing(
     (expected,) = torch.autograd.grad(whole, now)
     found = []
     for part in (sequences[:cut], sequences[cut:]):
-        at, old, gain, moved, sequence = laid_out(part, torch.float64)
-        terms = policy_terms(recipe, at, old, gain, moved, sequence)
-        weights = token_weights(sequence, recipe.aggregation, length=recipe.length)
-        found += torch.autograd.grad((weights * terms.loss).sum() / share, at)[0].tolist()
+        tokens = laid_out(part, torch.float64)
+        terms = policy_terms(recipe, tokens)
+        weights = token_weights(tokens.sequence, recipe.aggregation, length=recipe.length)
+        found += torch.autograd.grad((weights * terms.loss).sum() / share, tokens.logprobs)[0].tolist()
     assert found == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-12)
 
 
@@ -245,31 +244,35 @@ def test_a_log_ratio_beyond_all_measure_is_still_a_number(name: str) -> None:
     assert torch.isfinite(gradient).all()
 
 
+def narrow(**keys: float) -> GRPO:
+    return GRPO(algorithm="grpo", kl_weight=0.0, clip_low=0.2, clip_high=0.2, **keys)  # type: ignore[arg-type]
+
+
 def test_what_the_clip_decides_teaches_nothing() -> None:
     pairs = ((1.5, 1.0), (0.5, -1.0), (1.5, -1.0), (0.5, 1.0))
     drawn = [[Token(-1.0 + math.log(ratio), -1.0, gain, True) for ratio, gain in pairs]]
-    now, old, gain, moved, _ = laid_out(drawn, torch.float64)
-    found = grpo(now, old, gain, moved, clip_low=0.2, clip_high=0.2, dual_clip=None, importance_cap=2.0)
+    tokens = laid_out(drawn, torch.float64)
+    found = grpo(tokens, narrow(importance_cap=2.0))
     found.loss.sum().backward()
     assert found.clipped is not None
     assert found.clipped.tolist() == [True, True, False, False]
     assert found.loss.tolist() == pytest.approx([-1.2, 0.8, 1.5, -0.5])
-    assert now.grad is not None
-    assert now.grad.tolist() == pytest.approx([0, 0, 1.5, -0.5])
+    assert tokens.logprobs.grad is not None
+    assert tokens.logprobs.grad.tolist() == pytest.approx([0, 0, 1.5, -0.5])
 
 
 def test_a_mismatch_under_the_same_weights_is_weighed_and_never_clipped() -> None:
     pairs = ((1.5, 1.0), (0.5, -1.0), (3.0, 1.0), (3.0, -1.0))
     drawn = [[Token(-1.0 + math.log(ratio), -1.0, gain, False) for ratio, gain in pairs]]
-    now, old, gain, moved, _ = laid_out(drawn, torch.float64)
-    found = grpo(now, old, gain, moved, clip_low=0.2, clip_high=0.2, dual_clip=2.5, importance_cap=2.0)
+    tokens = laid_out(drawn, torch.float64)
+    found = grpo(tokens, narrow(importance_cap=2.0, dual_clip=2.5))
     found.loss.sum().backward()
     assert found.clipped is not None
     assert found.truncated is not None
     assert not found.clipped.any()
     assert found.truncated.tolist() == [False, False, True, True]
-    assert now.grad is not None
-    assert now.grad.tolist() == pytest.approx([-1.5, 0.5, -2, 2])
+    assert tokens.logprobs.grad is not None
+    assert tokens.logprobs.grad.tolist() == pytest.approx([-1.5, 0.5, -2, 2])
 
 
 def test_importance_weights_make_the_gradient_that_of_the_weights_that_train() -> None:
@@ -281,34 +284,64 @@ def test_importance_weights_make_the_gradient_that_of_the_weights_that_train() -
     logits = train.clone().requires_grad_(True)
     now = torch.log_softmax(logits, 0)
     unmoved = torch.zeros(3, dtype=torch.bool)
-    wide = {"clip_low": 0.9, "clip_high": 9.0}
+    tokens = Tokens(now, drew, gains, unmoved, torch.zeros(3, dtype=torch.long))
+    wide = CISPO(algorithm="cispo", kl_weight=0.0, clip_low=0.9, clip_high=9.0)
     (exact,) = torch.autograd.grad(-(now.exp() * gains).sum(), logits, retain_graph=True)
-    for found in (
-        grpo(now, drew, gains, unmoved, clip_low=0.2, clip_high=0.2, dual_clip=None, importance_cap=9.0),
-        cispo(now, drew, gains, **wide),
-    ):
+    for found in (grpo(tokens, narrow(importance_cap=9.0)), cispo(tokens, wide)):
         (ours,) = torch.autograd.grad((drew.exp() * found.loss).sum(), logits, retain_graph=True)
         torch.testing.assert_close(ours, exact)
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("change", "where", "what"),
     [
-        ({"importance_cap": 1.2}, r"importance_cap must be at least 1 \+ clip_high"),
-        ({"importance_cap": None}, "algorithm grpo needs importance_cap"),
-        ({"tau_positive": 1.0}, "tau_positive has no effect with algorithm grpo"),
-        ({"algorithm": "gspo"}, "importance_cap has no effect with algorithm gspo"),
-        ({"algorithm": "sapo"}, "clip_high has no effect with algorithm sapo"),
-        ({"algorithm": "cispo", "importance_cap": None, "dual_clip": 3.0}, "dual_clip has no effect"),
-        ({"aggregation": "fixed_length"}, "length belongs to aggregation fixed_length"),
-        ({"length": 100}, "length belongs to aggregation fixed_length"),
+        ({"importance_cap": 1.2}, (), r"importance_cap must be at least 1 \+ clip_high"),
+        ({"importance_cap": None}, ("importance_cap",), "algorithm grpo needs it"),
+        ({"tau_positive": 1.0}, ("tau_positive",), "has no effect with algorithm grpo, only with sapo"),
+        ({"algorithm": "gspo"}, ("importance_cap",), "has no effect with algorithm gspo, only with grpo"),
+        (
+            {"algorithm": "sapo"},
+            ("clip_high",),
+            "algorithm sapo, only with grpo, gspo, cispo: leave it out",
+        ),
+        ({"algorithm": "sapo"}, ("tau_positive",), "algorithm sapo needs it"),
+        ({"algorithm": "cispo", "importance_cap": None, "dual_clip": 3.0}, ("dual_clip",), "has no effect"),
+        ({"clip_hihg": 0.2}, ("clip_hihg",), "unknown key; did you mean `clip_high`"),
+        ({"clip_hihg": None}, ("clip_hihg",), "unknown key; did you mean `clip_high`"),
+        ({"algorithm": "cisp"}, ("algorithm",), "no loss is called `cisp`; did you mean `cispo`"),
+        ({"algorithm": ["grpo"]}, ("algorithm",), "no loss is called"),
+        ({"aggregation": "fixed_length"}, (), "length belongs to aggregation fixed_length"),
+        ({"length": 100}, (), "length belongs to aggregation fixed_length"),
     ],
 )
-def test_a_key_that_is_missing_or_has_no_effect_is_refused(change: dict[str, Any], what: str) -> None:
-    whole = {**BASE, **LOSSES["grpo"][0]}
-    PolicyLoss(**whole)
-    with pytest.raises(ValidationError, match=what):
-        PolicyLoss(**{**whole, **change})
+def test_a_key_that_is_missing_or_has_no_effect_is_refused(
+    change: dict[str, Any], where: tuple[str, ...], what: str
+) -> None:
+    whole = {**BASE, "algorithm": "grpo", **CASES["grpo"][1]}
+    read_loss(whole)
+    with pytest.raises(ValidationError, match=what) as refused:
+        read_loss({**whole, **change})
+    assert where in {problem["loc"] for problem in refused.value.errors()}
+
+
+def test_a_loss_without_a_name_is_the_one_that_there_was_before_a_choice() -> None:
+    assert read_loss({**BASE, **CASES["grpo"][1]}) == recipe_of("grpo")
+
+
+@EVERY
+def test_a_section_is_written_with_its_own_keys_and_read_again(name: str) -> None:
+    class Recipe(Strict):
+        loss: LossSection
+
+    recipe = Recipe(loss=recipe_of(name))
+    written = yaml.safe_load(dump_recipe(recipe))
+    assert set(written["loss"]) == set(type(recipe.loss).model_fields)
+    assert Recipe.model_validate(written) == recipe
+
+
+@pytest.mark.parametrize("name", OURS["loss"])
+def test_our_losses_keep_what_is_asked_of_a_users(name: str) -> None:
+    assert [check for check in check_loss(name) if not check.ok] == []
 
 
 def slow_kl(now: float, reference: float, estimator: str) -> float:
@@ -351,13 +384,22 @@ def test_the_estimates_have_the_kl_as_their_mean_and_k2_has_its_gradient() -> No
 
 
 def test_shapes_that_do_not_match_are_refused_here() -> None:
-    flags = torch.zeros(2, dtype=torch.bool)
-    wrong = (torch.zeros(2), torch.zeros(2, 1), torch.zeros(2))
+    flags, numbers = torch.zeros(2, dtype=torch.bool), torch.zeros(2, dtype=torch.long)
     with pytest.raises(TypeCheckError):
-        grpo(*wrong, flags, clip_low=0.2, clip_high=0.2, dual_clip=None, importance_cap=2.0)
+        Tokens(torch.zeros(2), torch.zeros(2, 1), torch.zeros(2), flags, numbers)
     with pytest.raises(TypeCheckError):
-        gspo(*wrong, flags, torch.zeros(2, dtype=torch.long), clip_low=0.2, clip_high=0.2)
-    with pytest.raises(TypeCheckError):
-        sapo(*wrong, tau_positive=1.0, tau_negative=1.0)
+        Tokens(torch.zeros(2), torch.zeros(2), torch.zeros(2), flags, torch.zeros(2))
     with pytest.raises(TypeCheckError):
         kl_k3(torch.zeros(2), torch.zeros(2, 1))
+
+
+def test_a_loss_that_is_no_value_per_token_stops_the_run() -> None:
+    def mean(tokens: Tokens, recipe: PolicyLoss) -> PolicyTerms:
+        return PolicyTerms((tokens.advantages * tokens.logprobs).mean())
+
+    LOSSES.add("mean", Loss(mean, PolicyLoss))
+    try:
+        with pytest.raises(RunFailed, match=r"loss `mean` gives a tensor of shape \(\) for 2 tokens"):
+            loss_of(section("mean", {}), [[Token(-1.0, -1.0, 1.0, False)] * 2], torch.float32)
+    finally:
+        LOSSES.drop(__name__)

@@ -15,8 +15,9 @@ from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, update, without_pi
 from vtune.models.policy import Policy, save_policy
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.losses import PolicyLoss
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import LoRA, PolicyLoss
+from vtune.update.recipe import LoRA
 
 UPDATES = ("even", "uneven", "empty", "text")
 """Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""

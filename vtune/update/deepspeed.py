@@ -5,67 +5,36 @@ import math
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 from vtune.errors import RunFailed
-from vtune.models.families.family import Family, Part
+from vtune.models.families.family import Part
 from vtune.models.policy import Policy, load_policy
 from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
-from vtune.update.lora import Unit, WithoutAdapters, add_adapters, units
-from vtune.update.loss import denominator, kl, kl_k3, token_weights
-from vtune.update.objective import policy_terms
-from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
+from vtune.update.lora import WithoutAdapters, add_adapters, units
+from vtune.update.losses import PolicyLoss
+from vtune.update.losses.aggregation import denominator
+from vtune.update.objective import MicroLoss, micro_loss
+from vtune.update.optimizer import HeldAdamW, group_norms, layer_groups
+from vtune.update.parts import fingerprints, freeze
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import PolicyLoss, Update
+from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
+from vtune.update.stats import StepStats
 from vtune.update.whole import hollow
+from vtune.update.zero import buckets, config_of
 
-WHOLE_SMALL = 10_000
-"""Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
-BUCKET = 1 << 28
-"""Weights that are gathered at the same time: half a gigabyte in bfloat16."""
 MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepStats:
-    """One update, over all processes."""
-
-    loss: float
-    """Over all processes: the mean over counted tokens, or what `loss.aggregation` says."""
-    grad_norm: float
-    """Before clipping."""
-    skipped: bool
-    """Whether the gradient was too large, or no number, and nothing was learnt; `loss` may be NaN then."""
-    learning_rate: float
-    tokens: int
-    """Counted tokens."""
-    entropy: float
-    """Mean, nats."""
-    kl: float | None
-    """Mean estimate against the starting weights, nats; None without a reference."""
-    clip_share: float | None
-    """Share of tokens whose objective the clip decided; None where there is none."""
-    mismatch: float | None
-    """Largest |log-probability now - when drawn|; on the first update of a step it is numerical noise."""
-    mismatch_mean: float | None
-    """Mean of the same, nats."""
-    mismatch_kl: float | None
-    """Mean estimate of KL(weights that drew || weights now), nats."""
-    truncated_share: float | None
-    """Share of tokens whose importance weight was truncated; None where the loss truncates none."""
-    grad_norms: Mapping[str, float]
-    """Of each group of layers that is trained (see `vtune.update.parts.layer_group`) and of each part,
-    before clipping; empty where the norm of all is no number."""
 
 
 def start(ranks: Ranks) -> None:
@@ -125,6 +94,7 @@ class Trainer:
         self._ranks = ranks
         self._steps = steps
         self._objective = objective
+        self._settings = config_of(recipe, pinned=ranks.device.type == "cuda")
         self._stand_in = stand_in(policy.chat, policy.pictures)
         self._skipped = 0
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
@@ -142,8 +112,8 @@ class Trainer:
         parameters = [p for p in module.parameters() if p.requires_grad]
         if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
-        optimizer = _HeldAdamW(
-            _layer_groups(module, policy.family),
+        optimizer = HeldAdamW(
+            layer_groups(module, policy.family),
             self._holds,
             lr=recipe.learning_rate,
             betas=recipe.betas,
@@ -154,7 +124,7 @@ class Trainer:
             model=module,
             model_parameters=parameters,
             optimizer=optimizer,
-            config=self._config(),
+            config=self._settings,
             dist_init_required=False,
         )
         if recipe.zero_stage == 3:
@@ -174,35 +144,15 @@ class Trainer:
         if self._recipe.zero_stage < 3:
             return module
         engine: Any
-        engine, *_ = deepspeed.initialize(model=module, config=self._config(), dist_init_required=False)
+        engine, *_ = deepspeed.initialize(
+            model=module,
+            config=self._settings,
+            dist_init_required=False,
+        )
         _outside_zero(found.model.lm_head)
         engine.eval()
         split: Callable[..., TokenStats] = engine
         return split
-
-    def _config(self) -> dict[str, Any]:
-        recipe = self._recipe
-        host = {"device": "cpu", "pin_memory": self._ranks.device.type == "cuda"}
-        zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": False}
-        if recipe.zero_stage == 3:
-            zero["stage3_param_persistence_threshold"] = WHOLE_SMALL
-        if "optimizer" in recipe.offload:
-            zero["offload_optimizer"] = host
-        if "params" in recipe.offload:
-            zero["offload_param"] = host
-        return {
-            # Micro-batches have a size in tokens, of which DeepSpeed need not know.
-            "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 1,
-            # An update ends when `step` is called, after as many micro-batches as it has.
-            "managed_gradient_accumulation": False,
-            "gradient_clipping": recipe.grad_clip,
-            "steps_per_print": 10**9,
-            "bf16": {"enabled": recipe.dtype == "bfloat16", "check_grad_overflow": True},
-            "zero_allow_untested_optimizer": True,
-            "zero_force_ds_cpu_optimizer": False,
-            "zero_optimization": zero,
-        }
 
     def _holds(self) -> bool:
         """Whether the weights stay as they are: DeepSpeed knows the gradient's norm by now."""
@@ -270,44 +220,19 @@ class Trainer:
             mismatch_mean=mean.get("mismatch"),
             mismatch_kl=mean.get("mismatch_kl"),
             truncated_share=mean.get("truncated"),
-            grad_norms=_shares(norm, [measured for _, measured in told]),
+            grad_norms=group_norms(norm, [measured for _, measured in told]),
         )
 
-    def _forward(self, micro: Sequence[Item], *, chunks: int) -> tuple[torch.Tensor, dict[str, float], float]:
-        """Summed loss of a micro-batch, its sums for the record, and the largest train/rollout mismatch."""
+    def _forward(self, micro: Sequence[Item], *, chunks: int) -> MicroLoss:
+        """The loss of this process's micro-batch."""
         # Processes reduce in step only if each backward of each of them reaches every parameter.
         if not any(item.images for item in micro):
             micro = [*micro, self._stand_in]
         batch = micro_batch(micro, self._policy)
         given = (batch.packed, batch.predicting, batch.targets, chunks)
         stats: TokenStats = self._engine(*given)
-        sums = {"entropy": float(stats.entropy.sum())}
-        mismatch = 0.0
-        if self._objective is None:
-            loss = -stats.logprobs.sum()
-        else:
-            now, old = stats.logprobs.detach(), batch.old_logprobs
-            apart = (now - old).abs()
-            mismatch = float(apart.max()) if len(apart) else 0.0
-            terms = policy_terms(
-                self._objective, stats.logprobs, old, batch.advantages, batch.moved, batch.sequence
-            )
-            losses = terms.loss
-            flags = {"clipped": terms.clipped, "truncated": terms.truncated}
-            sums |= {name: float(flag.sum()) for name, flag in flags.items() if flag is not None}
-            sums |= {"mismatch": float(apart.sum()), "mismatch_kl": float(kl_k3(old, now).sum())}
-            if self._reference is not None:
-                with torch.no_grad():
-                    reference = self._reference(*given).logprobs
-                divergence = kl(stats.logprobs, reference, self._objective.kl_estimator)
-                losses = losses + self._objective.kl_weight * divergence
-                sums["kl"] = float(divergence.detach().sum())
-            weights = token_weights(
-                batch.sequence, self._objective.aggregation, length=self._objective.length
-            )
-            loss = (weights * losses).sum()
-        sums["loss"] = float(loss.detach())
-        return loss, sums, mismatch
+        starting = None if self._reference is None else partial(self._reference, *given)
+        return micro_loss(self._objective, stats, batch, starting)
 
     def _note_skipped(self, norm: float, update: int) -> bool:
         """Whether an update was skipped, which must not become a habit."""
@@ -352,7 +277,7 @@ class Trainer:
         import deepspeed
 
         split = self._recipe.zero_stage == 3
-        for bucket in _buckets(units(self._policy.model)):
+        for bucket in buckets(units(self._policy.model)):
             needed = [parameter for unit in bucket for parameter in unit.needs]
             with deepspeed.zero.GatheredParameters(needed, enabled=split):
                 yield from chain.from_iterable(unit.weights() for unit in bucket)
@@ -400,59 +325,6 @@ class Trainer:
         return dict(state)
 
 
-class _HeldAdamW(torch.optim.AdamW):
-    """AdamW that does nothing while `hold` says so, as if it had not been called.
-
-    What DeepSpeed hands it are this process's shares of the gradients, by parameter group: here, whatever the
-    stage, is the place where norms of groups cost one look at each number.
-    """
-
-    def __init__(self, groups: Sequence[dict[str, Any]], hold: Callable[[], bool], **settings: Any) -> None:
-        super().__init__(groups, fused=True, **settings)
-        self._hold = hold
-        self.squares: dict[str, list[torch.Tensor]] = {}
-        """Group -> squared norms of its gradients in this process, as they were clipped."""
-
-    def step(self, closure: Any = None) -> Any:
-        """One update, or none."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    norm = torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
-                    self.squares.setdefault(group["name"], []).append(norm.square())
-        return None if self._hold() else super().step(closure)
-
-    def measured(self) -> dict[str, float]:
-        """Squared norm of each group in this process."""
-        return {name: float(torch.stack(found).sum()) for name, found in self.squares.items()}
-
-
-def _layer_groups(module: torch.nn.Module, family: Family) -> list[dict[str, Any]]:
-    """Trainable parameters as the optimiser's groups, one a group of layers."""
-    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    depths = depths_of([name for name, _ in module.named_parameters()], family)
-    groups: dict[str, list[torch.nn.Parameter]] = {}
-    for name, parameter in trained:
-        groups.setdefault(layer_group(name, depths, family), []).append(parameter)
-    return [{"name": name, "params": parameters} for name, parameters in groups.items()]
-
-
-def _shares(norm: float, measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Norms of groups and parts from the norm of all, and what each process measured after clipping.
-
-    Clipping scales all alike, so the shares of the whole are those of the gradient before it.
-    """
-    squares: dict[str, float] = {}
-    for one in measured:
-        for group, square in one.items():
-            for name in {group, group.partition("_")[0]}:
-                squares[name] = squares.get(name, 0.0) + square
-    total = sum(squares.get(part, 0.0) for part in get_args(Part))
-    if not math.isfinite(norm) or not total:
-        return {}
-    return {name: norm * math.sqrt(square / total) for name, square in squares.items()}
-
-
 def _outside_zero(layer: Any) -> None:
     """Take a layer out of ZeRO-3's bookkeeping; what it needs is gathered once an update, and then stays.
 
@@ -473,20 +345,6 @@ def _outside_zero(layer: Any) -> None:
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
     layer.register_forward_pre_hook(gather)
-
-
-def _buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
-    """Neighbours together, up to a size."""
-    bucket: list[Unit] = []
-    size = 0
-    for unit in found:
-        bucket.append(unit)
-        size += sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in unit.needs)
-        if size >= BUCKET:
-            yield bucket
-            bucket, size = [], 0
-    if bucket:
-        yield bucket
 
 
 def _free_port() -> int:

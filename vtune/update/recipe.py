@@ -7,7 +7,6 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, mode
 from vtune.config import Strict
 from vtune.models.families.family import Part
 from vtune.models.policy import Dtype
-from vtune.update.loss import Aggregation, KLEstimator
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 """What a running mean keeps of itself at each step."""
@@ -64,66 +63,6 @@ class Update(Strict):
         if set(self.freeze) == set(get_args(Part)):
             raise ValueError("freeze leaves nothing to train: take a part out of it")
         return self
-
-
-class PolicyLoss(Strict):
-    """The objective of reinforcement training: one policy-gradient loss, its aggregation and a KL.
-
-    Keys of other algorithms than the one that is named are left out, or null. Defaults are what recipes
-    meant before there was a choice.
-    """
-
-    algorithm: Literal["grpo", "gspo", "sapo", "cispo"] = "grpo"
-    """See the functions of these names in `vtune.update.loss`. Dr. GRPO is `grpo` with the baseline
-    `group_mean` and `fixed_length`; DAPO is `grpo` with a larger `clip_high`, `token_mean`,
-    `advantage.refills` and `advantage.overlong`."""
-    clip_low: float | None = Field(default=None, gt=0)
-    """grpo, gspo, cispo: how far a ratio may fall below 1."""
-    clip_high: float | None = Field(default=None, gt=0)
-    """grpo, gspo, cispo: how far it may rise above 1."""
-    dual_clip: float | None = Field(default=None, gt=1)
-    """grpo: ratio above which a negative advantage teaches no more; null: none."""
-    importance_cap: float | None = None
-    """grpo: largest importance weight of a token, new over old probability."""
-    tau_positive: float | None = Field(default=None, gt=0)
-    """sapo: how fast the gate closes on tokens with an advantage above 0."""
-    tau_negative: float | None = Field(default=None, gt=0)
-    """sapo: on the others."""
-    aggregation: Aggregation = "token_mean"
-    """How the losses of tokens make one: see `token_weights` in `vtune.update.loss`."""
-    length: int | None = Field(default=None, gt=0)
-    """fixed_length: the tokens that each sequence is divided by."""
-    kl_weight: float = Field(ge=0)
-    """Weight of the KL to the starting weights; 0 keeps no reference model."""
-    kl_estimator: KLEstimator = "k3"
-    """Of that KL."""
-
-    @model_validator(mode="after")
-    def _every_key_has_its_effect(self) -> Self:
-        for name in sorted(set().union(*_NEEDED.values()) | {"dual_clip"}):
-            wanted = name in _NEEDED[self.algorithm]
-            allowed = wanted or (name == "dual_clip" and self.algorithm == "grpo")
-            if wanted and getattr(self, name) is None:
-                raise ValueError(f"algorithm {self.algorithm} needs {name}")
-            if not allowed and getattr(self, name) is not None:
-                raise ValueError(f"{name} has no effect with algorithm {self.algorithm}: leave it out")
-        if (self.length is None) == (self.aggregation == "fixed_length"):
-            raise ValueError("length belongs to aggregation fixed_length: give both, or neither")
-        return self
-
-    @model_validator(mode="after")
-    def _the_clip_comes_first(self) -> Self:
-        if self.importance_cap is not None and self.importance_cap < 1 + (self.clip_high or 0):
-            raise ValueError(f"importance_cap must be at least 1 + clip_high = {1 + (self.clip_high or 0)}")
-        return self
-
-
-_NEEDED = {
-    "grpo": {"clip_low", "clip_high", "importance_cap"},
-    "gspo": {"clip_low", "clip_high"},
-    "sapo": {"tau_positive", "tau_negative"},
-    "cispo": {"clip_low", "clip_high"},
-}
 
 
 class Best(Strict):

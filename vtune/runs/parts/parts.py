@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.parts import OURS, TABLES, Kind
+from vtune.runs.part_checks_loss import check_loss
 from vtune.runs.parts.checks import (
     Check,
     check_filter,
@@ -24,6 +25,7 @@ ROOMS: Mapping[Kind, str] = {
     "scorer": "vtune.metrics.benchmarks",
     "prompt": "vtune.rollout.prompts",
     "filter": "vtune.curate.own",
+    "loss": "vtune.update.losses",
 }
 """Kind -> the module that has its table."""
 
@@ -34,6 +36,7 @@ CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "scorer": check_scorer,
     "prompt": check_prompt,
     "filter": check_filter,
+    "loss": check_loss,
 }
 """Kind -> what is promised by a part of a name."""
 

@@ -12,8 +12,9 @@ from vtune.advantage.group import group_advantages, overlong_penalty
 from vtune.advantage.recipe import Advantage, Credit
 from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
-from vtune.update.deepspeed import StepStats, Trainer
+from vtune.update.deepspeed import Trainer
 from vtune.update.ranks import Ranks
+from vtune.update.stats import StepStats
 
 
 def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:

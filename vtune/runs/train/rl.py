@@ -24,7 +24,9 @@ from vtune.runs.train.online_recipe import OnlineEval, check_best, check_suites,
 from vtune.schema.parquet import read_samples
 from vtune.schema.store import sample_store
 from vtune.update.lora import check_targets
-from vtune.update.recipe import Checkpoints, PolicyLoss, Update
+from vtune.update.losses import LOSSES
+from vtune.update.losses.section import DEFAULT, LossSection
+from vtune.update.recipe import Checkpoints, Update
 from vtune.update.schedule import warm_up_problem
 
 
@@ -52,7 +54,7 @@ class RLRecipe(Strict):
     advantage: Advantage
     credit: Credit | None = None
     """Null: every token has the advantage of its trajectory."""
-    loss: PolicyLoss
+    loss: LossSection
     updates_per_step: int = Field(gt=0)
     """Updates from one step's rollouts; 1 is strictly on-policy."""
     update: Update
@@ -93,15 +95,17 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
 def doubts(recipe: RLRecipe) -> list[str]:
     """What a recipe does and its author may not have meant; it can be run all the same.
 
-    With one update of what the same weights have drawn, every ratio is 1, and all algorithms have the
-    gradient of `grpo`, whose recipes do not claim to differ.
+    With one update of what the same weights have drawn, every ratio is 1, and losses that coincide there have
+    the gradient of the default, whose recipes do not claim to differ.
     """
     found = []
     algorithm = recipe.loss.algorithm
-    if algorithm != "grpo" and recipe.updates_per_step == 1 and recipe.rollout.staleness == 0:
+    on_policy = recipe.updates_per_step == 1 and recipe.rollout.staleness == 0
+    if on_policy and algorithm != DEFAULT and LOSSES[algorithm].coincides_on_policy:
         found.append(
-            f"with one on-policy update a step, loss.algorithm {algorithm} has the gradient of grpo with the "
-            "same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or rollout.staleness to 1"
+            f"with one on-policy update a step, loss.algorithm {algorithm} has the gradient of {DEFAULT} "
+            "with the same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or "
+            "rollout.staleness to 1"
         )
     return found
 

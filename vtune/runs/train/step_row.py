@@ -6,7 +6,7 @@ from statistics import fmean
 
 from vtune.runs.train.filling import Filled
 from vtune.schema.trajectory import Trajectory
-from vtune.update.deepspeed import StepStats
+from vtune.update.stats import StepStats
 
 _UPDATE_ROW = (
     "loss",

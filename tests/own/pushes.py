@@ -1,0 +1,21 @@
+"""A loss of a user's own: the plain policy gradient, weaker where an answer is already likely."""
+
+from pydantic import Field
+
+from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
+
+
+class Pushes(PolicyLoss):
+    """Keys of `pushes`."""
+
+    fade: float = Field(ge=0)
+    """0 pushes all tokens alike; larger ones leave likely tokens where they are."""
+
+
+def pushes(tokens: Tokens, recipe: Pushes) -> PolicyTerms:
+    """-(1 - p) ** fade A log p: what is likely already is pushed less."""
+    likely = tokens.logprobs.detach().clamp(min=-20, max=-1e-6).exp()
+    return PolicyTerms(-((1 - likely) ** recipe.fade) * tokens.advantages * tokens.logprobs)
+
+
+LOSSES.add("pushes", Loss(pushes, Pushes, example={"fade": 1.0}))

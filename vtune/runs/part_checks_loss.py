@@ -1,0 +1,160 @@
+"""What a loss promises, tried on sequences drawn by chance: the contract of `vtune parts check`."""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vtune.runs.parts.checks import Check, _Broken, _tried
+from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
+from vtune.update.losses.section import read_loss
+
+LENGTHS = (5, 1, 8, 3)
+"""Tokens of the sequences that a loss is tried on."""
+ORDER = (2, 0, 3, 1)
+"""Another order of them."""
+FAR = (-200.0, 200.0)
+"""Log-ratios that no `exp` survives in float32, nats."""
+NEAR = 1e-5
+"""Numbers that differ by less, or by less as a share, are the same."""
+
+
+def check_loss(name: str) -> list[Check]:
+    """Its section, and what loss and gradient are for tokens drawn by chance: always the same ones."""
+    trial = _Trial(name, LOSSES[name])
+    return [
+        _tried("its section is strict and can be sent", trial.section),
+        _tried("one loss value per token", trial.one_per_token),
+        _tried("loss and gradient are finite", trial.finite),
+        _tried("no advantage, no gradient", trial.nothing_to_learn),
+        _tried("the gradient follows the advantage", trial.follows),
+        _tried("on policy it is what it says", trial.on_policy),
+        _tried("the order of sequences changes nothing", trial.permuted),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A loss, and the values of its keys that it brings."""
+
+    name: str
+    loss: Loss[Any]
+
+    def read(self, **more: object) -> Any:
+        """Its section with the values of its example."""
+        return read_loss({"algorithm": self.name, "kl_weight": 0.0, **self.loss.example, **more})
+
+    def section(self) -> str:
+        if not issubclass(self.loss.section, PolicyLoss):
+            raise _Broken(f"{self.loss.section.__name__} is not derived from PolicyLoss")
+        found = self.read()
+        if pickle.loads(pickle.dumps(found)) != found:
+            raise _Broken("another section comes out of a pickle: define its class at the top of the file")
+        try:
+            self.read(no_such_key=1)
+        except ValueError:
+            own = [key for key in self.loss.section.model_fields if key not in PolicyLoss.model_fields]
+            return f"own keys: {', '.join(own) or 'none'}"
+        raise _Broken("it takes an unknown key: leave `extra` of its model_config as it is")
+
+    def one_per_token(self) -> str:
+        tokens = _drawn()
+        terms = self.terms(tokens)
+        for field, value in zip(terms._fields, terms, strict=True):
+            if value is not None and value.shape != tokens.logprobs.shape:
+                shape, count = tuple(value.shape), len(tokens.logprobs)
+                raise _Broken(f"`{field}` has the shape {shape} for {count} tokens: give ({count},)")
+        return f"{len(terms.loss)} for {len(tokens.logprobs)}"
+
+    def finite(self) -> str:
+        for off in (None, *FAR):
+            terms, gradient = self.learnt(_drawn(off=off))
+            for what, value in (("loss", terms.loss), ("gradient", gradient)):
+                if not torch.isfinite(value).all():
+                    where = "drawn by chance" if off is None else f"of {off:g} nats"
+                    raise _Broken(f"a {what} is not finite at a log-ratio {where}: clamp it, see `ratio_of`")
+        return f"also at log-ratios of {FAR[0]:g} and {FAR[1]:g} nats"
+
+    def nothing_to_learn(self) -> str:
+        _, gradient = self.learnt(_drawn(gain=0.0))
+        if gradient.abs().max() > 0:
+            raise _Broken(f"a gradient is {float(gradient.abs().max()):.3g} where all advantages are 0")
+        return "0 where all advantages are 0"
+
+    def follows(self) -> str:
+        """Descent raises the log-probability of tokens with a positive advantage, and lowers the others'."""
+        for moved in (False, True):
+            tokens = _drawn(off=0.0, moved=moved)
+            _, gradient = self.learnt(tokens)
+            wrong = (gradient * tokens.advantages >= 0).nonzero().flatten().tolist()
+            if wrong:
+                gain, slope = (float(value[wrong[0]]) for value in (tokens.advantages, gradient))
+                raise _Broken(
+                    f"at a ratio of 1 an advantage of {gain:.2g} has the gradient {slope:.2g}: it needs the "
+                    "opposite sign"
+                )
+        return "up where it is positive, down where it is negative"
+
+    def on_policy(self) -> str:
+        tokens = _drawn(off=0.0, moved=False)
+        _, gradient = self.learnt(tokens)
+        same = torch.allclose(gradient, -tokens.advantages, rtol=NEAR, atol=NEAR)
+        if self.loss.coincides_on_policy and not same:
+            raise _Broken("coincides_on_policy is True, and its gradient at a ratio of 1 is not -advantage")
+        if same and not self.loss.coincides_on_policy:
+            raise _Broken("its gradient at a ratio of 1 is -advantage: say coincides_on_policy=True")
+        return "the plain policy gradient" if same else "a gradient of its own"
+
+    def permuted(self) -> str:
+        tokens = _drawn()
+        starts = [sum(LENGTHS[:number]) for number in range(len(LENGTHS))]
+        order = [at for number in ORDER for at in range(starts[number], starts[number] + LENGTHS[number])]
+        lengths = [LENGTHS[number] for number in ORDER]
+        again = _laid_out(lengths, *(value[order] for value in _values(tokens)))
+        (one, slope), (other, other_slope) = self.learnt(tokens), self.learnt(again)
+        for what, before, after in (("loss", one.loss, other.loss), ("gradient", slope, other_slope)):
+            if not torch.allclose(before[order], after, rtol=NEAR, atol=NEAR):
+                apart = float((before[order] - after).abs().max())
+                raise _Broken(f"a token's {what} changes by {apart:.3g} when its sequence stands elsewhere")
+        return f"{len(LENGTHS)} sequences in two orders"
+
+    def terms(self, tokens: Tokens) -> PolicyTerms:
+        found: PolicyTerms = self.loss.terms(tokens, self.read())
+        return found
+
+    def learnt(self, tokens: Tokens) -> tuple[PolicyTerms, Tensor]:
+        """The terms, and the slope of their sum in each log-probability."""
+        terms = self.terms(tokens)
+        (gradient,) = torch.autograd.grad(terms.loss.sum(), tokens.logprobs)
+        return terms, gradient
+
+
+def _drawn(*, off: float | None = None, gain: float | None = None, moved: bool | None = None) -> Tokens:
+    """Sequences by chance.
+
+    Args:
+        off: Log-ratio of all tokens, nats; None: by chance.
+        gain: Advantage of all; None: by chance, and none is 0.
+        moved: Whether weights have changed since they drew them; None: by chance.
+    """
+    count = sum(LENGTHS)
+    chance = torch.Generator().manual_seed(0)
+    drawn = torch.rand((4, count), generator=chance)
+    old = -8.0 * drawn[0]
+    apart = torch.full((count,), off) if off is not None else drawn[1] - 0.5
+    signs = torch.where(drawn[2] < 0.5, -1.0, 1.0)
+    gains = torch.full((count,), gain) if gain is not None else signs * (0.1 + drawn[2])
+    changed = drawn[3] < 0.5 if moved is None else torch.full((count,), moved)
+    return _laid_out(LENGTHS, old + apart, old, gains, changed)
+
+
+def _laid_out(lengths: Sequence[int], now: Tensor, old: Tensor, gains: Tensor, moved: Tensor) -> Tokens:
+    numbers = [number for number, length in enumerate(lengths) for _ in range(length)]
+    return Tokens(now.detach().clone().requires_grad_(True), old, gains, moved, torch.tensor(numbers))
+
+
+def _values(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return tokens.logprobs.detach(), tokens.old_logprobs, tokens.advantages, tokens.moved

@@ -1,0 +1,8 @@
+"""Policy-gradient losses, one file per algorithm: its keys in a recipe, and its function.
+
+To add one: write a file with a section and a function, which adds itself to `LOSSES`; see `vtune.parts`.
+"""
+
+from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens, ratio_of
+
+__all__ = ["LOSSES", "Loss", "PolicyLoss", "PolicyTerms", "Tokens", "ratio_of"]

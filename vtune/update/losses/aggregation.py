@@ -1,0 +1,49 @@
+"""How the losses of tokens make the loss of an update, whatever its micro-batches and processes."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Aggregation = Literal["token_mean", "sequence_mean", "fixed_length"]
+
+
+def token_weights(
+    sequence: Int[Tensor, " tokens"], aggregation: Aggregation, *, length: int | None
+) -> Float[Tensor, " tokens"]:
+    """What each token's loss is multiplied by before it is summed and divided by `denominator`.
+
+    - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO, "Token-Level Policy
+      Gradient Loss": every token counts alike).
+    - `sequence_mean`: 1 / tokens of the sequence; divided by the sequences (GRPO, GSPO, SAPO).
+    - `fixed_length`: 1 / length; divided by the sequences (Dr. GRPO, Liu et al. 2025: a constant,
+      so that neither short nor long replies are favoured).
+
+    Args:
+        sequence: Number of the sequence that each token belongs to; sequences are whole.
+        aggregation: How tokens make a loss.
+        length: The constant of `fixed_length`, in tokens.
+
+    Raises:
+        ValueError: If `fixed_length` is asked for without a length.
+    """
+    if aggregation == "sequence_mean":
+        return 1.0 / torch.bincount(sequence)[sequence].float()
+    ones = torch.ones(len(sequence), device=sequence.device)
+    if aggregation == "token_mean":
+        return ones
+    if length is None:
+        raise ValueError("fixed_length needs a length")
+    return ones / length
+
+
+def denominator(aggregation: Aggregation, *, tokens: int, sequences: int) -> int:
+    """What the weighed sum is divided by: tokens or sequences of the whole update, over all processes.
+
+    Args:
+        aggregation: How tokens make a loss.
+        tokens: Counted tokens.
+        sequences: Sequences with at least one counted token.
+    """
+    return tokens if aggregation == "token_mean" else sequences

@@ -1,0 +1,41 @@
+"""How far a policy is from another, estimated on the tokens that were sampled."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+KLEstimator = Literal["k1", "k2", "k3"]
+
+
+def kl(
+    logprobs: Float[Tensor, " tokens"], reference: Float[Tensor, " tokens"], estimator: KLEstimator
+) -> Float[Tensor, " tokens"]:
+    """Estimate of KL(policy || reference) for each sampled token, in nats, with d = logprobs - reference.
+
+    - `k1`: d. Unbiased, may be negative, varies much. As a loss it is of little use: its gradient is 0 in the
+      mean, whatever the distance.
+    - `k2`: d² / 2. Biased, varies little; its gradient is, in the mean, that of the KL itself.
+    - `k3`: exp(-d) + d - 1. Unbiased, never negative, varies little: GRPO's choice.
+
+    Source: Schulman, "Approximating KL divergence" (2020).
+    """
+    if estimator == "k1":
+        return logprobs - reference
+    if estimator == "k2":
+        return 0.5 * (logprobs - reference).square()
+    return kl_k3(logprobs, reference)
+
+
+def kl_k3(
+    logprobs: Float[Tensor, " tokens"], reference: Float[Tensor, " tokens"]
+) -> Float[Tensor, " tokens"]:
+    """Estimate of KL(policy || reference) for each sampled token, in nats; never negative.
+
+    k3 = exp(d) - d - 1 with d = reference - logprobs: unbiased and of low variance.
+
+    Source: Schulman, "Approximating KL divergence" (2020); the KL term of CodeV eq. 4.
+    """
+    delta = reference - logprobs
+    return torch.exp(delta) - delta - 1

@@ -1,0 +1,32 @@
+"""SAPO: a soft gate on the ratio of each token, in place of the clip."""
+
+import torch
+from pydantic import Field
+
+from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens, ratio_of
+
+
+class SAPO(PolicyLoss):
+    """Keys of `sapo`; its paper has 1.0 and 1.05."""
+
+    tau_positive: float = Field(gt=0)
+    """How fast the gate closes on tokens with an advantage above 0."""
+    tau_negative: float = Field(gt=0)
+    """On the others; larger makes training more stable."""
+
+
+def sapo(tokens: Tokens, recipe: SAPO) -> PolicyTerms:
+    """-f(r) A, f(r) = 4/tau sigmoid(tau (r - 1)): a soft gate in place of the clip.
+
+    The slope of f is 1 at r = 1 and fades to both sides, the faster the larger tau is.
+
+    Source: SAPO, Gao et al. 2025 (arXiv 2511.20347), the objective and its gate; taus as in verl: 1.0, 1.05.
+    """
+    ratio, advantages = ratio_of(tokens), tokens.advantages
+    tau = torch.where(advantages > 0, ratio.new_tensor(recipe.tau_positive), recipe.tau_negative)
+    return PolicyTerms(-torch.sigmoid(tau * (ratio - 1)) * (4 / tau) * advantages)
+
+
+LOSSES.add(
+    "sapo", Loss(sapo, SAPO, coincides_on_policy=True, example={"tau_positive": 1.0, "tau_negative": 1.05})
+)

@@ -1,0 +1,63 @@
+"""The optimiser, which may be held, and measures the gradient of each group of layers."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
+
+import torch
+
+from vtune.models.families.family import Family, Part
+from vtune.update.parts import depths_of, layer_group
+
+
+class HeldAdamW(torch.optim.AdamW):
+    """AdamW that does nothing while `hold` says so, as if it had not been called.
+
+    What DeepSpeed hands it are this process's shares of the gradients, by parameter group: here, whatever the
+    stage, is the place where norms of groups cost one look at each number.
+    """
+
+    def __init__(self, groups: Sequence[dict[str, Any]], hold: Callable[[], bool], **settings: Any) -> None:
+        super().__init__(groups, fused=True, **settings)
+        self._hold = hold
+        self.squares: dict[str, list[torch.Tensor]] = {}
+        """Group -> squared norms of its gradients in this process, as they were clipped."""
+
+    def step(self, closure: Any = None) -> Any:
+        """One update, or none."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    norm = torch.linalg.vector_norm(parameter.grad, dtype=torch.float32)
+                    self.squares.setdefault(group["name"], []).append(norm.square())
+        return None if self._hold() else super().step(closure)
+
+    def measured(self) -> dict[str, float]:
+        """Squared norm of each group in this process."""
+        return {name: float(torch.stack(found).sum()) for name, found in self.squares.items()}
+
+
+def layer_groups(module: torch.nn.Module, family: Family) -> list[dict[str, Any]]:
+    """Trainable parameters as the optimiser's groups, one a group of layers."""
+    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    depths = depths_of([name for name, _ in module.named_parameters()], family)
+    groups: dict[str, list[torch.nn.Parameter]] = {}
+    for name, parameter in trained:
+        groups.setdefault(layer_group(name, depths, family), []).append(parameter)
+    return [{"name": name, "params": parameters} for name, parameters in groups.items()]
+
+
+def group_norms(norm: float, measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Norms of groups and parts from the norm of all, and what each process measured after clipping.
+
+    Clipping scales all alike, so the shares of the whole are those of the gradient before it.
+    """
+    squares: dict[str, float] = {}
+    for one in measured:
+        for group, square in one.items():
+            for name in {group, group.partition("_")[0]}:
+                squares[name] = squares.get(name, 0.0) + square
+    total = sum(squares.get(part, 0.0) for part in get_args(Part))
+    if not math.isfinite(norm) or not total:
+        return {}
+    return {name: norm * math.sqrt(square / total) for name, square in squares.items()}

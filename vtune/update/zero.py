@@ -1,0 +1,56 @@
+"""What DeepSpeed is asked to split among processes, and what is gathered together again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vtune.update.lora import Unit
+from vtune.update.recipe import Update
+
+WHOLE_SMALL = 10_000
+"""Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
+BUCKET = 1 << 28
+"""Weights that are gathered at the same time: half a gigabyte in bfloat16."""
+
+
+def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
+    """The settings of DeepSpeed.
+
+    Args:
+        recipe: Of the update.
+        pinned: Whether what is offloaded lies in pinned memory of the host.
+    """
+    host = {"device": "cpu", "pin_memory": pinned}
+    zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": False}
+    if recipe.zero_stage == 3:
+        zero["stage3_param_persistence_threshold"] = WHOLE_SMALL
+    if "optimizer" in recipe.offload:
+        zero["offload_optimizer"] = host
+    if "params" in recipe.offload:
+        zero["offload_param"] = host
+    return {
+        # Micro-batches have a size in tokens, of which DeepSpeed need not know.
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        # An update ends when `step` is called, after as many micro-batches as it has.
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": recipe.grad_clip,
+        "steps_per_print": 10**9,
+        "bf16": {"enabled": recipe.dtype == "bfloat16", "check_grad_overflow": True},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_optimization": zero,
+    }
+
+
+def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
+    """Neighbours together, up to a size."""
+    bucket: list[Unit] = []
+    size = 0
+    for unit in found:
+        bucket.append(unit)
+        size += sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in unit.needs)
+        if size >= BUCKET:
+            yield bucket
+            bucket, size = [], 0
+    if bucket:
+        yield bucket
