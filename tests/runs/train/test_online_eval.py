@@ -128,11 +128,13 @@ def test_a_suite_that_has_changed_does_not_go_on_in_the_same_curve(
     runs: tuple[Path, Path, Ended], lens: Path
 ) -> None:
     _, watched, _ = runs
+    before = (watched / "recipe.yaml").read_text()
     other = setting(eval=online(lens / "heldout.parquet", limit=3), checkpoints__keep=1)
     ended = vtune("rl", "--recipe", watched / "recipe.yaml", "--out", watched, *other, "--resume")
     assert ended.code == 2
     assert "the eval suite lens is not the one" in ended.err
     assert "it differs in limit" in ended.err
+    assert (watched / "recipe.yaml").read_text() == before
 
 
 def test_supervised_training_is_evaluated_and_does_not_feel_it(

@@ -32,7 +32,7 @@ from vtune.runs.train.filling import Filled, Filling
 from vtune.runs.train.keeping import Keeping, position
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.train.online_eval import OnlineEvaluation
-from vtune.runs.train.online_recipe import Loaded, load_suites, pin_suites
+from vtune.runs.train.online_recipe import Loaded, check_pinned, load_suites, pin_suites
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl
 from vtune.runs.train.rollouts import Rollouts
@@ -81,6 +81,8 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
     if ranks.first:
         check_rl(recipe, world=ranks.world)
     suites = load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation)
+    if ranks.first:
+        check_pinned(suites, out)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)

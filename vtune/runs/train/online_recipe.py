@@ -173,9 +173,23 @@ def cost_of(
 
 
 def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
-    """Write down what a run's evaluations are known by, or see that they are still the same.
+    """Write down what a run's evaluations are known by.
+
+    Raises:
+        RecipeError: As `check_pinned`.
+    """
+    pinned = check_pinned(suites, out)
+    if pinned:
+        write_whole(out / PINNED, json.dumps(pinned, indent=2) + "\n")
+
+
+def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
+    """See that a run's evaluations are still the same; to be asked before anything of the run is written.
 
     Suites may be added when a run goes on, and left out.
+
+    Returns:
+        What the evaluations are known by, those of before included.
 
     Raises:
         RecipeError: If one differs from that of the same name that the run began with.
@@ -199,5 +213,4 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
                 f"{', '.join(changed)}",
                 fix="set it back, or give it a name of its own: a curve is of one suite",
             )
-    if now:
-        write_whole(file, json.dumps(before | now, indent=2) + "\n")
+    return before | now

@@ -27,6 +27,7 @@ from vtune.runs.train.online_recipe import (
     Loaded,
     OnlineEval,
     check_best,
+    check_pinned,
     check_suites,
     load_suites,
     pin_suites,
@@ -153,6 +154,8 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
     plan = check_sft(recipe)
     suites = load_suites(recipe.eval, kind="transformers")
     ranks = Ranks.of_this_process()
+    if ranks.first:
+        check_pinned(suites, out)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)

@@ -12,6 +12,7 @@ from .matching import (
     CANDIDATES,
     MIN_CORRELATION,
     SAME,
+    SLACK,
     Match,
     best_match,
     fitted,
@@ -60,6 +61,9 @@ def _is_unique(picture: Any, source: Source, fits: list[Match]) -> bool:
     size = (round(best.box[2] - best.box[0]), round(best.box[3] - best.box[1]))
     found, second = best_match(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), source)
     if overlap(found.box, best.box) < SAME:
+        return False
+    # A fit is finer than what it is compared with: places that repeat are those that tie as they were found.
+    if found.score - second < SLACK:
         return False
     return stands_out(max(found.score, best.score), max([second, *others]))
 
