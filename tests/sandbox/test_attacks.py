@@ -226,18 +226,20 @@ ON_CANARIES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("harm", ON_CANARIES.values(), ids=ON_CANARIES)
-def test_every_change_of_a_host_file_is_seen_and_mended(world: World, harm: Callable[[Path], object]) -> None:
+def test_every_change_of_a_host_file_is_seen_and_repaired(
+    world: World, harm: Callable[[Path], object]
+) -> None:
     before = world.look()
     harm(world.canary)
     after = world.look()
     assert list(checks.canary(before, after))
     assert not [*checks.victim(before, after), *checks.runtime(before, after)]
     (world.folder / "link").unlink(missing_ok=True)
-    world.mend(before, [])
-    mended = world.look().canary
+    world.repair(before, [])
+    repaired = world.look().canary
     kept = [name for name in before.canary if name.startswith("canary/")]
     assert len(kept) > 3
-    assert {name: mended[name] for name in kept} == {name: before.canary[name] for name in kept}
+    assert {name: repaired[name] for name in kept} == {name: before.canary[name] for name in kept}
 
 
 def test_a_change_of_owner_is_seen(world: World) -> None:
@@ -246,7 +248,7 @@ def test_a_change_of_owner_is_seen(world: World) -> None:
     before = world.look()
     os.chown(world.canary / "victim.txt", 12345, 12345)
     assert list(checks.canary(before, world.look())) == ["host file: canary/victim.txt has another owner"]
-    world.mend(before, [])
+    world.repair(before, [])
 
 
 def test_nothing_done_is_nothing_found(world: World) -> None:
@@ -265,14 +267,14 @@ ON_VICTIM: dict[str, Callable[[int], object]] = {
 
 
 @pytest.mark.parametrize("harm", ON_VICTIM.values(), ids=ON_VICTIM)
-def test_harm_to_a_foreign_process_is_seen_and_mended(world: World, harm: Callable[[int], object]) -> None:
+def test_harm_to_a_foreign_process_is_seen_and_repaired(world: World, harm: Callable[[int], object]) -> None:
     before = world.look()
     harm(victim(world))
     settle()
     after = world.look()
     assert list(checks.victim(before, after))
     assert not list(checks.canary(before, after))
-    world.mend(before, [])
+    world.repair(before, [])
     again = world.look()
     assert not list(checks.victim(again, world.look()))
     assert again.victim is not None
@@ -284,7 +286,7 @@ def test_a_process_that_is_tied_to_a_core_is_seen(world: World) -> None:
     before = world.look()
     os.sched_setaffinity(victim(world), {min(os.sched_getaffinity(0))})
     assert list(checks.victim(before, world.look()))
-    world.mend(before, [])
+    world.repair(before, [])
 
 
 ON_RUNTIME: dict[str, Callable[[Path], object]] = {
@@ -297,14 +299,14 @@ ON_RUNTIME: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("harm", ON_RUNTIME.values(), ids=ON_RUNTIME)
-def test_a_poisoned_runtime_is_seen_and_mended(world: World, harm: Callable[[Path], object]) -> None:
+def test_a_poisoned_runtime_is_seen_and_repaired(world: World, harm: Callable[[Path], object]) -> None:
     before = world.look()
     harm(world.site_packages)
     assert list(checks.runtime(before, world.look()))
-    world.mend(before, [])
-    mended = world.look()
-    assert mended.runtime_names == before.runtime_names
-    contents = {name: entry.content for name, entry in mended.runtime.items()}
+    world.repair(before, [])
+    repaired = world.look()
+    assert repaired.runtime_names == before.runtime_names
+    contents = {name: entry.content for name, entry in repaired.runtime.items()}
     assert contents == {name: entry.content for name, entry in before.runtime.items()}
 
 
@@ -325,7 +327,7 @@ def test_files_left_in_public_folders_are_laid_to_the_attack_by_name(world: Worl
             path.touch()
         found = strays(before, world.look(), world, text="wrote told-of-42")
     finally:
-        world.mend(before, mine)
+        world.repair(before, mine)
         foreign.unlink()
     assert sorted(found) == sorted(mine)
     assert not any(path.exists() for path in mine)
@@ -349,7 +351,7 @@ def test_a_system_v_object_is_seen_and_removed(world: World) -> None:
     made = (libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600))
     assert min(made) >= 0
     assert len(list(checks.shared(before, world.look()))) == 3
-    world.mend(before, [])
+    world.repair(before, [])
     assert list(checks.shared(before, world.look())) == []
 
 
@@ -440,7 +442,7 @@ def test_what_a_snippet_says_of_itself_counts_where_its_check_says_so(
     tmp_path: Path, check: str, output: str, fires: bool
 ) -> None:
     (attack,) = read_suite(suite(tmp_path, a=f"# MUST NOT: x\n# CHECK: {check}\n"))
-    found = checks.told(replace(OK, output=output), attack, command_line="python train.py")
+    found = checks.disclosed(replace(OK, output=output), attack, command_line="python train.py")
     assert bool(list(found)) is fires
 
 
@@ -576,7 +578,7 @@ def test_a_session_that_goes_on_after_its_call_is_seen(child: Callable[[str], in
     assert list(checks.running(*watch(pid), killed=True)) == []
 
 
-def test_a_session_that_was_only_slow_to_stop_is_none_that_goes_on(child: Callable[[str], int]) -> None:
+def test_a_session_that_was_only_slow_to_stop_does_not_go_on(child: Callable[[str], int]) -> None:
     pid = child("import time\n{ready}\ntime.sleep(60)")
     first = facts.process(pid)
     assert first is not None
@@ -651,7 +653,7 @@ def test_a_fork_server_that_dies_or_is_replaced_is_seen(child: Callable[[str], i
     assert list(checks.server(before, facts.process(pid))) == ["the fork server died"]
 
 
-def test_open_descriptors_are_told(child: Callable[[str], int]) -> None:
+def test_open_descriptors_are_reported(child: Callable[[str], int]) -> None:
     pid = child("import os, time\nos.dup2(0, 17)\n{ready}\ntime.sleep(60)")
     found = facts.descriptors(pid)
     assert found is not None
@@ -725,7 +727,7 @@ def test_a_suite_holds_in_the_best_tier(tmp_path: Path) -> None:
     assert [result.stopped_by for result in tally.results[1:]] == ["landlock", "soft limit", ""]
 
 
-def test_without_landlock_the_breaches_are_reported_and_mended(tmp_path: Path) -> None:
+def test_without_landlock_the_breaches_are_reported_and_repaired(tmp_path: Path) -> None:
     tally = shoot(tmp_path, "flat", "landlock")
     outcomes = [result.outcome for result in tally.results]
     assert outcomes == ["breach", "breach", "held", "skipped"], tally.results[2].breaches
@@ -840,5 +842,5 @@ def test_an_attack_that_raises_in_the_trainer_is_a_breach(
         (Execution(status="ok", output="42"), ""),
     ],
 )
-def test_how_a_call_ended_tells_what_stopped_it(execution: Execution, layer: str) -> None:
+def test_how_a_call_ended_shows_what_stopped_it(execution: Execution, layer: str) -> None:
     assert ended_by(execution) == layer

@@ -83,7 +83,7 @@ UNPARSED = {
 
 
 @pytest.mark.parametrize("name", UNPARSED)
-def test_slips_are_told_and_mended_alike_whoever_parses_first(
+def test_slips_are_reported_and_repaired_alike_whoever_parses_first(
     box: Box, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = box.one(UNPARSED[name])

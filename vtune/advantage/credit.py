@@ -61,7 +61,7 @@ class Transfer:
     """What credit transfer did to trajectories, and all that it found on the way."""
 
     call_advantages: tuple[tuple[float | None, ...], ...]
-    """Of each trajectory, one a call; None where the trajectory is unscored."""
+    """Of each trajectory, one per call; None where the trajectory is unscored."""
     matches: tuple[Match, ...]
     """Of the calls of failing trajectories that have a reference group to be compared with."""
     failing: tuple[int, ...]
@@ -155,7 +155,7 @@ class _Facts(NamedTuple):
     question: Indices
     """Number of the question, from 0."""
     advantage: Values
-    """0 where there is none."""
+    """0 where a trajectory has none."""
     successes: Values
     """Successful trajectories of each question."""
 
@@ -222,7 +222,7 @@ def _matched(name: str, calls: _Calls, facts: _Facts, recipe: Credit) -> tuple[l
 
 
 class _Best(NamedTuple):
-    """The best reference group of each failing call that has any, one entry a call."""
+    """The best reference group of each failing call that has any, one entry per call."""
 
     call: Indices
     """Number of the call."""

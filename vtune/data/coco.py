@@ -39,7 +39,7 @@ def coco_samples(instances: Path, images: Path, *, limit: int | None, seed: int)
     Args:
         instances: An `instances_*.json` of COCO. Crowds and boxes under 16 px a side ask nothing.
         images: The folder of its photographs. Their own bytes go into the samples.
-        limit: At most so many samples, regions and counts in turn; None for all.
+        limit: The most samples to make, regions and counts in turn; None for all.
         seed: Shuffles questions and options.
 
     Raises:

@@ -20,18 +20,18 @@ _TAILS = (
     "### User Image Path:",  # CodeV, template 13.1: the prompt style `codev` writes it itself
     "You FIRST think about the reasoning process",  # verl's and EasyR1's Geometry3K
 )
-"""Sentences from which on a user's turn tells of calls and of the form of the answer, up to its end."""
+"""Sentences from which on a user's turn describes calls and the form of the answer, up to its end."""
 _QUESTION = "Question:\n"
 """Behind it stands the question in DeepEyes' rows of ThinkLite, before it the form of the answer."""
 _FORMS = ("<think>", "<answer>", "\\boxed")
 _OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), (OPEN, "<tools>")
-"""What a question says only where it tells how to write code, or calls with JSON."""
+"""What a question says only where it explains how to write code, or calls with JSON."""
 _FOREIGN = ("<grounding>", "<text_search>", "<search>")
 """Calls of Mini-o3 and MMSearch-R1, which no tool of ours takes."""
 
 
 def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
-    """The tools that a command names; `none` alone is none.
+    """The tools that a command names; `none` alone is no tool.
 
     Raises:
         RecipeError: If there is no such tool, or `none` is not alone.

@@ -2,10 +2,10 @@
 
 A 200 px picture is a grid of 4 x 4 cells, one visual token each once it is reduced to 112 px, or of 2 x 2,
 which is learnt in a tenth of the time. Some cells hold a red square, some a disc of another colour. The three
-kinds of questions are three sources, so that metrics by source have something to tell apart. Boxes are in
+kinds of questions are three sources, so that metrics by source have something to separate. Boxes are in
 thousandths of the picture.
 
-The ground shades as in lens puzzles, and for the same reason: a cell tells by its colour where it is.
+The ground shades as in lens puzzles, and for the same reason: a cell shows by its colour where it is.
 
 Cold-start traces are *loose*, as an annotator in a hurry is: an edge of a box is often a little or far off, a
 count one too high or too low. A policy taught by them writes boxes of every quality, among them exact

@@ -42,7 +42,7 @@ def read_vstar(path: Path) -> Iterator[Sample]:
 
 
 def scan_vstar(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
-    """(its file, the sample or the error that `read_vstar` would raise there), one entry a question.
+    """(its file, the sample or the error that `read_vstar` would raise there), one entry per question.
 
     Raises:
         DataError: If the folder or the TSV as a whole is not as published.

@@ -68,7 +68,7 @@ def read_articles(path: Path) -> Iterator[Article]:
 
 
 def passages(article: Article, words: int) -> Iterator[str]:
-    """The text in pieces of so many words, the last one shorter; words are what stands between spaces."""
+    """The text in pieces of `words` words, the last one shorter; words are what stands between spaces."""
     ends = [word.end() for word in _WORD.finditer(article.text)]
     start = 0
     for last in range(words - 1, len(ends) + words - 1, words):

@@ -58,8 +58,8 @@ class Engine(Protocol):
     """Draws turns. Trajectories register while they run, so that an engine may wait for all of them."""
 
     cohorts: int
-    """Trajectories are parted in so many; an engine that draws batches draws one of one part while the tools
-    of the other run. 1 where each is drawn as it comes."""
+    """The number of parts that trajectories are divided into: an engine that draws batches draws one of one
+    part while the tools of the other run. 1 where each is drawn as it comes."""
 
     def join(self, cohort: int) -> None:
         """A conversation starts to run, and maybe others after it without a gap."""

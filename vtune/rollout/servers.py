@@ -197,7 +197,7 @@ class ServersEngine:
 
 
 class Fleet(Link):
-    """All servers that work, told the same at the same time; one that fails is given up."""
+    """All servers that work, sent the same at the same time; one that fails is given up."""
 
     def __init__(self, http: httpx2.AsyncClient, servers: Sequence[_Server]) -> None:
         self._http = http

@@ -1,7 +1,7 @@
 """A turn as vLLM is asked for it, and what its answer means: the same in this process and over HTTP.
 
 vLLM expands placeholders itself, and would expand an expanded prompt once more without a word. So it gets one
-placeholder a picture, and what it made of the prompt is compared with ours.
+placeholder per picture, and what it made of the prompt is compared with ours.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Submissions:
         self._bias = dict.fromkeys(sorted(banned), BAN)
 
     def prompt(self, request: Request) -> list[int]:
-        """The conversation with one placeholder a picture."""
+        """The conversation with one placeholder per picture."""
         return collapsed(request.token_ids, request.pixels, image_id=self._chat.image_id)
 
     def sampling(self, request: Request) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Kept(Generic[P]):
 
 
 def collapsed(token_ids: Sequence[int], pixels: Sequence[Pixels], *, image_id: int) -> list[int]:
-    """The same conversation with one placeholder a picture.
+    """The same conversation with one placeholder per picture.
 
     Raises:
         RunFailed: If placeholders and pictures do not match: a bug, for both come from one transcript.
@@ -163,7 +163,7 @@ def seed_of(key: tuple[int, ...]) -> int:
 
 
 def label_of(version: int) -> str:
-    """What weights after so many training steps are called at vLLM."""
+    """What weights after `version` training steps are called at vLLM."""
     return f"{_LABEL}{version}"
 
 

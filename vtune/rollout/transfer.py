@@ -18,7 +18,7 @@ FILES = "vtune_files"
 
 
 class Link(Protocol):
-    """One vLLM, or several as if they were one: what its transfer API can be told."""
+    """One vLLM, or several as if they were one: the calls of its transfer API."""
 
     async def pause(self) -> None:
         """Draw nothing, and forget every cached key, picture and feature: they are of the old weights."""

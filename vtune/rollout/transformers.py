@@ -252,7 +252,7 @@ class _Draw:
     def _sample(
         self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor
     ) -> tuple[torch.Tensor, list[bool]]:
-        """Draw and note one token a row, (R,), at its temperature, (R, 1); and which rows that ends."""
+        """Draw and note one token per row, (R,), at its temperature, (R, 1); and which rows that ends."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
         shares = torch.softmax(logprobs / temperature, dim=-1).cumsum(-1, dtype=torch.float64)

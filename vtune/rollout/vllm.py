@@ -143,7 +143,7 @@ class VllmEngine:
                 await _alive(self._llm, self._llm.wake_up(["weights"]))
             link = _Local(self._llm)
             await link.pause()
-            # vLLM's side of a transfer blocks; what it tells its engine runs in this loop meanwhile.
+            # vLLM's side of a transfer blocks; its calls of the engine run in this loop meanwhile.
             client = BlockingLink(link, asyncio.get_running_loop(), label_of(version))
             self._source.weights = weights
             await asyncio.to_thread(_send_handles, self._source, client)
@@ -196,7 +196,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         max_model_len=setup.max_tokens,
         max_num_seqs=setup.max_batch,
         limit_mm_per_prompt={"video": 0},
-        # What comes is resized already; the limits tell how much room pictures may take.
+        # What comes is resized already; the limits say how much room pictures may take.
         mm_processor_kwargs={
             "do_resize": False,
             "size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels},

@@ -107,7 +107,7 @@ class Sandbox:
         finally:
             for session in self._sessions:
                 session.abandon()
-                # Whoever waits for room learns that there is none to come.
+                # Whoever waits for room learns that no room will become free.
                 self._free.release()
             self._sessions.clear()
             self._confined.abandon()

@@ -26,7 +26,7 @@ SECONDS = 10.0
 PICTURES = 100
 """Decoded by one process before it is replaced: what one does to it, few others suffer. Ours."""
 MOST_DECODERS = 4
-"""At the same time, on a machine with so many cores: one that hangs leaves the others. Ours."""
+"""At the same time, for that number of cores: one that hangs leaves the others free. Ours."""
 JPEG_QUALITY = 95
 """Of what came as JPEG, with its colours in full: PNG would be ten times as large and as slow. Ours."""
 RUN_LENGTHS = 3

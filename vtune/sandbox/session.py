@@ -91,7 +91,7 @@ class Session:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs the code now, -1 when there is none."""
+        """Of the process that runs the code now, -1 where no process runs."""
         return -1 if self._process is None or self._process.closed else self._process.pid
 
     async def start(self) -> None:
@@ -198,7 +198,7 @@ class Session:
         if words is not None:
             # The session parses it anyway.
             try:
-                execution = await self._ask(source, mendable=True)
+                execution = await self._ask(source, repairable=True)
             except _Unparsed as unparsed:
                 taken = unparsed.seconds
             else:
@@ -214,18 +214,18 @@ class Session:
         return await self._ask(source, taken=taken)
 
     async def _ask(
-        self, source: str, *, raw: bool = False, mendable: bool = False, taken: float = 0.0
+        self, source: str, *, raw: bool = False, repairable: bool = False, taken: float = 0.0
     ) -> Execution:
         """Let the process run the code.
 
         Args:
             source: The code.
             raw: As of `run`.
-            mendable: Code that the process cannot parse may be repaired and asked for again.
+            repairable: Code that the process cannot parse may be repaired and asked for again.
             taken: Seconds of the call's time that an earlier attempt took.
 
         Raises:
-            _Unparsed: If the code is mendable, and the process says that it does not parse.
+            _Unparsed: If the code is repairable, and the process says that it does not parse.
         """
         if self._process is None or self._process.closed:
             await self.start()
@@ -234,12 +234,12 @@ class Session:
         assert files is not None
         try:
             try:
-                message = {"code": source, "raw": raw, "mendable": mendable}
+                message = {"code": source, "raw": raw, "repairable": repairable}
                 alone = len(self._under_way) == 1
                 look = watch(process, files, self._limits, taken)
                 began = time.monotonic()
                 reply = await process.ask(message, look, alone=alone)
-                if mendable and reply.get("status") == "unparsed":
+                if repairable and reply.get("status") == "unparsed":
                     raise _Unparsed(time.monotonic() - began)
                 answer = checked(reply, len(self.image_names))
             except Stopped as stopped:

@@ -17,13 +17,13 @@ async def readable(fd: int) -> None:
 
 
 async def readable_within(fd: int, seconds: float) -> bool:
-    """Wait until `fd` can be read, or so many seconds have passed; returns which."""
+    """Wait until `fd` can be read, or that number of seconds has passed; returns which."""
     loop = asyncio.get_running_loop()
     return await _within(fd, seconds, loop.add_reader, loop.remove_reader)
 
 
 async def writable_within(fd: int, seconds: float) -> bool:
-    """Wait until `fd` can be written to, or so many seconds have passed; returns which."""
+    """Wait until `fd` can be written to, or that number of seconds has passed; returns which."""
     loop = asyncio.get_running_loop()
     return await _within(fd, seconds, loop.add_writer, loop.remove_writer)
 

@@ -218,7 +218,7 @@ def check_picture(content: bytes, *, max_pixels: int) -> str:
         Its format.
 
     Raises:
-        NotShown: If it is none, or breaks a limit of `vtune.schema.pixels`.
+        NotShown: If it is not a picture, or breaks a limit of `vtune.schema.pixels`.
     """
     try:
         return check_head(content, max_pixels=max_pixels).kind

@@ -33,7 +33,7 @@ def read_head(content: bytes) -> Head:
     """Format and size of an encoded picture.
 
     Raises:
-        NoHead: If it is none of a known format.
+        NoHead: If it is not the head of a known format.
     """
     try:
         if content.startswith(PNG_MARK):

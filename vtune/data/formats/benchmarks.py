@@ -28,7 +28,7 @@ def _scan_vstar(path: Path) -> Iterator[Sample | DataError]:
 
 
 def read_hrbench_rows(path: Path, options: Options) -> Iterator[Found]:
-    """HR-Bench: one entry a row; a row at a time is in memory."""
+    """HR-Bench: one entry per row; a row at a time is in memory."""
     for number, entry in enumerate(scan_hrbench(path)):
         yield Place(path, number, path.stem), _opened(entry)
 
@@ -46,7 +46,7 @@ def _opened(entry: Sample | DataError) -> Sample | DataError:
 
 
 def _check_question(sample: Sample) -> None:
-    """See that there is a question, with options that can be told apart.
+    """See that there is a question, with options that differ.
 
     Raises:
         DataError: If not.

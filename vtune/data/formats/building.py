@@ -136,7 +136,7 @@ def _check_asked(turns: Sequence[Row]) -> None:
 
 
 def own_id(source: str, place: Place) -> str:
-    """The id of a row that has none: its place, told apart by the source."""
+    """The id of a row that has none: its place, made unique by the source."""
     return place.id if place.name == source else f"{source}/{place.id}"
 
 

@@ -19,7 +19,7 @@ TOOL_RATIO = 0.5
 
 
 def read_codev(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of CodeV's files, one entry a row."""
+    """Samples of CodeV's files, one entry per row."""
     return each(read_rows(path), lambda row, place: codev_sample(row, place, options))
 
 

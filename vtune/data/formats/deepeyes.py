@@ -22,7 +22,7 @@ ABILITIES = {"vstar": "visual_search", "chart": "chart"}
 
 
 def read_deepeyes(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of the three files, one entry a row."""
+    """Samples of the three files, one entry per row."""
     return each(read_rows(path), lambda row, place: deepeyes_sample(row, place, options))
 
 

@@ -72,7 +72,7 @@ class ColumnMap(Strict):
 
 
 def read_hub(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of a data set, one entry a row; rows are streamed.
+    """Samples of a data set, one entry per row; rows are streamed.
 
     Args:
         path: A name on the hub (`owner/name`), a folder or a file that `datasets` reads, or a folder that
@@ -150,8 +150,8 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
             yield Place(path, number, names.split), dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # It reads JSON many rows at a time, and does not say which of them it cannot read.
-        told = DataError(f"datasets cannot read on: {error}", fix="fix the file, or make it again")
-        yield Place(path, None, names.split), told
+        broken = DataError(f"datasets cannot read on: {error}", fix="fix the file, or make it again")
+        yield Place(path, None, names.split), broken
 
 
 def _chosen(path: Path, names: ColumnMap) -> Any:

@@ -42,7 +42,7 @@ _RESERVED = ("id", "more_json")
 
 
 def read_own(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of files in our own layout, one entry a row."""
+    """Samples of files in our own layout, one entry per row."""
     return each(read_rows(path), lambda row, place: own_sample(row, place, options))
 
 

@@ -29,7 +29,7 @@ _BY_RULE = "em_score_mcq"
 
 
 def read_mars(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of SenseNova-MARS, one entry a row.
+    """Samples of SenseNova-MARS, one entry per row.
 
     Args:
         path: JSON lines, a folder of them, or the meta file {name: {root, annotation, reward_fn, …}}; its
@@ -37,7 +37,7 @@ def read_mars(path: Path, options: Options) -> Iterator[Found]:
         options: What the caller says.
 
     Raises:
-        DataError: If there is no file, or the meta file is none.
+        DataError: If there is no file, or the meta file is not one.
     """
     for file, name in files(path, (".jsonl",)):
         if file.suffix == ".json":
@@ -48,7 +48,7 @@ def read_mars(path: Path, options: Options) -> Iterator[Found]:
 
 
 def read_mmsearch(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of MMSearch-R1's files (FVQA), one entry a row."""
+    """Samples of MMSearch-R1's files (FVQA), one entry per row."""
     return each(read_rows(path), lambda row, place: mmsearch_sample(row, place, options))
 
 
@@ -145,8 +145,8 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
         try:
             # Its test sets are not trained on: how they are scored stands among the unused.
             rule = _by_rule(entry.get("reward_fn") or entry.get("unused_reward_fn"))
-        except DataError as told:
-            yield Place(file, None, name), told
+        except DataError as unknown:
+            yield Place(file, None, name), unknown
             continue
         if not annotation.is_file():
             error = DataError(

@@ -18,7 +18,7 @@ class Format:
     """A published layout."""
 
     read: Callable[[Path, Options], Iterator[Found]]
-    """Path, what the caller says -> one entry a row."""
+    """Path, what the caller says -> one entry per row."""
     reads: str
     """What the path is, in a few words."""
     makes: Literal["samples", "traces"] = "samples"

@@ -43,11 +43,11 @@ _OUTPUT_MARK = re.compile(r"</?sandbox_output>")
 _FAILED = re.compile(
     r"Traceback|^[^\w\n]*(?:Sandbox for \S+:|(?:\w*Error|Exception|Execution error)\b)", re.MULTILINE
 )
-"""How its sandbox tells of code that failed."""
+"""How its sandbox reports code that failed."""
 
 
 def read_thyme(path: Path, options: Options) -> Iterator[Found]:
-    """Traces of Thyme's files, Parquet or the JSON lines that its converter makes, one entry a row."""
+    """Traces of Thyme's files, Parquet or the JSON lines that its converter makes, one entry per row."""
     return each(read_rows(path), lambda row, place: thyme_trace(row, place, options))
 
 
@@ -149,7 +149,7 @@ def _packed(call: Call) -> Row:
 
 
 def _restored(packed: object, calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The calls with what an export has kept of them; as they are where the file is none of ours.
+    """The calls with what an export has kept of them; as they are where the file is not one of ours.
 
     Raises:
         DataError: If what was kept is not about these calls.

@@ -92,7 +92,7 @@ def picture_size(picture: Picture) -> tuple[int, int]:
     """Width and height in pixels of a picture that holds its bytes.
 
     Raises:
-        DataError: If it is none, or breaks a limit of `vtune.schema.pixels`.
+        DataError: If it is not a picture, or breaks a limit of `vtune.schema.pixels`.
     """
     return size_of(picture.data or b"")
 

@@ -41,7 +41,7 @@ VERL_COLUMNS = pa.schema(
 
 
 def read_verl(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of files in verl's layout, one entry a row."""
+    """Samples of files in verl's layout, one entry per row."""
     return each(read_rows(path), lambda row, place: verl_sample(row, place, options))
 
 

@@ -1,7 +1,7 @@
 """V-Triune's rows (Orsta-Data-47k; figure 9), read and written.
 
-Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`, told
-apart by `ability`. Their `detection` also judges grounding. Boxes are ground truths in 0-1000, written as
+Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`,
+chosen by `ability`. Their `detection` also judges grounding. Boxes are ground truths in 0-1000, written as
 Python literals in `<answer>`; here they are a JSON list.
 """
 
@@ -73,7 +73,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def read_vtriune(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of V-Triune's files, one entry a row."""
+    """Samples of V-Triune's files, one entry per row."""
     return each(read_rows(path), lambda row, place: vtriune_sample(row, place, options))
 
 

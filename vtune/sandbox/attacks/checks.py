@@ -121,7 +121,7 @@ def shared(before: Surroundings, after: Surroundings) -> Iterator[str]:
 def leaked(execution: Execution, workspace: Path, *, needle: str, picture: PIL.Image.Image) -> Iterator[str]:
     """The secret is in nothing that came back, and not in the workspace.
 
-    `needle` is the part of the token that the code was not told, `picture` what the secret picture shows: it
+    `needle` is the part of the token that the code was not given, `picture` what the secret picture shows: it
     may come back encoded anew.
     """
     texts = {"the output": execution.output, "the error": execution.error, "a name": repr(execution.names)}
@@ -150,7 +150,7 @@ def _holds(path: Path, needle: str) -> bool:
         return needle.encode() in file.read(64 << 20)
 
 
-def told(execution: Execution, attack: Attack, *, command_line: str) -> Iterator[str]:
+def disclosed(execution: Execution, attack: Attack, *, command_line: str) -> Iterator[str]:
     """What the snippet says of itself, where its CHECK goes by that.
 
     `command_line` is this process's, for attacks that look for foreign ones.
@@ -214,7 +214,7 @@ def too_much(execution: Execution, limits: Limits) -> Iterator[str]:
 
 
 def overfilled(entries: int, taken: int, limits: Limits) -> Iterator[str]:
-    """The workspace, with so many files and folders and so many bytes on disk, stays near its quota."""
+    """The workspace, with this number of files and folders and of bytes on disk, stays near its quota."""
     if entries > ENTRIES_FACTOR * limits.workspace_files:
         yield f"{entries} files in the workspace, whose quota is {limits.workspace_files}"
     if taken > BYTES_FACTOR * limits.workspace_mb << 20:

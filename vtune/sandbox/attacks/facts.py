@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 TICK_NS = 10_000_000
-"""A clock tick: what ran for less has met too few others to tell how busy the machine is."""
+"""A clock tick: what ran for less has met too few others to show how busy the machine is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def _attributes(path: Path) -> tuple[tuple[str, bytes], ...]:
 
 
 def differences(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
-    """What happened to a tree, one line a file."""
+    """What happened to a tree, one line per file."""
     for name in before.keys() | after.keys():
         if name not in after:
             yield f"{name} is gone"
@@ -101,7 +101,7 @@ def usage(folder: Path, *, most: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFacts:
-    """What the kernel tells of a process that lives."""
+    """What the kernel reports of a live process."""
 
     state: str
     """One letter: R runs, S sleeps, T is stopped."""
@@ -114,7 +114,7 @@ class ProcessFacts:
     ticks: int
     """CPU time, in clock ticks of 1/100 s."""
     started: int
-    """In clock ticks since boot: tells a process from a later one with the same number."""
+    """In clock ticks since boot: distinguishes a process from a later one with the same number."""
     capabilities: int
     """Effective ones, as bits."""
     cpu_limit: str
@@ -165,7 +165,7 @@ class Turns:
 
 
 def turns(pid: int) -> Turns | None:
-    """Of the first thread of a process; None if it has ended or the kernel does not tell."""
+    """Of the first thread of a process; None if it has ended or the kernel does not say."""
     try:
         ran, waited, _ = Path("/proc", str(pid), "schedstat").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -174,7 +174,7 @@ def turns(pid: int) -> Turns | None:
 
 
 def descriptors(pid: int) -> dict[int, str] | None:
-    """The open descriptors of a process and what they are; None where the kernel does not tell."""
+    """The open descriptors of a process and what they are; None where the kernel does not say."""
     found = {}
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -187,7 +187,7 @@ def descriptors(pid: int) -> dict[int, str] | None:
 def descendants(pid: int, *, group: int | None = None, below: Path | None = None) -> set[int]:
     """Processes that `pid` has started, in any generation.
 
-    Those whose parent has ended are told by their session (`group`, as setsid makes them) or by their
+    Those whose parent has ended are recognized by their session (`group`, as setsid makes them) or by their
     working directory being `below` a folder, where those are given.
     """
     alive: dict[int, tuple[int, int]] = {}
@@ -205,7 +205,7 @@ def descendants(pid: int, *, group: int | None = None, below: Path | None = None
         try:
             if below is not None and (folder / "cwd").readlink().is_relative_to(below):
                 inside.add(int(folder.name))
-        except OSError:  # it is closed to us; its parent and its session tell enough
+        except OSError:  # it is closed to us; its parent and its session suffice
             continue
     found = {number for number, (_, its_group) in alive.items() if its_group == group} | inside
     grown = True

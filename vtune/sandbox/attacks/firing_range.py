@@ -111,7 +111,7 @@ class Range:
     async def renew(self, before: Moment, strays: Iterable[Path]) -> None:
         """Repair what an attack broke, remove the files that it left, and start a fresh sandbox."""
         await self._clear()
-        self._world.mend(before.world, list(strays))
+        self._world.repair(before.world, list(strays))
         await self._set_up()
 
     async def _set_up(self) -> None:
@@ -258,7 +258,7 @@ class Range:
             needle=self._world.needle,
             picture=self._world.secret_picture(),
         )
-        return [*leaked, *checks.told(execution, attack, command_line=_command_line())]
+        return [*leaked, *checks.disclosed(execution, attack, command_line=_command_line())]
 
     def _spent(self, watched: Watched, took: float) -> list[str]:
         """What the call took beyond its limits."""

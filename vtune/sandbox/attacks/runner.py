@@ -34,7 +34,7 @@ class Result:
     """Of the call."""
     note: str = ""
     stopped_by: str = ""
-    """The layer that the attack's header names, else how the call ended; empty where neither tells."""
+    """The layer that the attack's header names, else how the call ended; empty where neither says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +132,12 @@ def _judged(attack: Attack, shot: Shot, layers: Mapping[str, Any]) -> Result:
 
 
 def stopped_by(attack: Attack, execution: Execution, layers: Mapping[str, Any]) -> str:
-    """The layer that the attack's header names, where it is in force; else what its end tells."""
+    """The layer that the attack's header names, where it is in force; else what its end shows."""
     return attack.layer if layers.get(attack.layer, bool(attack.layer)) else ended_by(execution)
 
 
 def ended_by(execution: Execution) -> str:
-    """What stopped a call, as far as its end tells."""
+    """What stopped a call, as far as its end shows."""
     error = execution.error.lower()
     if execution.status == "timeout" or (execution.status == "limit" and error.startswith("timeouterror")):
         return "soft limit"

@@ -183,7 +183,7 @@ class World:
             shared=shared_objects(),
         )
 
-    def mend(self, before: Surroundings, strays: Iterable[Path]) -> None:
+    def repair(self, before: Surroundings, strays: Iterable[Path]) -> None:
         """Undo what an attack has done, so that the next one is judged for itself alone.
 
         Args:

@@ -35,7 +35,7 @@ SQUEEZED = (1.0, 0.5, 0.63, 0.8, 1.25, 1.6, 2.0)
 def at_any_zoom(picture: Any, source: Source) -> tuple[int, Box] | None:
     """A copy at a zoom that is not common, not turned: each zoom is tried with a small template."""
     square = abs(picture.shape[1] / picture.shape[0] - 1) < 0.02
-    # Only squares are commonly made of what is none.
+    # Only squares are commonly made of pictures that are not square.
     aspects = SQUEEZED if square else (1.0,)
     places: list[Match] = []
     for aspect in aspects:
@@ -83,7 +83,7 @@ def _zoomed(small: Any, source: Source, budget: float) -> Iterator[Match]:
 
 
 def _to_side(picture: Any, side: int, aspect: float) -> Any:
-    """Resized so that its smaller side has so many pixels, and `aspect` times as wide as it was."""
+    """Resized so that its smaller side has `side` pixels, and `aspect` times as wide as it was."""
     width, height = picture.shape[1] * aspect, float(picture.shape[0])
     scale = side / min(width, height)
     size = (max(side, round(width * scale)), max(side, round(height * scale)))

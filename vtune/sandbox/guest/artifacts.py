@@ -78,7 +78,7 @@ class Collector:
     def collect(self) -> list[Artifact]:
         """The pictures that are new or changed since `start_call`, in order of creation.
 
-        What the first `max_images` show is found out, should their history not tell.
+        What the first `max_images` show is searched for where their history does not say.
         """
         written = {path: number for number, path in enumerate(self.tracker.written)}
         before, self.before = self.before or {}, dict(self._files())

@@ -19,7 +19,7 @@ def decode(name: str, into: str, max_pixels: int, part: int) -> dict[str, Any]:
         part: Bytes of each file but the last.
 
     Returns:
-        `mode` (L, RGB or RGBA) and `size` of the pixels written, or `refused`, the reason why there are none.
+        `mode` (L, RGB or RGBA) and `size` of the pixels written, or `refused`, the reason why nothing was.
     """
     try:
         picture = PIL.Image.open(f"../{INPUTS}/{name}", formats=FORMATS)

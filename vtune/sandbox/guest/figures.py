@@ -127,7 +127,7 @@ def _drawn(axes: Any, image: Any, size: tuple[int, int]) -> Region | None:
 def _window(
     axes: Any, extent: tuple[float, float, float, float], size: tuple[int, int]
 ) -> tuple[int, int, int, int] | None:
-    """The pixels of an image that the limits of its axes let be seen; None where these are none."""
+    """The pixels of an image that lie within the limits of its axes; None where none do."""
     left, right, first, last = extent
     across = sorted((limit - left) / (right - left) * size[0] for limit in axes.get_xlim())
     down = sorted((limit - first) / (last - first) * size[1] for limit in axes.get_ylim())

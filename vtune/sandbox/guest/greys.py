@@ -23,7 +23,7 @@ class Source:
         self.size: Size = (grey.shape[1], grey.shape[0])
 
     def level(self, number: int) -> Any:
-        """The image halved so many times."""
+        """The image halved `number` times."""
         while len(self._levels) <= number:
             self._levels.append(half(self._levels[-1]))
         return self._levels[number]

@@ -1,4 +1,4 @@
-"""What a session knows of its pictures, and the hooks in PIL, OpenCV and numpy that tell it.
+"""What a session knows of its pictures, and the hooks in PIL, OpenCV and numpy that record it.
 
 The hooks are installed once in the fork server. None changes what honest code computes, with one exception: a
 PIL crop is clamped to its picture instead of being padded with black.
@@ -41,7 +41,7 @@ class Tracker:
         self._contents: dict[Print, Region] = {}
         """Pictures that were encoded into memory."""
         self._lengths: set[int] = set()
-        """Of those: most bytes need no checksum to be told apart."""
+        """Of those: most bytes differ already in their length."""
 
     def add_input(self, name: str, size: Size, orientation: int) -> Region:
         """Register the next input image; returns its region."""

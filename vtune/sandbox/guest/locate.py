@@ -43,7 +43,7 @@ MIN_FIT = 0.9
 GLANCE = 24
 """Longer side, in pixels, at which a hint is tried."""
 MIN_GLANCE = 0.85
-"""Correlation with a hint below which it is none."""
+"""Correlation below which a hint is dropped."""
 EDGE_TOLERANCE = 8
 """Grey levels by which a plain border may vary: JPEG, and noise at its edge."""
 

@@ -59,7 +59,7 @@ class _TooMuch(RuntimeError):
 
 
 class _Unparsed(BaseException):
-    """The code does not parse, and may be sent again, mended."""
+    """The code does not parse, and may be sent again, repaired."""
 
 
 class _Output(io.TextIOBase):
@@ -132,7 +132,7 @@ class Runner:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
         warnings.formatwarning = _warning
         _seed(0)
-        self._call({"code": "import numpy", "raw": False, "mendable": False})
+        self._call({"code": "import numpy", "raw": False, "repairable": False})
 
     def loop(self, channel: int) -> None:
         """Take in the inputs, then answer calls until the trainer closes the channel.
@@ -164,7 +164,7 @@ class Runner:
         """Decode small inputs while nobody waits; large ones would fill the memory of many sessions."""
         for picture in self.names.get("images", ()):
             if picture.width * picture.height <= EARLY_PIXELS:
-                with contextlib.suppress(*UNREADABLE):  # whoever uses it will be told
+                with contextlib.suppress(*UNREADABLE):  # whoever uses it will get the error
                     picture.load()
 
     def _inputs(self, names: list[str]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Runner:
         sys.stdout = sys.stderr = _Output(self.settings.output_chars)
         self.tracker.start_call()
         self.collector.start_call()
-        status, error = self._execute(message["code"], raw=message["raw"], mendable=message["mendable"])
+        status, error = self._execute(message["code"], raw=message["raw"], repairable=message["repairable"])
         _chdir(self.folder)
         # Of a call that is made again the second time finds all that is new.
         artifacts = [] if status == "unparsed" else self.collector.collect()
@@ -199,10 +199,10 @@ class Runner:
             "crops": self._crops(artifacts),
         }
 
-    def _execute(self, source: str, *, raw: bool, mendable: bool) -> tuple[str, str]:
+    def _execute(self, source: str, *, raw: bool, repairable: bool) -> tuple[str, str]:
         """Run the code, as it is or rewritten; returns the status and the message for the model.
 
-        Code that does not parse is the status `unparsed` where it is `mendable`, which is up to the trainer.
+        Code that does not parse is the status `unparsed` where it is `repairable`, as the trainer decides.
         Where a limit ended it that it could not know, that is the status `limit`.
         """
         seconds = self.settings.seconds
@@ -210,7 +210,7 @@ class Runner:
         linecache.cache[CODE] = (len(source), None, source.splitlines(keepends=True), CODE)
         try:
             try:
-                tree = _parsed(source, mendable=mendable)
+                tree = _parsed(source, repairable=repairable)
                 # Only texts and slices are ever changed, and most of a call's time would go into the search.
                 if not raw and any(mark in source for mark in "'\"["):
                     rewrite.rewrite(tree, self.tracker.inputs)
@@ -278,11 +278,11 @@ def _opaque(picture: PIL.Image.Image) -> PIL.Image.Image:
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
-def _parsed(source: str, *, mendable: bool) -> ast.Module:
+def _parsed(source: str, *, repairable: bool) -> ast.Module:
     try:
         return ast.parse(source, CODE)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if mendable:
+        if repairable:
             raise _Unparsed from error
         raise
 

@@ -69,7 +69,7 @@ def choose(settings: Settings) -> Tier:
     """The best tier that the machine and the settings allow. Runs in the guardian, before any namespace.
 
     Raises:
-        Unavailable: If there is none.
+        Unavailable: If there is no such tier.
     """
     if settings.isolation == "unsafe":
         return Tier(

@@ -7,7 +7,7 @@ from typing import Any
 from vtune.schema.fields import Row
 
 GROUP_ROWS = 512
-"""A row group holds at most so many rows (ours) …"""
+"""Rows that a row group holds at most (ours) …"""
 GROUP_BYTES = 32 * 2**20
 """… and is closed once its pictures and tokens reach this size (ours)."""
 _TOKEN_BYTES = 9

@@ -28,7 +28,7 @@ def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator
 
 
 def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample | DataError]:
-    """One entry a row: the sample, or the error that `read_samples` would raise there.
+    """One entry per row: the sample, or the error that `read_samples` would raise there.
 
     Raises:
         DataError: If the file itself cannot be read.

@@ -19,7 +19,7 @@ from vtune.schema.fields import Row
 from vtune.schema.parquet.groups import GROUP_BYTES, GROUP_ROWS, row_groups
 
 _READ_ROWS = 16
-"""At most so many rows are read at once, and fewer where they are large (ours)."""
+"""Rows that are read at once at most; fewer where they are large (ours)."""
 _SCAN_BYTES = 2**20
 """Of rows that are read at a time where they are small (ours)."""
 _LONGEST_BYTES = 256 * 2**20
@@ -241,7 +241,7 @@ def rows_with(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:
-    """So many rows that they do not exceed a row group of ours, pictures of 8000 px included."""
+    """The number of rows that does not exceed a row group of ours, pictures of 8000 px included."""
     return max(1, min(_READ_ROWS, _rows_within(file, GROUP_BYTES), _rows_of_longest(file)))
 
 
@@ -260,7 +260,7 @@ def _rows_of_longest(file: pq.ParquetFile) -> int:
 
 
 def _rows_within(file: pq.ParquetFile, size: int) -> int:
-    """How many rows of a file, of its mean size, make so many bytes."""
+    """How many rows of a file, of its mean size, make `size` bytes."""
     metadata = file.metadata
     whole: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
     fit: int = size * metadata.num_rows // max(whole, 1)

@@ -40,7 +40,7 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
 
 
 def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
-    """One entry a row: the trajectory, or the error that `read_trajectories` would raise there.
+    """One entry per row: the trajectory, or the error that `read_trajectories` would raise there.
 
     Raises:
         DataError: If the file itself cannot be read.
