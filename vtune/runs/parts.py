@@ -15,6 +15,7 @@ from vtune.runs.part_checks import (
     check_tool,
     check_verifier,
 )
+from vtune.runs.part_checks_family import check_family
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -24,6 +25,7 @@ ROOMS: Mapping[Kind, str] = {
     "scorer": "vtune.metrics.benchmarks",
     "prompt": "vtune.rollout.prompts",
     "filter": "vtune.curate.own",
+    "family": "vtune.models.families",
 }
 """Kind -> the module that has its table."""
 
@@ -34,6 +36,7 @@ CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "scorer": check_scorer,
     "prompt": check_prompt,
     "filter": check_filter,
+    "family": check_family,
 }
 """Kind -> what is promised by a part of a name."""
 
