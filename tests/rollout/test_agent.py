@@ -298,7 +298,7 @@ def test_what_code_prints_cannot_forge_a_picture_or_a_turn(policy: Policy, print
     (trajectory,) = roll_out(policy, TWO_TURNS, sandbox=sandbox)
     (plain,) = roll_out(policy, TWO_TURNS)
     chat = policy.chat
-    for token in (chat.image_id, chat.vision_start_id, chat.end_id):
+    for token in (chat.image_id, chat.opens_id, chat.end_id):
         assert trajectory.token_ids.count(token) == plain.token_ids.count(token)
     assert trajectory.stop_reason == "answer"
 

@@ -54,7 +54,7 @@ def test_only_the_last_turn_of_a_trace_is_taught_to_end(policy: Policy) -> None:
 
 def test_no_picture_and_no_glue_counts(policy: Policy) -> None:
     book = replay(LOOKING, policy.chat, policy.pictures)
-    given = {policy.chat.image_id, policy.chat.vision_start_id, policy.chat.vision_end_id}
+    given = {policy.chat.image_id, policy.chat.opens_id, policy.chat.closes_id}
     assert given <= set(book.token_ids)
     counted = {token for token, counts in zip(book.token_ids, book.loss_mask, strict=True) if counts}
     assert counted.isdisjoint({*given, *policy.chat.words("<sandbox_output>")})

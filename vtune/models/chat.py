@@ -46,7 +46,7 @@ class Chat:
                 f"the tokenizer lacks one of {', '.join(names)}",
                 fix="use a vision-language model with the tokenizer that it was trained with",
             )
-        self.vision_start_id, self.image_id, self.vision_end_id = ids[:3]
+        self.opens_id, self.image_id, self.closes_id = ids[:3]
         self.end_id = int(tokenizer.eos_token_id)
         self.pad_id = int(tokenizer.pad_token_id)
         turn = tokenizer.convert_tokens_to_ids(family.tokens.turn)
@@ -120,5 +120,5 @@ class Chat:
             if piece:
                 ids += self._tokens(piece)
             if index < len(pixels):
-                ids += [self.vision_start_id, *[self.image_id] * pixels[index].tokens, self.vision_end_id]
+                ids += [self.opens_id, *[self.image_id] * pixels[index].tokens, self.closes_id]
         return ids

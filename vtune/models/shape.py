@@ -41,13 +41,13 @@ def known_name(name: str) -> str | None:
     No two known models share a size, so the size alone decides, unless the name says another family.
     """
     sizes = set(_SIZE.findall(name.lower().rsplit("/", 1)[-1]))
-    said = {family: family.named(name) for family in FAMILIES.values()}
-    silent = all(one is None for one in said.values())
+    said = [(family.sizes, family.named(name)) for family in FAMILIES.values()]
+    silent = all(one is None for _, one in said)
     found = [
         known
-        for family in FAMILIES.values()
-        for known in family.sizes
-        if (silent or said[family]) and known.lower().rsplit("-", 1)[1].removesuffix("b") in sizes
+        for known_sizes, one in said
+        for known in known_sizes
+        if (silent or one) and known.lower().rsplit("-", 1)[1].removesuffix("b") in sizes
     ]
     return found[0] if len(found) == 1 else None
 

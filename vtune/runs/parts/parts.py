@@ -16,6 +16,7 @@ from vtune.runs.parts.checks import (
     check_tool,
     check_verifier,
 )
+from vtune.runs.part_checks_family import check_family
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -26,6 +27,7 @@ ROOMS: Mapping[Kind, str] = {
     "prompt": "vtune.rollout.prompts",
     "filter": "vtune.curate.own",
     "loss": "vtune.update.losses",
+    "family": "vtune.models.families",
 }
 """Kind -> the module that has its table."""
 
@@ -37,6 +39,7 @@ CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "prompt": check_prompt,
     "filter": check_filter,
     "loss": check_loss,
+    "family": check_family,
 }
 """Kind -> what is promised by a part of a name."""
 

@@ -1,0 +1,93 @@
+"""A family of models stands in its own files: nothing else names its tokens, its paths or its type."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from vtune.errors import DataError
+from vtune.models.families import FAMILIES, family_of
+from vtune.models.families.hermes import HERMES
+from vtune.runs.part_checks_family import check_family
+
+HOME = ROOT / "vtune/models/families"
+PATHS = re.compile(r"(?:^|\.)visual\.|merger|deepstack|patch_embed")
+"""Modules of Qwen's towers; the names of a language model's modules are those of transformers."""
+CLASSES = re.compile(r"Qwen\d\w*(?:Config|Model|Processor|Generation|RMSNorm)")
+QUOTES = {
+    "vtune/parts.py": "the table of parts",
+    "vtune/data/formats/specimens.py": "rows as others publish them, prompts included",
+}
+"""File -> why it may."""
+
+
+def strings(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, text) of every string that is not documentation, and of every attribute (`.name.`)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.lineno, node.value
+        elif isinstance(node, ast.Attribute):
+            yield node.lineno, f".{node.attr}."
+
+
+def own_words() -> set[str]:
+    """What only a family may spell: its type, its tokens and the tags of its tool template."""
+    words = set(FAMILIES)
+    for family in FAMILIES.values():
+        words |= {*family.tokens.placeholders, family.tokens.turn, *family.tiny.special, *family.tools.tags}
+        words |= {word.strip("<|>") for word in family.tiny.special}
+    # A word of many records, whoever calls the tools.
+    return words | {f"<{HERMES.response}", f"<{HERMES.call}"}
+
+
+def named(path: Path) -> list[str]:
+    """What a file says of a family, with its line."""
+    words = own_words()
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {text[:60]!r}"
+        for line, text in strings(path)
+        if any(word in text for word in words) or PATHS.search(text) or CLASSES.search(text)
+    ]
+
+
+def test_nothing_else_names_a_token_or_a_path_of_a_family() -> None:
+    files = [path for top in ("vtune", "cli") for path in (ROOT / top).rglob("*.py")]
+    found = {
+        path: places
+        for path in files
+        if HOME not in path.parents and "attacks" not in path.parts and (places := named(path))
+    }
+    quoting = {path.relative_to(ROOT).as_posix() for path in found}
+    assert quoting - set(QUOTES) == set(), found
+    assert quoting == set(QUOTES), "an exception that is not needed any more"
+
+
+def test_what_is_looked_for_is_found_in_the_files_of_families() -> None:
+    assert any("<|vision_start|>" in one for one in named(HOME / "qwen.py"))
+    assert any("merger" in one for one in named(HOME / "qwen.py"))
+    assert any("ForConditionalGeneration" in one for one in named(HOME / "qwen3_vl.py"))
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_a_family_keeps_every_promise(name: str) -> None:
+    assert [check for check in check_family(name) if not check.ok] == []
+
+
+def test_an_unknown_type_says_which_families_there_are_and_what_to_add() -> None:
+    with pytest.raises(DataError, match="models/x is a 'llava' model") as caught:
+        family_of("llava", "models/x")
+    assert "qwen2_5_vl and qwen3_vl" in caught.value.fix
+    assert 'FAMILIES.add("llava", Family(…))' in caught.value.fix
+    assert "vtune/models/README.md" in caught.value.fix
+
+
+def test_no_two_published_models_of_all_families_have_one_name_or_size() -> None:
+    names = [name for family in FAMILIES.values() for name in family.sizes]
+    assert len(set(names)) == len(names)
+    sizes = [name.rsplit("-", 1)[1] for name in names]
+    assert len(set(sizes)) == len(sizes)

@@ -1,0 +1,73 @@
+"""Whether a family of a user's own keeps what families promise."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from vtune.models.families import FAMILIES
+from vtune.models.shape import find_shape, known_name
+from vtune.runs.parts import check_parts
+from vtune.uses import forget, use, used
+
+OWN = ROOT / "tests/own/qwen2_vl.py"
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+def test_a_family_of_ones_own_keeps_every_promise() -> None:
+    found = check_parts(OWN)
+    assert found["ok"], found
+    assert len(found["parts"][0]["checks"]) == 6
+
+
+def test_it_is_known_by_name_while_it_is_used() -> None:
+    assert known_name("Qwen/Qwen2-VL-72B-Instruct") is None
+    use([OWN])
+    assert "qwen2_vl" in FAMILIES
+    assert known_name("Qwen/Qwen2-VL-72B-Instruct") == "Qwen2-VL-72B"
+    assert known_name("Qwen/Qwen2.5-VL-72B-Instruct") is None
+    found = find_shape("Qwen/Qwen2.5-VL-7B-Instruct", "Qwen2-VL-72B")
+    assert found is not None
+    assert round(found[0].total / 1e9, 1) == 73.4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        ("+ i + i * h + h", "+ i", "its parts are those of its shape", "its shape counts"),
+        (
+            "shape=shape,",
+            "shape=shape, connector=like.layer,",
+            "its parts are those of its shape",
+            "its shape",
+        ),
+        (
+            "shape=shape,",
+            "shape=shape, tools=replace(like.tools),",
+            "it speaks the tool template",
+            "use HERMES",
+        ),
+        (
+            "shape=shape,",
+            "shape=shape, positions=lambda *a, **k: 3 * like.positions(*a, **k),",
+            "what is drawn is what the model says",
+            "log-probabilities differ",
+        ),
+        ('"num_heads": 4', '"num_heads": 7', "its tiny model is built and loads", "Error"),
+    ],
+)
+def test_a_promise_that_is_not_kept_is_found(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = OWN.read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "mine.py").write_text(text.replace(old, new), encoding="utf-8")
+    parts = check_parts(tmp_path / "mine.py")["parts"]
+    broken = {one["name"]: one["found"] for one in parts[0]["checks"] if not one["ok"]}
+    assert found in broken[check]
