@@ -60,7 +60,7 @@ TOO_LONG_FILES = {
 KNOWN_CIRCLE = {
     f"vtune.sandbox.guest.{name}" for name in ("display", "hooks", "numpy_hooks", "opencv_hooks", "pil_hooks")
 }
-"""The one that is left: the session's hooks import each other inside functions."""
+"""The one that is left: `hooks` loads, inside a function, those that import it."""
 PATHS = sorted(
     path for top in ("vtune", "cli") for path in (ROOT / top).rglob("*.py") if path.parent.name != "snippets"
 )
