@@ -1,9 +1,31 @@
 """Arguments that several verbs share."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How training is started: the options that `vtune sft`, `vtune rl` and its sweeps share."""
+
+    out: Path | None
+    """The run folder, or that of the sweep; None for the default."""
+    resume: bool
+    """Continue what is in the folder."""
+    gpus: int | None
+    """Processes on each machine; None for this process alone."""
+    hostfile: Path | None
+    """The machines; None for this one."""
+    track: str | None
+    """Name of a tracker."""
+    dry_run: bool
+    """Check only."""
+    as_json: bool
+    """Show one JSON document."""
+
 
 Recipe = Annotated[str, typer.Option("--recipe", help="Name of a shipped recipe, or a path.")]
 Overrides = Annotated[

@@ -16,6 +16,7 @@ from .options import (
     Resume,
     RunFolder,
     ShapeOf,
+    Start,
     Track,
     with_protection,
 )
@@ -49,33 +50,10 @@ def rl(
     from vtune.runs.train.rl import RLRecipe, check_sizes
 
     from .sweep import train_variants
-    from .training import planned_for, train
+    from .training import Verb, planned_for, train
 
     check = planned_for(plan_rl, dry_run, gpu_memory=gpu_memory, shape=shape)
-    if sweep is not None:
-        train_variants(
-            sweep,
-            recipe,
-            overrides or (),
-            with_protection(None, sandbox),
-            check=check,
-            out=out,
-            resume=resume,
-            gpus=gpus,
-            hostfile=hostfile,
-            track=track,
-            dry_run=dry_run,
-            as_json=as_json,
-        )
-        return
-    train(
-        recipe,
-        "recipes.rl",
-        RLRecipe,
-        with_protection(overrides, sandbox),
-        check=check,
-        run=run_rl,
-        split=check_sizes,
+    start = Start(
         out=out,
         resume=resume,
         gpus=gpus,
@@ -84,3 +62,8 @@ def rl(
         dry_run=dry_run,
         as_json=as_json,
     )
+    if sweep is not None:
+        train_variants(sweep, recipe, overrides or (), with_protection(None, sandbox), start, check=check)
+        return
+    verb = Verb(package="recipes.rl", kind=RLRecipe, check=check, run=run_rl, split=check_sizes)
+    train(verb, recipe, with_protection(overrides, sandbox), start)

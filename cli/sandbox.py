@@ -1,5 +1,7 @@
 """`vtune sandbox`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,6 +24,20 @@ class Layer(StrEnum):
     SECCOMP = "seccomp"
     NAMESPACES = "namespaces"
     UID = "uid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How large an attack on the reward is: the options that only `--reward` reads."""
+
+    programs: int
+    """Random ones."""
+    generations: int
+    """Of the search."""
+    population: int
+    """Programs of a generation."""
+    claimed: bool
+    """Attack a judge that believes what the session claims."""
 
 
 @app.command("run", epilog="Exit codes: 0 the code ran to its end, 1 it did not, 2 the input is wrong.")
@@ -98,33 +114,48 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Run hostile snippets in the sandbox of this machine: what held, and which layer did it."""
-    from vtune.report.attacks import render_attacks, render_reward_attack
-    from vtune.runs.audit.attack import run_attack
+    if reward:
+        if folder or only or without:
+            raise typer.BadParameter("--dir, --only and --without are about snippets, not about --reward")
+        search = Search(programs=programs, generations=generations, population=population, claimed=claimed)
+        _attack_reward(search, isolation, seed, as_json=as_json)
+    else:
+        _attack_sandbox(folder, only or [], isolation, without or [], as_json=as_json)
+
+
+def _attack_reward(search: Search, isolation: Attacked, seed: int, *, as_json: bool) -> None:
+    from vtune.report.attacks import render_reward_attack
     from vtune.runs.audit.reward_attack import run_reward_attack
 
     from .output import show
 
-    if reward:
-        if folder or only or without:
-            raise typer.BadParameter("--dir, --only and --without are about snippets, not about --reward")
-        found = run_reward_attack(
-            programs=programs,
-            generations=generations,
-            population=population,
-            seed=seed,
-            isolation=isolation,
-            claimed=claimed,
-        )
-        show(found, render_reward_attack, as_json=as_json)
-        if found["breached"]:
-            raise typer.Exit(1)
-        return
-    result = run_attack(
-        folder,
-        only or [],
+    found = run_reward_attack(
+        programs=search.programs,
+        generations=search.generations,
+        population=search.population,
+        seed=seed,
         isolation=isolation,
-        without=[layer.value for layer in without or []],
+        claimed=search.claimed,
     )
+    show(found, render_reward_attack, as_json=as_json)
+    if found["breached"]:
+        raise typer.Exit(1)
+
+
+def _attack_sandbox(
+    folder: Path | None,
+    only: Sequence[str],
+    isolation: Attacked,
+    without: Sequence[Layer],
+    *,
+    as_json: bool,
+) -> None:
+    from vtune.report.attacks import render_attacks
+    from vtune.runs.audit.attack import run_attack
+
+    from .output import show
+
+    result = run_attack(folder, only, isolation=isolation, without=[layer.value for layer in without])
     show(result, render_attacks, as_json=as_json)
     if result["breached"] or result["errors"]:
         raise typer.Exit(1)

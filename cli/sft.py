@@ -11,6 +11,7 @@ from .options import (
     Resume,
     RunFolder,
     ShapeOf,
+    Start,
     Track,
 )
 
@@ -32,15 +33,11 @@ def sft(
     from vtune.runs.plan.plan import plan_sft
     from vtune.runs.train.sft import SFTRecipe, run_sft
 
-    from .training import planned_for, train
+    from .training import Verb, planned_for, train
 
-    train(
-        recipe,
-        "recipes.sft",
-        SFTRecipe,
-        overrides or (),
-        check=planned_for(plan_sft, dry_run, gpu_memory=gpu_memory, shape=shape),
-        run=run_sft,
+    check = planned_for(plan_sft, dry_run, gpu_memory=gpu_memory, shape=shape)
+    verb = Verb(package="recipes.sft", kind=SFTRecipe, check=check, run=run_sft)
+    start = Start(
         out=out,
         resume=resume,
         gpus=gpus,
@@ -49,3 +46,4 @@ def sft(
         dry_run=dry_run,
         as_json=as_json,
     )
+    train(verb, recipe, overrides or (), start)

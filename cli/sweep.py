@@ -5,9 +5,13 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .options import Start
 from .output import show, stdout_for_the_result
+
+if TYPE_CHECKING:
+    from vtune.runs.sweep.recipe import Plan
 
 
 def train_variants(
@@ -15,15 +19,9 @@ def train_variants(
     recipe: str,
     overrides: Sequence[str],
     protection: Sequence[str],
+    start: Start,
     *,
     check: Callable[..., dict[str, Any]],
-    out: Path | None,
-    resume: bool,
-    gpus: int | None,
-    hostfile: Path | None,
-    track: str | None,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Read a sweep, then plan it or run it, and show the table.
 
@@ -32,49 +30,62 @@ def train_variants(
         recipe: Name of the recipe that is varied, or its path.
         overrides: `key.path=value` for all variants.
         protection: Overrides of the sandbox, for runs and evaluations alike.
+        start: How, for every run; without a folder it is `runs/sweep-<sweep>`.
         check: (recipe, gpus=…) -> the plan of one run.
-        out: The sweep's folder; None for `runs/sweep-<sweep>`.
-        resume: Go on with the sweep in the folder.
-        gpus: Processes on each machine, for every run; None for one.
-        hostfile: The machines; None for this one.
-        track: Name of a tracker.
-        dry_run: Plan only.
-        as_json: Show one JSON document.
     """
     from vtune.config import find
     from vtune.metrics.trackers import check_tracker
-    from vtune.report.progress import say
-    from vtune.report.sweep import render_sweeps
-    from vtune.runs.processes.launch import processes_of
     from vtune.runs.sweep.recipe import load_sweep
-    from vtune.runs.sweep.runs import check_failed, plan_sweep, run_sweep
-    from vtune.runs.sweep.table import SWEEP
 
     path = find(name, "recipes.sweep")
     plan = load_sweep(path, find(recipe, "recipes.rl"), [*overrides, *protection], suite_overrides=protection)
-    folder = out or Path("runs") / f"sweep-{path.stem}"
-    check_tracker(track)
-    launched = processes_of(gpus, hostfile)
-    processes = launched or 1
-    if dry_run:
-        with stdout_for_the_result():
-            checked = partial(check, gpus=launched)
-            begin = resume or out is not None
-            if not begin and (folder / SWEEP).exists():
-                say(f"{folder} holds a sweep already: a start needs another --out, or --resume")
-            facts = plan_sweep(plan, folder, check=checked, resume=resume, processes=processes, begin=begin)
-        _show_plan(plan.sweep, facts, as_json=as_json)
-        return
-    given = {"--gpus": gpus, "--hostfile": hostfile, "--track": track}
+    folder = start.out or Path("runs") / f"sweep-{path.stem}"
+    check_tracker(start.track)
+    if start.dry_run:
+        _plan(plan, folder, start, check)
+    else:
+        _run(plan, folder, start)
+
+
+def _plan(plan: "Plan", folder: Path, start: Start, check: Callable[..., dict[str, Any]]) -> None:
+    from vtune.report.progress import say
+    from vtune.runs.processes.launch import processes_of
+    from vtune.runs.sweep.runs import plan_sweep
+    from vtune.runs.sweep.table import SWEEP
+
+    launched = processes_of(start.gpus, start.hostfile)
+    with stdout_for_the_result():
+        begin = start.resume or start.out is not None
+        if not begin and (folder / SWEEP).exists():
+            say(f"{folder} holds a sweep already: a start needs another --out, or --resume")
+        facts = plan_sweep(
+            plan,
+            folder,
+            check=partial(check, gpus=launched),
+            resume=start.resume,
+            processes=launched or 1,
+            begin=begin,
+        )
+    _show_plan(plan.sweep, facts, as_json=start.as_json)
+
+
+def _run(plan: "Plan", folder: Path, start: Start) -> None:
+    from vtune.report.progress import say
+    from vtune.report.sweep import render_sweeps
+    from vtune.runs.processes.launch import processes_of
+    from vtune.runs.sweep.runs import check_failed, run_sweep
+
+    processes = processes_of(start.gpus, start.hostfile) or 1
+    given = {"--gpus": start.gpus, "--hostfile": start.hostfile, "--track": start.track}
     options = [word for option, value in given.items() if value is not None for word in (option, str(value))]
     try:
         with stdout_for_the_result():
-            result = run_sweep(plan, folder, resume=resume, processes=processes, options=options)
+            result = run_sweep(plan, folder, resume=start.resume, processes=processes, options=options)
     except SystemExit:
         words = [word for word in sys.argv[1:] if word != "--resume"]
         say(f"to go on: {shlex.join(['vtune', *words, '--resume'])}")
         raise
-    show(result, lambda table: render_sweeps([table]), as_json=as_json)
+    show(result, lambda table: render_sweeps([table]), as_json=start.as_json)
     check_failed(result["failed"])
 
 

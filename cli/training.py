@@ -2,92 +2,91 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import typer
 
 from vtune.config import Strict, dump_recipe, find, load_recipe
 
+from .options import Start
 from .output import show, stdout_for_the_result
 
 R = TypeVar("R", bound=Strict)
 
 
-def train(
-    name: str,
-    package: str,
-    kind: type[R],
-    overrides: Sequence[str],
-    *,
-    check: Callable[..., dict[str, Any]],
-    run: Callable[..., dict[str, Any]],
-    split: Callable[[R, int], None] | None = None,
-    out: Path | None,
-    resume: bool,
-    gpus: int | None,
-    hostfile: Path | None,
-    track: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb(Generic[R]):
+    """What a verb that trains does with its recipes."""
+
+    package: str
+    """Where shipped recipes are, e.g. `recipes.rl`."""
+    kind: type[R]
+    """What a file is read into."""
+    check: Callable[..., dict[str, Any]]
+    """(recipe, gpus=…) -> what can be known before the start. Raises on what cannot work."""
+    run: Callable[..., dict[str, Any]]
+    """(recipe, folder, resume=…, track=…) -> result."""
+    split: Callable[[R, int], None] | None = None
+    """Raises where a step does not split over this many processes; None: every step does."""
+
+
+def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> None:
     """Read a recipe, then check it or run it, and show the result.
 
     Args:
-        name: Name of a shipped recipe in `package`, or a path.
-        package: Where shipped recipes of this kind are, e.g. `recipes.rl`.
-        kind: What the file is read into.
+        verb: What is done with it.
+        name: Name of a shipped recipe, or a path.
         overrides: `key.path=value`, applied in order.
-        check: (recipe, gpus=…) -> what can be known before the start. Raises on what cannot work.
-        run: (recipe, folder, resume=…, track=…) -> result.
-        split: Raises where a step does not split over this many processes; None: every step does.
-        out: The run folder; None for `runs/<recipe>`.
-        resume: Continue the run in the folder.
-        gpus: Processes on each machine; None for this process alone.
-        hostfile: The machines; None for this one.
-        track: Name of a tracker.
-        dry_run: Check only.
-        as_json: Show one JSON document.
+        start: How; without a folder it is `runs/<recipe>`.
     """
     from vtune.runs.folder import check_folder, check_start
     from vtune.runs.processes.launch import launch, processes_of
 
-    path = find(name, package)
-    recipe = load_recipe(path, kind, overrides)
-    processes = processes_of(gpus, hostfile)
-    folder = out or Path("runs") / path.stem
+    path = find(name, verb.package)
+    recipe = load_recipe(path, verb.kind, overrides)
+    processes = processes_of(start.gpus, start.hostfile)
+    folder = start.out or Path("runs") / path.stem
     check_folder(folder)
-    if dry_run:
-        from vtune.metrics.trackers import check_tracker
-        from vtune.report.progress import say
-
-        with stdout_for_the_result():
-            check_tracker(track)
-            if out is not None or resume:
-                check_start(folder, resume=resume)
-            elif (folder / "recipe.yaml").exists():
-                say(f"{folder} holds a run already: a start needs another --out, or --resume")
-            facts = check(recipe, gpus=processes)
-        _show_plan(recipe, facts, as_json=as_json)
+    if start.dry_run:
+        _plan(verb, recipe, folder, processes, start)
+        return
+    if start.gpus is not None and processes is not None:
+        # The ranks would find it too, when the folder is there already.
+        check_start(folder, resume=start.resume)
+        if verb.split is not None:
+            verb.split(recipe, processes)
+        words = _without_launch(sys.argv[1:])
+        sys.stdout.write(launch(words, folder, processes=start.gpus, hostfile=start.hostfile))
         return
     from vtune.report.values import render_values
     from vtune.update.ranks import Ranks
 
-    if gpus is not None and processes is not None:
-        # The ranks would find it too, when the folder is there already.
-        check_start(folder, resume=resume)
-        if split is not None:
-            split(recipe, processes)
-        words = _without_launch(sys.argv[1:])
-        sys.stdout.write(launch(words, folder, processes=gpus, hostfile=hostfile))
-        return
-    if Ranks.of_this_process().first:
-        check_start(folder, resume=resume)  # a run finds it too, after its data are read
+    first = Ranks.of_this_process().first
+    if first:
+        check_start(folder, resume=start.resume)  # a run finds it too, after its data are read
     with stdout_for_the_result():
-        result = run(recipe, folder, resume=resume, track=track)
-    if Ranks.of_this_process().first:
-        show(result, render_values, as_json=as_json)
+        result = verb.run(recipe, folder, resume=start.resume, track=start.track)
+    if first:
+        show(result, render_values, as_json=start.as_json)
+
+
+def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:
+    """What `--dry-run` does."""
+    from vtune.metrics.trackers import check_tracker
+    from vtune.report.progress import say
+    from vtune.runs.folder import check_start
+
+    with stdout_for_the_result():
+        check_tracker(start.track)
+        if start.out is not None or start.resume:
+            check_start(folder, resume=start.resume)
+        elif (folder / "recipe.yaml").exists():
+            say(f"{folder} holds a run already: a start needs another --out, or --resume")
+        facts = verb.check(recipe, gpus=processes)
+    _show_plan(recipe, facts, as_json=start.as_json)
 
 
 def planned_for(

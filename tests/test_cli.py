@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from tests.schema.records import SAMPLE
 from vtune.cli.main import app, main
+from vtune.cli.options import Start
 from vtune.cli.output import show, stdout_for_the_result
-from vtune.cli.training import train
+from vtune.cli.training import Verb, train
 from vtune.config import Strict
 from vtune.errors import DataError, MissingExtra, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.report.values import render_values
@@ -267,15 +268,13 @@ def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
 
     defaults: dict[str, Any] = {"out": None, "resume": False, "dry_run": False, "as_json": True}
     defaults |= {"gpus": None, "hostfile": None, "track": None}
-    train(
-        str(recipe),
-        "recipes.rl",
-        Plan,
-        ["steps=4"],
+    verb = Verb(
+        package="recipes.rl",
+        kind=Plan,
         check=lambda plan, gpus: {"samples": 9, **({"gpus": gpus} if gpus else {})},
         run=run,
-        **(defaults | options),
     )
+    train(verb, str(recipe), ["steps=4"], Start(**(defaults | options)))
     return calls
 
 

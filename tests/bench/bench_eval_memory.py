@@ -33,7 +33,7 @@ for number in range(pictures):
 data = folder / "bench"
 suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
 samples = list(read_records(suite))
-engines.TransformersEngine = lambda policy, max_batch: Looking(policy.chat, samples)
+engines.TransformersEngine = lambda policy, **_: Looking(policy.chat, samples)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 words = ["eval", "--suite", "vstar", "--model", folder / "tiny", "--data", data, "--out", folder / "out"]
 small = setting(dtype="float32", threads=1, images__max_pixels=12544, rollout__max_tokens=4000)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import vtune.runs.agent.engines as engines
-import vtune.runs.curate.difficulty as difficulty
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.pictures import shows_colour
 from tests.chains.table import Record, record_earned
@@ -235,7 +234,7 @@ def curated(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            difficulty, "TransformersEngine", lambda policy, **_: Obedient(policy.chat, frozenset({EASY}))
+            engines, "TransformersEngine", lambda policy, **_: Obedient(policy.chat, frozenset({EASY}))
         )
         ended = vtune("curate", "codev-rl", "--out", folder / "out", *changes, "--json")
     assert ended.code == 0, ended.err

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-import vtune.runs.evaluate.evaluation as evaluating
-import vtune.runs.train.loop as training
+import vtune.runs.agent.opening as drawing
+import vtune.runs.train.opening as training
 from tests.chains.overrides import settings
 from tests.chains.table import Record, record_earned
 from tests.runs.commands import numbers, vtune
@@ -191,7 +191,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
         async def engine(kind: str, recipe: object, policy: Any, **more: object) -> Taught:
             return Taught(policy.chat, list(read_samples(samples)), taught)
 
-        patch.setattr(evaluating, "evaluation_engine", engine)
+        patch.setattr(drawing, "evaluation_engine", engine)
         done(
             *("eval", "--suite", "own", "--model", model, "--data", samples, "--out", root / "eval"),
             *settings("eval", images__max_pixels=50176, rollout__max_tokens=4096, dtype="float32", threads=1),

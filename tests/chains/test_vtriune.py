@@ -6,14 +6,13 @@ or too hard; in training it is always right, and must earn all that each source 
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import vtune.runs.agent.engines as engines
-import vtune.runs.curate.difficulty as difficulty
 from tests.chains.obedient import obedient
 from tests.chains.overrides import settings
 from tests.chains.table import Record, record_earned
@@ -155,11 +154,11 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert ended.code == 0, ended.err
         truths = by_place(sorted((folder / "data" / "orsta").glob("*.parquet")))
 
-        def engine(always: bool) -> Callable[..., Obedient]:
-            return lambda policy, **_: Obedient(policy, truths, always=always)
+        def engine(policy: Any, *, apart: bool = False, **_: object) -> Obedient:
+            # Pass rates are drawn apart, training is not.
+            return Obedient(policy, truths, always=not apart)
 
-        patch.setattr(difficulty, "TransformersEngine", engine(False))
-        patch.setattr(engines, "TransformersEngine", engine(True))
+        patch.setattr(engines, "TransformersEngine", engine)
         small = {"min_pixels": 3136, "max_pixels": 12544}
         recipe = load_recipe(find("orsta-47k", "data_recipes"), DataRecipe)
         given: dict[str, object] = {}

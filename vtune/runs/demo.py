@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,52 +58,64 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
         RecipeError: If the folder holds a demo with another seed or kind.
     """
     _same_demo(out, {"seed": seed, "compare": compare})
-    began = time.monotonic()
-    data, tiny = out / "data", out / "tiny"
-    guessable = GUESSABLE if compare else 0.0
-    if not (data / "done.json").exists():
-        say(f"making {TRAIN + HELDOUT} puzzles and {TRACES} traces")
-        made = make_lens(
-            data, train=TRAIN, heldout=HELDOUT, traces=TRACES, level=LEVEL, guessable=guessable, seed=seed
-        )
-        write_whole(data / "done.json", json.dumps({**made, "seconds": time.monotonic() - began}) + "\n")
-    if not (tiny / "processor_config.json").exists():
-        build_tiny(tiny, lens.corpus(LEVEL, seed=seed), seed=seed)
-
-    def measure(name: str, model: Path, *overrides: str) -> dict[str, Any]:
-        say(f"evaluating: {name.replace('_', ' ')}")
-        return _measured(out / "eval" / name, str(model), data / "heldout.parquet", seed, *common, *overrides)
-
-    table = {"before_sft": measure("before_sft", tiny)}
-    sft = _trained(
-        out / "sft",
-        lambda folder, resume: run_sft(
-            load_recipe(
-                find("codev-tiny", "recipes.sft"),
-                SFTRecipe,
-                [f"model={tiny}", f"data=[{data / 'traces.parquet'}]", f"seed={seed}"],
-            ),
-            folder,
-            resume=resume,
-        ),
-    )
-    table["after_sft"] = measure("after_sft", sft)
-
-    def reinforce(name: str, *overrides: str) -> Path:
-        given = (f"model={sft}", f"data=[{data / 'train.parquet'}]", f"seed={seed}", *common, *overrides)
-        recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, given)
-        return _trained(out / name, lambda folder, resume: run_rl(recipe, folder, resume=resume))
-
+    demo = _Demo(out, seed, tuple(common))
+    tiny = demo.prepared(GUESSABLE if compare else 0.0)
+    table = {"before_sft": demo.measured("before_sft", tiny)}
+    sft = demo.taught(tiny)
+    table["after_sft"] = demo.measured("after_sft", sft)
     if compare:
-        table["accuracy_only"] = measure("accuracy_only", reinforce("rl_accuracy_only", *ACCURACY_ONLY))
-        table["evidence"] = measure("evidence", reinforce("rl_evidence"))
+        plain = demo.reinforced("rl_accuracy_only", sft, *ACCURACY_ONLY)
+        table["accuracy_only"] = demo.measured("accuracy_only", plain)
+        table["evidence"] = demo.measured("evidence", demo.reinforced("rl_evidence", sft))
     else:
-        rl = reinforce("rl")
-        table["after_rl"] = measure("after_rl", rl)
-        table["after_rl_crop_black"] = measure("after_rl_crop_black", rl, "call_images=black")
+        rl = demo.reinforced("rl", sft)
+        table["after_rl"] = demo.measured("after_rl", rl)
+        table["after_rl_crop_black"] = demo.measured("after_rl_crop_black", rl, "call_images=black")
     result = {"seed": seed, **table, "seconds": _seconds(out), "folder": str(out)}
     write_whole(out / "demo.json", json.dumps(result, indent=2) + "\n")
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """The parts of a demo; each is done where it is not done yet."""
+
+    out: Path
+    seed: int
+    common: tuple[str, ...]
+    """Overrides for reinforcement training and evaluation alike."""
+
+    def prepared(self, guessable: float) -> Path:
+        """Make the data and the tiny model; returns the folder of the model."""
+        began = time.monotonic()
+        data, tiny = self.out / "data", self.out / "tiny"
+        if not (data / "done.json").exists():
+            say(f"making {TRAIN + HELDOUT} puzzles and {TRACES} traces")
+            sizes = {"train": TRAIN, "heldout": HELDOUT, "traces": TRACES}
+            made = make_lens(data, **sizes, level=LEVEL, guessable=guessable, seed=self.seed)
+            write_whole(data / "done.json", json.dumps({**made, "seconds": time.monotonic() - began}) + "\n")
+        if not (tiny / "processor_config.json").exists():
+            build_tiny(tiny, lens.corpus(LEVEL, seed=self.seed), seed=self.seed)
+        return tiny
+
+    def taught(self, tiny: Path) -> Path:
+        """The weights after the cold start."""
+        given = [f"model={tiny}", f"data=[{self.out / 'data' / 'traces.parquet'}]", f"seed={self.seed}"]
+        recipe = load_recipe(find("codev-tiny", "recipes.sft"), SFTRecipe, given)
+        return _trained(self.out / "sft", partial(run_sft, recipe))
+
+    def reinforced(self, name: str, sft: Path, *overrides: str) -> Path:
+        """The weights after reinforcement training."""
+        data = self.out / "data" / "train.parquet"
+        given = (f"model={sft}", f"data=[{data}]", f"seed={self.seed}", *self.common, *overrides)
+        recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, given)
+        return _trained(self.out / name, partial(run_rl, recipe))
+
+    def measured(self, name: str, model: Path, *overrides: str) -> dict[str, Any]:
+        """A row of the table."""
+        say(f"evaluating: {name.replace('_', ' ')}")
+        data, given = self.out / "data" / "heldout.parquet", (*self.common, *overrides)
+        return _measured(self.out / "eval" / name, str(model), data, self.seed, *given)
 
 
 def _seconds(out: Path) -> float:
@@ -123,12 +137,12 @@ def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
         )
 
 
-def _trained(folder: Path, train: Callable[[Path, bool], dict[str, Any]]) -> Path:
+def _trained(folder: Path, train: Callable[..., dict[str, Any]]) -> Path:
     """The weights of a finished run; the run is started, or taken up again, where it is not finished."""
     done = folder / "done.json"
     if not done.exists():
         say(f"training: {folder.name}")
-        result = train(folder, (folder / "recipe.yaml").exists())
+        result = train(folder, resume=(folder / "recipe.yaml").exists())
         write_whole(done, json.dumps(result, indent=2) + "\n")
     newest = newest_checkpoint(folder / "checkpoints")
     if newest is None:

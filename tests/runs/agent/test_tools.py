@@ -132,7 +132,7 @@ def test_a_summariser_that_does_not_answer_is_found_at_the_start(
     assert not (tmp_path / "run").exists()
 
 
-def calling(policy: Any, max_batch: int, waiting: Any = None) -> ScriptedEngine:
+def calling(policy: Any, **_: Any) -> ScriptedEngine:
     """An engine whose policy searches, zooms in, and answers."""
     calls = [
         '{"name": "text_search_tool", "arguments": {"query": "ferry"}}',

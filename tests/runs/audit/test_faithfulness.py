@@ -22,9 +22,7 @@ def evaluated(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) 
     samples = list(read_samples(data))
     settings = setting(seed=3, rollout__max_new_tokens=90, rollout__max_tokens=900)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            vtune_engines, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
-        )
+        patch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Habits(policy.chat, samples))
         ended = vtune(*evaluation(tiny, data, out, *settings))
     assert ended.code == 0, ended.err
     return out

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-import vtune.runs.curate.difficulty as difficulty
+import vtune.runs.agent.engines as engines
+import vtune.runs.agent.opening as opening
 from tests.conftest import HANGS
 from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
@@ -77,7 +78,7 @@ def made(out: Path) -> dict[str, bytes]:
 def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Dice in place of the model's own draws; the file that notes them."""
     log = tmp_path / "drawn.txt"
-    monkeypatch.setattr(difficulty, "TransformersEngine", lambda policy, **_: Dice(policy, log))
+    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Dice(policy, log))
     return log
 
 
@@ -190,11 +191,11 @@ def test_the_funnel_of_photographs_and_puzzles_adds_up(
 
 KILLED = """
 import sys, pathlib
-import vtune.runs.curate.difficulty as difficulty
+import vtune.runs.agent.engines as engines
 from tests.runs.dice import Dice
 from vtune.cli.main import main
 log = pathlib.Path(sys.argv.pop(1))
-difficulty.TransformersEngine = lambda policy, **_: Dice(policy, log, seconds=0.02)
+engines.TransformersEngine = lambda policy, **_: Dice(policy, log, seconds=0.02)
 main()
 """
 
@@ -237,7 +238,7 @@ def test_after_sigkill_the_same_bytes_come_out_and_no_finished_rollout_is_drawn_
     assert not (out / "samples.parquet").exists()
     assert not (out / "drops.jsonl").exists()
 
-    monkeypatch.setattr(difficulty, "TransformersEngine", lambda policy, **_: Dice(policy, second))
+    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Dice(policy, second))
     curate(recipe, out)
     again = rollouts(second)
     assert len(again) == len(set(again)) == len(everything) - finished
@@ -306,7 +307,7 @@ def test_the_model_itself_draws_and_is_not_loaded_for_what_is_kept(
     before = made(tmp_path / "out")
     assert len((tmp_path / "out" / "results" / "replies.jsonl").read_text().splitlines()) == 6
     (tmp_path / "out" / "drops.jsonl").unlink()
-    monkeypatch.setattr(difficulty, "load_policy", None)
+    monkeypatch.setattr(opening, "load_policy", None)
     curate(recipe, tmp_path / "out")
     assert made(tmp_path / "out") == before
 
@@ -319,9 +320,7 @@ def test_a_pass_rate_asks_the_judge_about_free_answers(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = ["<think>So.</think><answer>a pair</answer>"]
-    monkeypatch.setattr(
-        difficulty, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, says)
-    )
+    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, says))
     data = tmp_path / "n.parquet"
     write_samples(data, [sample("How many shoes?", "two", verifier="judge", pictures=(png((60, 60)),))])
     with serve("TRUE", "VISUAL") as judge:
@@ -370,7 +369,7 @@ def test_rollouts_call_the_tools_that_training_would(
     write_samples(data, [replace(row, tools=("image_zoom_in_tool",))])
     script = [LOOKS, f"<think>So.</think><answer>{row.ground_truth}</answer>"]
     monkeypatch.setattr(
-        difficulty, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, script)
+        engines, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, script)
     )
     spec = pass_rate(tiny, rows="all", tools=ZOOM, rollouts=1, first=None)
     spec |= {"band": {"of": "mean", "at_least": 1.0}, "rollout": spec["rollout"] | {"prompt": "tools"}}

@@ -73,7 +73,7 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
         shipped = load_recipe(find(suite, "eval_suites"), EvalSuite, [f"data=[{data}]"])
         samples = list(read_records(shipped))
         monkeypatch.setattr(
-            vtune_engines, "TransformersEngine", lambda policy, max_batch: Looking(policy.chat, samples)
+            vtune_engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples)
         )
 
     return play
@@ -96,9 +96,7 @@ def looked_at_vstar(vstar: Path, tiny: Path, tmp_path_factory: pytest.TempPathFa
     shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
     samples = list(read_records(shipped))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            vtune_engines, "TransformersEngine", lambda policy, max_batch: Looking(policy.chat, samples)
-        )
+        patch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
         done(*evaluation("vstar", tiny, vstar, out))
     return out
 
@@ -200,9 +198,7 @@ def test_vstar_is_asked_and_audited_with_the_tools_of_the_suite(
 ) -> None:
     shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
     samples = list(read_records(shipped))
-    monkeypatch.setattr(
-        vtune_engines, "TransformersEngine", lambda policy, max_batch: player(policy.chat, samples)
-    )
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: player(policy.chat, samples))
     found = done(*evaluation("vstar", tiny, vstar, tmp_path / "out", *words))
     assert found["score"]["score"] == 5 / 8
     audited = done("faithfulness", tmp_path / "out")["all"]
@@ -392,7 +388,7 @@ for count in (3, 7):
         (here / f"{number}.json").write_text(json.dumps(note))
     suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
     samples = list(read_records(suite))
-    engines.TransformersEngine = lambda policy, max_batch: looking.Looking(policy.chat, samples)
+    engines.TransformersEngine = lambda policy, **_: looking.Looking(policy.chat, samples)
     small = setting(dtype="float32", threads=1, images__max_pixels=12544, rollout__max_tokens=4000)
     small += setting(rollout__max_batch=1, sandbox__seconds=120.0)
     words = ["eval", "--suite", "vstar", "--model", tiny, "--data", data, "--out", folder / f"out{count}"]

@@ -21,9 +21,7 @@ from vtune.schema.trajectory import Trajectory
 def habits(lens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy of `Habits` in place of the model's own draws."""
     samples = list(read_samples(lens / "heldout.parquet"))
-    monkeypatch.setattr(
-        vtune_engines, "TransformersEngine", lambda policy, max_batch: Habits(policy.chat, samples)
-    )
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Habits(policy.chat, samples))
 
 
 def stored(out: Path) -> list[Trajectory]:

@@ -88,11 +88,22 @@ def training_engine(
 
 
 async def evaluation_engine(
-    kind: Kind, recipe: Rollout, policy: Policy, *, model: str, dtype: Dtype, threads: int, folder: Path
+    kind: Kind,
+    recipe: Rollout,
+    policy: Policy,
+    *,
+    model: str,
+    dtype: Dtype,
+    threads: int,
+    folder: Path,
+    apart: bool,
 ) -> Engine:
-    """An engine for weights that stay as they were loaded; the arguments are those of `training_engine`."""
+    """An engine for weights that stay as they were loaded; the arguments are those of `training_engine`.
+
+    With `apart`, chance is dealt to each conversation by its own key; vLLM always does so.
+    """
     if kind == "transformers":
-        return TransformersEngine(policy, max_batch=recipe.max_batch)
+        return TransformersEngine(policy, max_batch=recipe.max_batch, apart=apart)
     check_vllm()
     from vtune.rollout.vllm import Setup, VllmEngine
 

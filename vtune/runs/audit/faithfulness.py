@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -130,45 +130,54 @@ def run_faithfulness(
         )
     judged = asyncio.run(_audit(audited, reward, _JUDGES[looks]))
     for rows in judged:
-        everything = _flat(rows)
-        if not everything:
-            raise DataError(
-                "no trajectory answers a question that needs a look",
-                where=str(path),
-                fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
-            )
-        check_scored(everything, reward.max_unscored)
+        _check_judged(_flat(rows), reward, path)
     first, *others = judged
-    everything = _flat(first)
-    limit = reward.max_unscored
+    failed = nobody_audited(_flat(first))
+    result = {"path": str(path), "settings": audited.settings, "looks": looks}
+    result |= _results(first, audited.seed, reward.max_unscored)
+    for rows in others:
+        result |= _compared(_flat(first), _flat(rows), audited.seed, reward.max_unscored)
+        failed = failed or nobody_audited(_flat(rows))
+    return result, failed
+
+
+def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
+    if not rows:
+        raise DataError(
+            "no trajectory answers a question that needs a look",
+            where=str(path),
+            fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
+        )
+    check_scored(rows, reward.max_unscored)
+
+
+def _results(rows: Mapping[str, list[AuditRow]], seed: int, limit: float) -> dict[str, Any]:
+    """What one way to judge has found, of all files together and of each."""
+    everything = _flat(rows)
     judged_by = judges_of(everything)
-    result = {
-        "path": str(path),
-        "settings": audited.settings,
-        "looks": looks,
+    return {
         "judged_by": judged_by,
         "note": comparison(judged_by),
         "unscored": dict(unscored_reasons(everything)[:REASONS]),
-        **_numbers(everything, audited.seed, limit),
+        **_numbers(everything, seed, limit),
         "files": {
-            name: asdict(faithfulness(part, seed=audited.seed, max_unaudited=limit))
-            for name, part in first.items()
+            name: asdict(faithfulness(part, seed=seed, max_unaudited=limit))
+            for name, part in rows.items()
             if part
         },
     }
-    failed = nobody_audited(everything)
-    for rows in others:
-        said = [
-            (a.any_faithful, b.any_faithful)
-            for a, b in zip(everything, _flat(rows), strict=True)
-            if a.calls  # without a call there is nothing to disagree about
-        ]
-        result |= {
-            "by_model": _numbers(_flat(rows), audited.seed, limit),
-            "agreement": asdict(agreement(said)),
-        }
-        failed = failed or nobody_audited(_flat(rows))
-    return result, failed
+
+
+def _compared(
+    by_boxes: Sequence[AuditRow], by_model: Sequence[AuditRow], seed: int, limit: float
+) -> dict[str, Any]:
+    """What the model has found, and where it agrees with boxes."""
+    said = [
+        (a.any_faithful, b.any_faithful)
+        for a, b in zip(by_boxes, by_model, strict=True)
+        if a.calls  # without a call there is nothing to disagree about
+    ]
+    return {"by_model": _numbers(by_model, seed, limit), "agreement": asdict(agreement(said))}
 
 
 def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any]:
@@ -183,7 +192,7 @@ def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any
     }
 
 
-def _flat(rows: dict[str, list[AuditRow]]) -> list[AuditRow]:
+def _flat(rows: Mapping[str, list[AuditRow]]) -> list[AuditRow]:
     return [row for part in rows.values() for row in part]
 
 

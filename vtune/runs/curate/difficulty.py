@@ -4,12 +4,10 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
-
-import torch
 
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
@@ -18,14 +16,12 @@ from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import answer_prompt
 from vtune.judge.replies import read_same
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import load_chat, load_policy, resolved
+from vtune.models.policy import load_chat, resolved
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
-from vtune.rollout.engine import Engine
-from vtune.rollout.transformers import TransformersEngine
-from vtune.runs.agent.engines import check_vllm, evaluation_engine
-from vtune.runs.agent.sandbox import sandbox_of, say_tier
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.runs.agent.engines import check_vllm
+from vtune.runs.agent.opening import load_fixed, open_fixed
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import Opinions
@@ -333,31 +329,12 @@ class _Rollouts:
     async def _start(self) -> Agent:
         """Load the model, and start what its rollouts need."""
         spec = self._spec
-        torch.set_num_threads(spec.threads)
-        on_gpu = torch.cuda.is_available() and spec.engine == "transformers"
-        device = torch.device("cuda" if on_gpu else "cpu")
-        policy = load_policy(resolved(spec.model), budget=spec.images, dtype=spec.dtype, device=device)
-        engine: Engine
-        if spec.engine == "transformers":
-            # By its own chance each: what is drawn after an interruption is what would have been drawn.
-            engine = TransformersEngine(policy, max_batch=spec.rollout.max_batch, apart=True)
-        else:
-            engine = await evaluation_engine(
-                spec.engine,
-                spec.rollout,
-                policy,
-                model=resolved(spec.model),
-                dtype=spec.dtype,
-                threads=spec.threads,
-                folder=self._folder / "weights",
-            )
-        await self._open.enter_async_context(aclosing(engine))
-        sandbox = sandbox_of(spec.sandbox, sessions=spec.rollout.max_batch)
-        await self._open.enter_async_context(sandbox)
-        say_tier(sandbox)
-        tools = await self._open.enter_async_context(tools_of(spec.tools, self._folder / "search.jsonl"))
+        model = resolved(spec.model)
+        policy = load_fixed(spec, model, kind=spec.engine)
+        # Apart: what is drawn after an interruption is what would have been drawn.
+        opening = open_fixed(spec, policy, model, self._folder, kind=spec.engine, apart=True)
+        self._agent = await self._open.enter_async_context(opening)
         self._pictures = policy.pictures
-        self._agent = Agent(engine, sandbox, policy.chat, policy.pictures, spec.rollout, tools=tools)
         return self._agent
 
 

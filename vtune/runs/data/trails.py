@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,26 +49,10 @@ def make_trails(
         RecipeError: If one of these folders holds a model, or indexes, already, or the world cannot be made.
         MissingExtra: If the index of articles needs a package that is not installed.
     """
-    if tiny is not None and (tiny / "config.json").exists():
-        raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
     indexes = {"corpus": out / "articles-index", "banners": out / "banners-index"}
-    for path in indexes.values():
-        if path.exists():
-            raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
-    for folder in filter(None, (out, tiny)):
-        check_folder(folder)
+    _check_folders(out, tiny, indexes.values())
     world = trail_world.make_world(towns, heldout_towns, seed=seed)
-    made: dict[str, object] = {}
-    wanted: dict[Split, int] = {"train": train, "heldout": heldout}
-    for split, count in wanted.items():
-        file = out / f"{split}.parquet"
-        rows = write_samples(file, trails.samples(world, count, seed=seed, split=split))
-        made[split] = {"path": str(file), "rows": rows}
-    file = out / "traces.parquet"
-    rows = write_trajectories(file, trails.traces(world, traces, seed=seed))
-    made["traces"] = {"path": str(file), "rows": rows}
-    made["corpus"] = {"path": str(out / "corpus.jsonl"), "rows": _write_corpus(out / "corpus.jsonl", world)}
-    made["banners"] = {"path": str(out / "banners"), "rows": _write_banners(out / "banners", world)}
+    made = _write_world(out, world, {"train": train, "heldout": heldout}, traces, seed)
     index_passages(out / "corpus.jsonl", indexes["corpus"])
     index_pictures(out / "banners", indexes["banners"])
     made["indexes"] = {name: str(path) for name, path in indexes.items()}
@@ -77,6 +61,33 @@ def make_trails(
 
         build_tiny(tiny, trails.corpus(world, seed=seed), seed=seed)
         made["tiny"] = {"path": str(tiny)}
+    return made
+
+
+def _check_folders(out: Path, tiny: Path | None, indexes: Iterable[Path]) -> None:
+    if tiny is not None and (tiny / "config.json").exists():
+        raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
+    for path in indexes:
+        if path.exists():
+            raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
+    for folder in filter(None, (out, tiny)):
+        check_folder(folder)
+
+
+def _write_world(
+    out: Path, world: World, samples: Mapping[Split, int], traces: int, seed: int
+) -> dict[str, object]:
+    """Write questions, traces, articles and banners; returns path and row count of each."""
+    made: dict[str, object] = {}
+    for split, count in samples.items():
+        file = out / f"{split}.parquet"
+        rows = write_samples(file, trails.samples(world, count, seed=seed, split=split))
+        made[split] = {"path": str(file), "rows": rows}
+    file = out / "traces.parquet"
+    rows = write_trajectories(file, trails.traces(world, traces, seed=seed))
+    made["traces"] = {"path": str(file), "rows": rows}
+    made["corpus"] = {"path": str(out / "corpus.jsonl"), "rows": _write_corpus(out / "corpus.jsonl", world)}
+    made["banners"] = {"path": str(out / "banners"), "rows": _write_banners(out / "banners", world)}
     return made
 
 

@@ -5,13 +5,11 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import torch
 from pydantic import Field, model_validator
 
 from vtune.config import differing_keys, dump_recipe
@@ -21,17 +19,19 @@ from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Dtype, load_chat, load_policy, resolved
+from vtune.models.policy import Dtype, load_chat, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, Rollout, black
-from vtune.runs.agent.engines import Kind, check_vllm, evaluation_engine
+from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
-from vtune.runs.agent.tools import ToolsRecipe, tools_of
+from vtune.runs.agent.opening import load_fixed, open_fixed
+from vtune.runs.agent.sandbox import SandboxRecipe
+from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import (
+    Question,
     Source,
     check_questions,
     fingerprints,
@@ -145,7 +145,8 @@ def run_eval(
     count = check_eval(suite, model, limit=limit)["samples"]
     prints = fingerprints(suite)
     _start(suite, out, _asked(suite, model, limit, kind, prints), resume=resume)
-    return asyncio.run(_evaluate(suite, model, out, limit, kind, count, prints))
+    asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, count=count, prints=prints)
+    return asyncio.run(_evaluate(asked))
 
 
 def judged_as_shown(suite: EvalSuite) -> EvalSuite:
@@ -217,89 +218,98 @@ def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) ->
     drop_unscored(out / "trajectories")
 
 
-async def _evaluate(
-    suite: EvalSuite,
-    model: str,
-    out: Path,
-    limit: int | None,
-    kind: Kind,
-    count: int,
-    prints: Mapping[str, str],
-) -> dict[str, Any]:
-    torch.set_num_threads(suite.threads)
-    # With vLLM, only the tokenizer and the reader of pictures are needed here.
-    on_gpu = torch.cuda.is_available() and kind == "transformers"
-    device = torch.device("cuda" if on_gpu else "cpu")
-    policy = load_policy(model, budget=suite.images, dtype=suite.dtype, device=device)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evaluation:
+    """What is measured, where, and how much of it."""
+
+    suite: EvalSuite
+    model: str
+    out: Path
+    limit: int | None
+    kind: Kind
+    count: int
+    """Questions."""
+    prints: Mapping[str, str]
+    """SHA-256 of the data, by file."""
+
+    @property
+    def portions(self) -> Path:
+        """Folder of what is drawn, for as long as the evaluation is unfinished."""
+        return self.out / "trajectories"
+
+    @property
+    def total(self) -> int:
+        """Rollouts."""
+        return self.count * self.suite.rollouts
+
+
+async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
+    suite, out = asked.suite, asked.out
+    policy = load_fixed(suite, asked.model, kind=asked.kind)
     began = time.monotonic()
-    engine = await evaluation_engine(
-        kind,
-        suite.rollout,
-        policy,
-        model=model,
-        dtype=suite.dtype,
-        threads=suite.threads,
-        folder=out / "weights",
-    )
     look = black if suite.call_images == "black" else None
-    folder = out / "trajectories"
-    records: dict[str, Sample] = {}
-
-    def questions() -> Iterator[tuple[Sample, tuple[bytes, ...]]]:
-        for sample, images in read_questions(suite, limit=limit):
-            records[sample.id] = without_pictures(sample)
-            yield sample, images
-
     async with (
-        aclosing(engine),
-        sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
-        tools_of(suite.tools, out / "search.jsonl") as tools,
+        open_fixed(suite, policy, asked.model, out, kind=asked.kind, look=look) as agent,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
-        say_tier(sandbox)
-        agent = Agent(engine, sandbox, policy.chat, policy.pictures, suite.rollout, look, tools=tools)
-        done = drawn(folder, rollouts=suite.rollouts)
-        total = count * suite.rollouts
-        seen: list[Trajectory] = []
-        with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
-            for window in windows(questions(), rollouts=suite.rollouts, done=done):
-                scored = await scorer.score(
-                    [sample for sample, _ in window.questions],
-                    await agent.run(_jobs(suite, window), progress.advance),
-                    iou=thresholds_of(suite.reward),
-                )
-                seen += map(slim, scored)
-                if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
-                    check_unscored(seen, suite.reward.max_unscored)
-                write_trajectories(part(folder, window.first), scored, run=out)
-                del window, scored  # before the next is read
-        del seen
-        everything = parts(folder)
+        records = await _draw(asked, agent, scorer)
+        everything = parts(asked.portions)
         judged = await _judge(suite, everything, records, scorer)
-    # A judge that failed may be mended; where nobody can judge, the numbers say so.
+    # A judge that failed may be repaired; where nobody can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     _put_together(everything, out / "trajectories.parquet")
-    result = {
-        "model": model,
-        "samples": count,
-        "limit": limit,
-        "engine": kind,
-        "rollouts": total,
+    result = _result(asked, judged) | {"seconds": time.monotonic() - began}
+    write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
+    shutil.rmtree(asked.portions)
+    (out / STARTED).unlink()
+    return result
+
+
+async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, Sample]:
+    """Draw, score and write what is missing, a window after the other; returns all samples, by id."""
+    suite, total = asked.suite, asked.total
+    done = drawn(asked.portions, rollouts=suite.rollouts)
+    records: dict[str, Sample] = {}
+    seen: list[Trajectory] = []
+    with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
+        for window in windows(_noted(asked, records), rollouts=suite.rollouts, done=done):
+            scored = await scorer.score(
+                [sample for sample, _ in window.questions],
+                await agent.run(_jobs(suite, window), progress.advance),
+                iou=thresholds_of(suite.reward),
+            )
+            seen += map(slim, scored)
+            if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
+                check_unscored(seen, suite.reward.max_unscored)
+            write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
+            del window, scored  # before the next is read
+    return records
+
+
+def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]:
+    """The questions, each noted in `records` without its pictures."""
+    for sample, images in read_questions(asked.suite, limit=asked.limit):
+        records[sample.id] = without_pictures(sample)
+        yield sample, images
+
+
+def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
+    suite = asked.suite
+    everything = faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
+    return {
+        "model": asked.model,
+        "samples": asked.count,
+        "limit": asked.limit,
+        "engine": asked.kind,
+        "rollouts": asked.total,
         "score": SCORERS[suite.scorer](judged.marks),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
-        "faithfulness": asdict(
-            faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
-        ),
+        "faithfulness": asdict(everything),
         "judged_by": judges_of(judged.rows),
         "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),
-        "environment": environment(prints),
-        "seconds": time.monotonic() - began,
+        "environment": environment(asked.prints),
     }
-    write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
-    shutil.rmtree(folder)
-    (out / STARTED).unlink()
-    return result
 
 
 def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:

@@ -105,20 +105,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
     """
     sweep = _settings(path / SWEEP)
     suites = [str(one["name"] or Path(one["suite"]).stem) for one in sweep["held_out"]]
-    runs = [Run(name, None, path / name) for name in sweep.get("untrained", {})] + [
-        Run(variant, seed, path / variant / f"seed-{seed}")
-        for variant in sweep["variants"]
-        for seed in sweep["seeds"]
-    ]
-    rows: dict[str, dict[int | None, Found]] = {run.variant: {} for run in runs}
-    unfinished: list[str] = []
-    for run in runs:
-        missing = [f"{run.name}/eval/{suite}" for suite in suites if not _evaluated(run, suite)]
-        if run.seed is not None and not (run.folder / DONE).exists():
-            unfinished.append(run.name)
-            continue
-        unfinished += missing
-        rows[run.variant][run.seed] = _found(run, suites, sweep["last_steps"])
+    rows, unfinished = _finished(path, sweep, suites)
     return {
         "name": path.resolve().name,
         "path": str(path),
@@ -141,6 +128,26 @@ def sweep_table(path: Path) -> dict[str, Any]:
         },
         "unfinished": unfinished,
     }
+
+
+def _finished(
+    path: Path, sweep: Mapping[str, Any], suites: Sequence[str]
+) -> tuple[dict[str, dict[int | None, Found]], list[str]]:
+    """Variant -> seed -> what its finished run has found, and the names of what is not finished."""
+    runs = [Run(name, None, path / name) for name in sweep.get("untrained", {})] + [
+        Run(variant, seed, path / variant / f"seed-{seed}")
+        for variant in sweep["variants"]
+        for seed in sweep["seeds"]
+    ]
+    rows: dict[str, dict[int | None, Found]] = {run.variant: {} for run in runs}
+    unfinished: list[str] = []
+    for run in runs:
+        if run.seed is not None and not (run.folder / DONE).exists():
+            unfinished.append(run.name)
+            continue
+        unfinished += [f"{run.name}/eval/{suite}" for suite in suites if not _evaluated(run, suite)]
+        rows[run.variant][run.seed] = _found(run, suites, sweep["last_steps"])
+    return rows, unfinished
 
 
 def _settings(file: Path) -> dict[str, Any]:

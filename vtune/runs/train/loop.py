@@ -1,38 +1,35 @@
-"""Reinforcement training, told in the order in which the data flows (CodeV §4.3, stage 2)."""
+"""Reinforcement training, in the order in which the data flows (CodeV §4.3, stage 2).
+
+A step is `_Loop.step`: draw and score, advantages, credit, update, record. Around it is what happens
+between steps: the weights are handed to the engine, evaluated when that is due, and saved.
+"""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-import torch
 
 from vtune.advantage.misassignment import credit_row
 from vtune.errors import RunFailed
 from vtune.metrics.by_source import ALL, Rows, by_source
 from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import check_tracker
-from vtune.models.policy import Policy, load_policy, resolved
+from vtune.models.policy import resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.schedule import Tightening
-from vtune.reward.score import Scorer, check_unscored
-from vtune.rollout.agent import Agent
-from vtune.rollout.engine import Engine
-from vtune.rollout.stopwatch import Stopwatch
-from vtune.runs.agent.engines import training_engine
-from vtune.runs.agent.sandbox import sandbox_of, say_tier
-from vtune.runs.agent.tools import tools_of
+from vtune.reward.score import check_unscored
 from vtune.runs.folder import running
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.filling import Filled, Filling
-from vtune.runs.train.keeping import Keeping, position
+from vtune.runs.train.keeping import Keeping
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import Loaded, check_pinned, load_suites, pin_suites
+from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl
 from vtune.runs.train.rollouts import Rollouts
@@ -41,7 +38,7 @@ from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.update.checkpoint import newest_checkpoint
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import StepStats
 from vtune.update.ranks import Ranks
 
 T = TypeVar("T")
@@ -89,187 +86,184 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
         return asyncio.run(_train(recipe, suites, out, ranks, resume=resume, track=track))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What a run is made of."""
-
-    recipe: RLRecipe
-    out: Path
-    ranks: Ranks
-    policy: Policy
-    trainer: Trainer
-    engine: Engine
-    agent: Agent
-    drawing: Drawing
-    tightening: Tightening
-    waiting: Stopwatch
-    """Runs while conversations wait for the sandbox."""
-    done: int
-    """Steps done before the run went on."""
-    state: Mapping[str, Any] | None
-    """That was saved after them."""
-
-
 async def _train(
     recipe: RLRecipe, suites: Sequence[Loaded], out: Path, ranks: Ranks, *, resume: bool, track: str | None
 ) -> dict[str, Any]:
-    torch.set_num_threads(recipe.update.threads)
-    start(ranks)
-    ranks.wait()
-    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
-    updates = recipe.steps * recipe.updates_per_step
-    trainer = Trainer(
-        policy, recipe.update, ranks, steps=updates, objective=recipe.loss, reference=recipe.model
-    )
-    if ranks.first:
-        say(f"trainable parameters: {trainer.trainable}")
-    done, state = position(out / "checkpoints", trainer, resume=resume)
-    tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=state)
-    waiting = Stopwatch()
-    engine = training_engine(
-        recipe.rollout,
-        trainer.rollouts,
-        model=recipe.model,
-        dtype=recipe.update.dtype,
-        threads=recipe.update.threads,
-        first=ranks.first,
-        folder=out / "weights",
-        waiting=waiting,
-        also=[(one.suite.rollout, one.suite.images) for one in suites],
-    )
-    began = time.monotonic()
-    cache = out / f"judge-{ranks.rank}.jsonl"
-    async with (
-        aclosing(engine),
-        sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
-        tools_of(recipe.tools, out / f"search-{ranks.rank}.jsonl") as tools,
-        Scorer(recipe.reward, judge_cache=cache, shown=policy.pictures.shown_size) as scorer,
-    ):
-        if ranks.first:
-            say_tier(sandbox)
-        agent = Agent(
-            engine, sandbox, policy.chat, policy.pictures, recipe.rollout, waiting=waiting, tools=tools
-        )
-        parts = _Parts(
-            recipe=recipe,
-            out=out,
-            ranks=ranks,
-            policy=policy,
-            trainer=trainer,
-            engine=engine,
-            agent=agent,
-            drawing=Drawing(recipe, agent, scorer, tightening, ranks),
-            tightening=tightening,
-            waiting=waiting,
-            done=done,
-            state=state,
-        )
-        loop = _Loop(parts, suites, track=track)
+    async with opened(recipe, suites, out, ranks, resume=resume) as run:
+        loop = _Loop(run, suites, track=track)
         async with aclosing(loop.rollouts):
-            last = await loop.run()
-    return _result(parts, last, began)
-
-
-def _result(parts: _Parts, last: Mapping[str, float], began: float) -> dict[str, Any]:
-    frozen = parts.trainer.check_frozen()
-    if frozen and parts.ranks.first:
+            last = await loop.steps()
+    frozen = run.trainer.check_frozen()
+    if frozen and ranks.first:
         say(f"frozen, and bit by bit as at the start: {', '.join(frozen)}")
     return {
-        "model": str(newest_checkpoint(parts.out / "checkpoints")),
-        "steps": parts.recipe.steps,
+        "model": str(newest_checkpoint(out / "checkpoints")),
+        "steps": recipe.steps,
         "frozen": list(frozen),
-        "seconds": time.monotonic() - began,
+        "seconds": time.monotonic() - run.began,
         "last": dict(last),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step on its way through the loop: each stage returns it with what it has found."""
+
+    number: int
+    """Steps done before it."""
+    clock: Clock
+    filled: Filled
+    """This process's rollouts, scored, and which groups of them are learnt from."""
+    everyone: list[Trajectory]
+    """The rollouts of all processes, without their pictures."""
+    tightened: dict[str, float]
+    """What the metrics say of IoU thresholds."""
+    learnt: list[Trajectory] = field(default_factory=list)
+    """This process's rollouts with their advantages."""
+    credit: dict[str, float] = field(default_factory=dict)
+    """What the metrics say of credit transfer."""
+    updates: list[StepStats] = field(default_factory=list)
+    rows: Rows = field(default_factory=dict)
+    """What the metrics say, by source."""
 
 
 class _Loop:
     """The steps of a run."""
 
-    def __init__(self, parts: _Parts, suites: Sequence[Loaded], *, track: str | None) -> None:
-        recipe, ranks = parts.recipe, parts.ranks
-        self._parts = parts
+    def __init__(self, run: Opened, suites: Sequence[Loaded], *, track: str | None) -> None:
+        recipe, ranks = run.recipe, run.ranks
+        self._run = run
+        self._recipe = recipe
+        self._ranks = ranks
+        self._tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=run.state)
+        self._drawing = Drawing(recipe, run.agent, run.scorer, self._tightening, ranks)
         share = recipe.prompts_per_step // ranks.world
         # Prompts that each process has taken; a step takes its share where there are no refills.
-        self._taken: list[int] = (parts.state or {}).get("taken", [parts.done * share] * ranks.world)
+        self._taken: list[int] = (run.state or {}).get("taken", [run.done * share] * ranks.world)
         self._filling = Filling(
-            parts.drawing,
-            lambda found: rewards(found, recipe.advantage),
+            self._drawing,
+            partial(rewards, recipe=recipe.advantage),
             share=share,
             refills=recipe.advantage.refills,
             taken=self._taken[ranks.rank],
         )
+        ahead = recipe.rollout.staleness
+        weights = run.trainer.weights
         self.rollouts = Rollouts(
-            self._draw,
-            parts.engine,
-            parts.trainer.weights,
-            ranks.wait,
-            staleness=recipe.rollout.staleness,
-            steps=recipe.steps,
+            self._draw, run.engine, weights, ranks.wait, staleness=ahead, steps=recipe.steps
         )
-        aside = recipe.rollout.staleness > 0
-        self._learn = Learning(parts.trainer, ranks, threads=recipe.update.threads, aside=aside)
+        self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, aside=ahead > 0)
         settings = recipe.model_dump(mode="json")
-        self._record = Record(parts.out, ranks, settings, track=track, done=parts.done)
+        self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
-            forget_replies(parts.out, parts.done)
-        self._keeping = Keeping(recipe.checkpoints.keep, parts.out)
-        self._stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=parts.done)
+            forget_replies(run.out, run.done)
+        self._keeping = Keeping(recipe.checkpoints.keep, run.out)
+        self._stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=run.done)
         self._evaluation = OnlineEvaluation(
             recipe.eval,
             suites,
             steps=recipe.steps,
-            done=parts.done,
-            policy=parts.policy,
+            done=run.done,
+            policy=run.policy,
             whole=self._whole,
             ranks=ranks,
-            out=parts.out,
+            out=run.out,
             record=self._record,
             keeping=self._keeping,
         )
 
-    async def run(self) -> Mapping[str, float]:
+    async def steps(self) -> Mapping[str, float]:
         """All steps that are left; returns the last one's row over all sources, empty if there was none."""
-        recipe, done = self._parts.recipe, self._parts.done
+        done, steps, first = self._run.done, self._recipe.steps, self._ranks.first
         rows: Rows = {}
-        shown = self._parts.ranks.first
-        if shown:
+        if first:
             self._keeping.point()
-        with self._stopping, self._record, Steps("rl", recipe.steps, done=done, show=shown) as progress:
-            for step in range(done, recipe.steps):
-                clock = Clock()
-                await self._together(step, self.rollouts.ready(step))
-                clock.leave_out(await self._evaluated(step))
-                filled = await self._together(step, self.rollouts.of(step))
-                clock.lap("rollout")
-                everyone = self._everyone(filled)
-                # Before anything is awaited: the next step may be scored while this one trains.
-                tightened = self._parts.tightening.after(step, everyone)
-                learnt, credit = self._credited(filled)
-                of_kept = [t for t in learnt if t.group in filled.kept]
-                stats = await self._learn(updates_of(of_kept, recipe.updates_per_step))
-                clock.lap("update")
-                self._keep_trajectories(step, learnt)
-                rows = by_source(everyone, evidence_score=recipe.reward.evidence.full)
-                rows[ALL] |= update_row(stats) | clock.row(stats) | credit | tightened
-                rows[ALL] |= self._rest_of_the_row(step, filled, everyone)
-                self._tell(step, rows, everyone)
+        with self._stopping, self._record, Steps("rl", steps, done=done, show=first) as progress:
+            for number in range(done, steps):
+                rows = (await self.step(number)).rows
                 seen = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
                 progress.advance(seen[ALL], seen)
-                self._stopping.after(step + 1, partial(self._save, step + 1))
+                self._stopping.after(number + 1, partial(self._save, number + 1))
             await self._evaluate_at_the_end()
         return rows.get(ALL, {})
 
-    async def _draw(self, step: int) -> Filled:
+    async def step(self, number: int) -> Step:
+        """One step, in the order in which the data flows."""
+        clock = Clock()
+        await self._together(number, self.rollouts.ready(number))
+        clock.leave_out(await self._evaluate(number))
+        step = await self._drawn_and_scored(number, clock)
+        step = self._with_advantages(step)
+        step = self._with_credit(step)
+        step = await self._updated(step)
+        return self._recorded(step)
+
+    async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
+        """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
+        filled = await self._together(number, self.rollouts.of(number))
+        clock.lap("rollout")
+        shares = self._ranks.gather([_without_pictures(t) for t in filled.trajectories])
+        everyone = [t for share in shares for t in share]
+        check_unscored(everyone, self._recipe.reward.max_unscored)
+        # Before anything is awaited: the next step may be scored while this one trains.
+        tightened = self._tightening.after(number, everyone)
+        return Step(number=number, clock=clock, filled=filled, everyone=everyone, tightened=tightened)
+
+    def _with_advantages(self, step: Step) -> Step:
+        return replace(step, learnt=with_advantages(step.filled.trajectories, self._recipe.advantage))
+
+    def _with_credit(self, step: Step) -> Step:
+        recipe = self._recipe.credit
+        if recipe is None:
+            return step
+        began = time.monotonic()
+        learnt, transfer = with_credit(step.learnt, recipe)
+        row = {"seconds_credit": time.monotonic() - began}
+        return replace(step, learnt=learnt, credit=row | credit_row(self._ranks.gather(transfer), recipe))
+
+    async def _updated(self, step: Step) -> Step:
+        kept = [t for t in step.learnt if t.group in step.filled.kept]
+        updates = await self._learn(updates_of(kept, self._recipe.updates_per_step))
+        step.clock.lap("update")
+        return replace(step, updates=updates)
+
+    def _recorded(self, step: Step) -> Step:
+        recipe, run = self._recipe, self._run
+        if step.number % recipe.trajectories_every == 0 or step.number + 1 == recipe.steps:
+            file = run.out / "trajectories" / _file_name(step.number, self._ranks)
+            write_trajectories(file, step.learnt, run=run.out)
+            self._record.trajectories(step.number, step.learnt)
+        rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
+        rows[ALL] |= update_row(step.updates) | step.clock.row(step.updates) | step.credit | step.tightened
+        rows[ALL] |= self._rest_of_the_row(step)
+        self._record.write(step.number, rows)
+        if self._ranks.first:
+            keep_replies(run.out, step.number, examples(step.everyone, each=REPLIES))
+        return replace(step, rows=rows)
+
+    def _rest_of_the_row(self, step: Step) -> dict[str, float]:
+        """What the metrics say of the step as a whole that all processes have to be asked for."""
+        drawn_by = self._ranks.gather(replace(step.filled, trajectories=[]))
+        self._taken = [one.taken for one in drawn_by]
+        recipe = self._recipe
+        row = groups_row(drawn_by, asked=recipe.prompts_per_step, refills=bool(recipe.advantage.refills))
+        return row | {
+            "seconds_reward": self._drawing.scoring.take(),
+            "seconds_sandbox": self._run.waiting.take(),
+            "staleness": staleness(step.everyone, step.number),
+            "sessions_lost": sum(self._ranks.gather(self._run.agent.take_lost())),
+        }
+
+    async def _draw(self, number: int) -> Filled:
         with self._whole():
-            return await self._filling.of(step)
+            return await self._filling.of(number)
 
     def _whole(self) -> AbstractContextManager[object]:
         # An engine with weights of its own was given them before.
-        drawn_here = self._parts.recipe.rollout.engine == "transformers"
-        return self._parts.trainer.whole() if drawn_here else nullcontext()
+        drawn_here = self._recipe.rollout.engine == "transformers"
+        return self._run.trainer.whole() if drawn_here else nullcontext()
 
-    async def _together(self, step: int, awaited: Awaitable[T]) -> T:
+    async def _together(self, number: int, awaited: Awaitable[T]) -> T:
         """What is awaited; one process may lose its engine alone: all stop together, with what is trained."""
         found: list[T] = []
         failure = None
@@ -277,79 +271,36 @@ class _Loop:
             found.append(await awaited)
         except RunFailed as error:
             failure = error
-        failures = [one for one in self._parts.ranks.gather(failure) if one is not None]
+        failures = [one for one in self._ranks.gather(failure) if one is not None]
         if failures:
-            self._save_unsaved(step)
+            self._save_unsaved(number)
             raise failures[0]
         return found[0]
 
-    async def _evaluated(self, step: int) -> float:
-        """The evaluation that is due after `step` steps; returns the seconds that it took."""
+    async def _evaluate(self, done: int) -> float:
+        """The evaluation that is due after `done` steps; returns the seconds that it took."""
         try:
-            return await self._evaluation.after(step, self._parts.engine)
+            return await self._evaluation.after(done, self._run.engine)
         except RunFailed:
             # All processes have it, and all are here.
-            self._save_unsaved(step)
+            self._save_unsaved(done)
             raise
 
     async def _evaluate_at_the_end(self) -> None:
-        steps = self._parts.recipe.steps
+        steps = self._recipe.steps
         if self._evaluation.due(steps):
             await self._together(steps, self.rollouts.ready(steps))
-            await self._evaluated(steps)
+            await self._evaluate(steps)
             await self.rollouts.rest()
 
-    def _everyone(self, filled: Filled) -> list[Trajectory]:
-        """The trajectories of all processes, without their pictures."""
-        shares = self._parts.ranks.gather([_without_pictures(t) for t in filled.trajectories])
-        everyone = [t for share in shares for t in share]
-        check_unscored(everyone, self._parts.recipe.reward.max_unscored)
-        return everyone
+    def _save_unsaved(self, done: int) -> None:
+        if done > self._stopping.saved:
+            self._save(done)
 
-    def _credited(self, filled: Filled) -> tuple[list[Trajectory], dict[str, float]]:
-        """The trajectories with their advantages after credit transfer, and what is told of it."""
-        recipe = self._parts.recipe
-        learnt = with_advantages(filled.trajectories, recipe.advantage)
-        if recipe.credit is None:
-            return learnt, {}
-        began = time.monotonic()
-        learnt, transfer = with_credit(learnt, recipe.credit)
-        row = {"seconds_credit": time.monotonic() - began}
-        return learnt, row | credit_row(self._parts.ranks.gather(transfer), recipe.credit)
-
-    def _keep_trajectories(self, step: int, learnt: Sequence[Trajectory]) -> None:
-        recipe, out = self._parts.recipe, self._parts.out
-        if step % recipe.trajectories_every == 0 or step + 1 == recipe.steps:
-            file = out / "trajectories" / _file_name(step, self._parts.ranks)
-            write_trajectories(file, learnt, run=out)
-            self._record.trajectories(step, learnt)
-
-    def _rest_of_the_row(self, step: int, filled: Filled, everyone: Sequence[Trajectory]) -> dict[str, float]:
-        """What the metrics say of the step as a whole that all processes have to be asked for."""
-        parts, recipe, ranks = self._parts, self._parts.recipe, self._parts.ranks
-        drawn_by = ranks.gather(replace(filled, trajectories=[]))
-        self._taken = [one.taken for one in drawn_by]
-        row = groups_row(drawn_by, asked=recipe.prompts_per_step, refills=bool(recipe.advantage.refills))
-        return row | {
-            "seconds_reward": parts.drawing.scoring.take(),
-            "seconds_sandbox": parts.waiting.take(),
-            "staleness": staleness(everyone, step),
-            "sessions_lost": sum(ranks.gather(parts.agent.take_lost())),
-        }
-
-    def _tell(self, step: int, rows: Rows, everyone: Sequence[Trajectory]) -> None:
-        self._record.write(step, rows)
-        if self._parts.ranks.first:
-            keep_replies(self._parts.out, step, examples(everyone, each=REPLIES))
-
-    def _save_unsaved(self, step: int) -> None:
-        if step > self._stopping.saved:
-            self._save(step)
-
-    def _save(self, step: int) -> None:
-        parts = self._parts
-        state = {"taken": self._taken, **parts.tightening.state}
-        self._keeping.save(parts.trainer, parts.policy, parts.recipe.model, step, parts.ranks, state)
+    def _save(self, done: int) -> None:
+        run = self._run
+        state = {"taken": self._taken, **self._tightening.state}
+        self._keeping.save(run.trainer, run.policy, self._recipe.model, done, self._ranks, state)
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:

@@ -19,8 +19,7 @@ from vtune.reward.audit import AuditRow, audit
 from vtune.reward.score import Scorer, check_unscored
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
-from vtune.runs.agent.sandbox import sandbox_of
-from vtune.runs.agent.tools import tools_of
+from vtune.runs.agent.opening import open_agent
 from vtune.runs.evaluate.evaluation import mark_of, thresholds_of
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.windows import Window, slim, windows
@@ -147,16 +146,14 @@ class OnlineEvaluation:
         look = black if suite.call_images == "black" else None
         questions = read_questions(suite, limit=one.limit, rank=ranks.rank, world=ranks.world)
         found = _Share()
+        searches = self._out / f"search-eval-{ranks.rank}.jsonl"
+        judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
         async with (
-            sandbox_of(suite.sandbox, sessions=suite.rollout.max_batch) as sandbox,
-            tools_of(suite.tools, self._out / f"search-eval-{ranks.rank}.jsonl") as tools,
-            Scorer(
-                suite.reward,
-                judge_cache=self._out / f"judge-eval-{ranks.rank}.jsonl",
-                shown=pictures.shown_size,
-            ) as scorer,
+            open_agent(
+                suite, engine, self._policy.chat, pictures, record=searches, announced=False, look=look
+            ) as agent,
+            Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size) as scorer,
         ):
-            agent = Agent(engine, sandbox, self._policy.chat, pictures, suite.rollout, look, tools=tools)
             for window in windows(questions, rollouts=suite.rollouts, done={}):
                 await self._portion(window, one, step, agent, scorer, found)
         return found

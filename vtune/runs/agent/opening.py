@@ -1,0 +1,148 @@
+"""An agent, opened: an engine with the sandbox and the tools that a recipe says, closed together."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from vtune.models.chat import Chat
+from vtune.models.pictures import PictureReader, PixelBudget
+from vtune.models.policy import Dtype, Policy, load_policy
+from vtune.rollout.agent import Agent, Rollout
+from vtune.rollout.engine import Engine
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.runs.agent.engines import Kind, evaluation_engine
+from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
+from vtune.runs.agent.tools import ToolsRecipe, tools_of
+
+
+class Conversations(Protocol):
+    """The sections of a recipe that say how conversations are drawn."""
+
+    @property
+    def rollout(self) -> Rollout:
+        """Prompt, limits and temperature."""
+
+    @property
+    def sandbox(self) -> SandboxRecipe:
+        """What code runs in."""
+
+    @property
+    def tools(self) -> ToolsRecipe | None:
+        """What runs beside code."""
+
+
+class FixedWeights(Conversations, Protocol):
+    """And those that say how weights are loaded that stay as they are."""
+
+    @property
+    def images(self) -> PixelBudget:
+        """How large pictures are shown."""
+
+    @property
+    def dtype(self) -> Dtype:
+        """Of the weights."""
+
+    @property
+    def threads(self) -> int:
+        """That torch may use."""
+
+
+@asynccontextmanager
+async def open_agent(
+    recipe: Conversations,
+    engine: Engine,
+    chat: Chat,
+    pictures: PictureReader,
+    *,
+    record: Path,
+    announced: bool,
+    look: Callable[[bytes], bytes] | None = None,
+    waiting: Stopwatch | None = None,
+) -> AsyncIterator[Agent]:
+    """An agent around an engine that is open, and stays so.
+
+    Args:
+        recipe: Says how conversations are drawn.
+        engine: Draws the turns.
+        chat: The policy's turns as tokens.
+        pictures: The policy's eyes.
+        record: JSONL file for what the web says; one per process.
+        announced: Whether to print what protects the machine.
+        look: What the policy is shown of a tool's picture; None: the picture.
+        waiting: Runs while conversations wait for the sandbox.
+
+    Raises:
+        RecipeError: If a key or token of a tool is not set.
+        DataError: If an index of a tool is not there or not whole.
+        MissingExtra: If a tool needs a package that is not installed.
+    """
+    async with (
+        sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
+        tools_of(recipe.tools, record) as tools,
+    ):
+        if announced:
+            say_tier(sandbox)
+        yield Agent(engine, sandbox, chat, pictures, recipe.rollout, look, waiting=waiting, tools=tools)
+
+
+def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy:
+    """A model whose weights stay as they are, where its engine wants it."""
+    torch.set_num_threads(recipe.threads)
+    # With vLLM, only the tokenizer and the reader of pictures are needed here.
+    on_gpu = torch.cuda.is_available() and kind == "transformers"
+    device = torch.device("cuda" if on_gpu else "cpu")
+    return load_policy(model, budget=recipe.images, dtype=recipe.dtype, device=device)
+
+
+@asynccontextmanager
+async def open_fixed(
+    recipe: FixedWeights,
+    policy: Policy,
+    model: str,
+    out: Path,
+    *,
+    kind: Kind,
+    apart: bool = False,
+    look: Callable[[bytes], bytes] | None = None,
+) -> AsyncIterator[Agent]:
+    """An agent with an engine of its own, for weights that stay as they are.
+
+    Args:
+        recipe: Says how conversations are drawn.
+        policy: What `load_fixed` returned.
+        model: Its folder or hub name.
+        out: Folder for what the web says, and for weights on their way.
+        kind: What draws.
+        apart: Whether chance is dealt to each conversation by its own key, so that one that is drawn again
+            alone is drawn alike; vLLM always does so.
+        look: See `open_agent`.
+
+    Raises:
+        VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
+    """
+    engine = await evaluation_engine(
+        kind,
+        recipe.rollout,
+        policy,
+        model=model,
+        dtype=recipe.dtype,
+        threads=recipe.threads,
+        folder=out / "weights",
+        apart=apart,
+    )
+    async with (
+        aclosing(engine),
+        open_agent(
+            recipe,
+            engine,
+            policy.chat,
+            policy.pictures,
+            record=out / "search.jsonl",
+            announced=True,
+            look=look,
+        ) as agent,
+    ):
+        yield agent

@@ -1,0 +1,114 @@
+"""What a run of reinforcement training is made of: loaded and opened in order, and closed together."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vtune.models.policy import Policy, load_policy
+from vtune.report.progress import say
+from vtune.reward.score import Scorer
+from vtune.rollout.agent import Agent
+from vtune.rollout.engine import Engine
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.runs.agent.engines import training_engine
+from vtune.runs.agent.opening import open_agent
+from vtune.runs.train.keeping import position
+from vtune.runs.train.online_recipe import Loaded
+from vtune.runs.train.rl import RLRecipe
+from vtune.update.deepspeed import Trainer, start
+from vtune.update.ranks import Ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a run is made of."""
+
+    recipe: RLRecipe
+    out: Path
+    ranks: Ranks
+    policy: Policy
+    trainer: Trainer
+    engine: Engine
+    agent: Agent
+    scorer: Scorer
+    waiting: Stopwatch
+    """Runs while conversations wait for the sandbox."""
+    done: int
+    """Steps done before the run went on."""
+    state: Mapping[str, Any] | None
+    """That was saved after them."""
+    began: float
+    """When its weights were loaded, by `time.monotonic`."""
+
+
+@asynccontextmanager
+async def opened(
+    recipe: RLRecipe, suites: Sequence[Loaded], out: Path, ranks: Ranks, *, resume: bool
+) -> AsyncIterator[Opened]:
+    """Load the weights, and open what draws and scores.
+
+    Args:
+        recipe: Of the run.
+        suites: Its evaluations: the engine has room for their conversations too.
+        out: The run folder.
+        ranks: Of this process.
+        resume: Go on from the newest checkpoint.
+    """
+    policy, trainer = _trainer(recipe, ranks)
+    done, state = position(out / "checkpoints", trainer, resume=resume)
+    waiting = Stopwatch()
+    engine = training_engine(
+        recipe.rollout,
+        trainer.rollouts,
+        model=recipe.model,
+        dtype=recipe.update.dtype,
+        threads=recipe.update.threads,
+        first=ranks.first,
+        folder=out / "weights",
+        waiting=waiting,
+        also=[(one.suite.rollout, one.suite.images) for one in suites],
+    )
+    began = time.monotonic()
+    searches, judgements = out / f"search-{ranks.rank}.jsonl", out / f"judge-{ranks.rank}.jsonl"
+    eyes = policy.pictures
+    async with (
+        aclosing(engine),
+        open_agent(
+            recipe, engine, policy.chat, eyes, record=searches, announced=ranks.first, waiting=waiting
+        ) as agent,
+        Scorer(recipe.reward, judge_cache=judgements, shown=eyes.shown_size) as scorer,
+    ):
+        yield Opened(
+            recipe=recipe,
+            out=out,
+            ranks=ranks,
+            policy=policy,
+            trainer=trainer,
+            engine=engine,
+            agent=agent,
+            scorer=scorer,
+            waiting=waiting,
+            done=done,
+            state=state,
+            began=began,
+        )
+
+
+def _trainer(recipe: RLRecipe, ranks: Ranks) -> tuple[Policy, Trainer]:
+    """The policy with the starting weights, and what updates it."""
+    torch.set_num_threads(recipe.update.threads)
+    start(ranks)
+    ranks.wait()
+    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
+    updates = recipe.steps * recipe.updates_per_step
+    trainer = Trainer(
+        policy, recipe.update, ranks, steps=updates, objective=recipe.loss, reference=recipe.model
+    )
+    if ranks.first:
+        say(f"trainable parameters: {trainer.trainable}")
+    return policy, trainer
