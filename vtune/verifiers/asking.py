@@ -38,7 +38,9 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
         DataError: If `answer_in` is none of `MARKS`.
     """
     text = asked(sample)
-    wanted = MARKS[one_of(sample, "answer_in", MARKS, default="tag")]
+    place = one_of(sample, "answer_in", MARKS, default="tag")
+    # Where the environment judges, no answer is read.
+    wanted = () if verifier_of(sample).reads_outcome else MARKS[place]
     if sample.format_ratio > 0:
         wanted = (*MARKS["tag"], *wanted)
     return tuple(mark for mark in dict.fromkeys(wanted) if mark not in text)
