@@ -4,7 +4,7 @@ from vtune.environments.environment import EnvironmentPart
 from vtune.errors import DataError, nearest
 from vtune.parts import Parts
 from vtune.schema.sample import Sample
-from vtune.verifiers import verifier_of
+from vtune.verifiers import VERIFIERS
 
 ENVIRONMENTS: Parts[EnvironmentPart] = Parts("environment", lambda one: one.about)
 """Name in the data -> environment."""
@@ -41,7 +41,8 @@ def check_environment(sample: Sample) -> None:
         DataError: If not.
     """
     judges = environment_of(sample).judges
-    if verifier_of(sample).reads_outcome and not judges:
+    verifier = VERIFIERS.get(sample.verifier)  # whether it exists is seen where ground truths are
+    if verifier is not None and verifier.reads_outcome and not judges:
         raise DataError(
             f"verifier `{sample.verifier}` takes the reward of the environment, "
             f"and `{name_of(sample)}` gives none",

@@ -65,6 +65,7 @@ class Episode(Protocol):
 
     async def close(self) -> None:
         """Give back what was opened; called once, however the conversation ended."""
+        return
 
 
 class Eyes(Protocol):

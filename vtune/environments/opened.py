@@ -1,4 +1,4 @@
-"""Open a sample's environment; a user's own is held to its promises, and what breaks has its file and line."""
+"""Open a sample's environment; hold a user's own to its promises, and name the line of what breaks."""
 
 import json
 import traceback

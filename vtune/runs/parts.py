@@ -15,11 +15,13 @@ from vtune.runs.part_checks import (
     check_tool,
     check_verifier,
 )
+from vtune.runs.part_checks_environment import check_environment
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
     "verifier": "vtune.verifiers",
     "tool": "vtune.tools",
+    "environment": "vtune.environments",
     "format": "vtune.data.formats.table",
     "scorer": "vtune.metrics.benchmarks",
     "prompt": "vtune.rollout.prompts",
@@ -30,6 +32,7 @@ ROOMS: Mapping[Kind, str] = {
 CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "verifier": check_verifier,
     "tool": check_tool,
+    "environment": check_environment,
     "format": check_format,
     "scorer": check_scorer,
     "prompt": check_prompt,

@@ -86,7 +86,6 @@ def sample_to_row(sample: Sample) -> Row:
             "image_path": image_path,
             "more_json": _to_json("extra_info", more) if more else None,
         },
-        "environment": sample.environment or None,
     }
 
 
@@ -113,6 +112,7 @@ def scored_columns(sample: Sample) -> Row:
             {"label": item.label, "image": item.image, "bbox_2d": list(item.bbox)} for item in sample.evidence
         ],
         "choices": list(sample.choices),
+        "environment": sample.environment or None,
     }
 
 

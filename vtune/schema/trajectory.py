@@ -17,7 +17,8 @@ that its writer could not know (memory, printed text, a busy machine), state kep
 
 StopReason = Literal["answer", "length", "turns", "context", "error"]
 """answer: the model ended its turn by itself, or its environment the conversation. length: a turn reached
-its token limit. turns: no turn was left. context: no room was left. error: our failure, the trajectory is never scored."""
+its token limit. turns: no turn was left. context: no room was left. error: our failure, the trajectory is
+never scored."""
 
 
 Look = Literal["verified", "unverified", "illegible", "faked"]
