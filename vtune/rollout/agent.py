@@ -27,7 +27,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
 from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
-from vtune.verifiers.asking import with_ending
+from vtune.verifiers.asking import ended
 from vtune.verifiers.tags import answer
 
 
@@ -242,7 +242,7 @@ class Agent:
             draw = hash(job.key[:-1])
             turns = ask(self._recipe.prompt, sample, image_names(job.images), sizes, schemas, draw=draw)
             if opening is not None:
-                turns = with_ending(replace(sample, prompt=turns), opening.text).prompt
+                turns = ended(turns, opening.text)
             book.open(turns, (*job.images, *(opening.images if opening is not None else ())))
         except DataError as error:
             raise DataError(error.what, where=f"sample {sample.id!r}", fix=error.fix) from None
