@@ -15,6 +15,7 @@ from vtune.data.formats.table import FORMATS
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.parquet import read_samples, read_trajectories
+from vtune.schema.trajectory import Outcome
 from vtune.uses import forget, use, used
 
 SIZES = setting(
@@ -112,7 +113,7 @@ def mazes(folder: Path) -> Path:
             "environment": "maze",
             "reward_model": {"ground_truth": maze, "verifier": "environment_reward"},
         }
-        for maze in ("S../#.G", "S.#/..G/S..".replace("/S", "/."))
+        for maze in ("S../#.G", "S../..G")
     ]
     file = folder / "mazes.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -147,9 +148,9 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
         assert one.reward is not None
         assert one.outcome is not None
         assert one.reward.accuracy == one.outcome.score
-    assert {round(t.advantage or 0.0, 3) for t in found} == {-0.5, 0.5} or len(
-        {t.advantage for t in found}
-    ) == 2
+    assert all(
+        ((t.advantage or 0.0) > 0) == (t.outcome == Outcome(1.0, "at the goal after 3 moves")) for t in found
+    )
     assert {path.name for path in (here / "run/uses").iterdir()} == {"maze.py"}
     forget(used())
 
