@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from vtune.environments import check_environment
 from vtune.errors import DataError, RunFailed
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
-from vtune.reward.wire import item_of, read_item
+from vtune.reward.wire import item_of, packed_json, read_item
 from vtune.rollout.agent import black
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -152,7 +153,7 @@ def test_a_walk_is_kept_sent_and_learnt_from(policy: Policy, tmp_path: Path) -> 
     write_trajectories(tmp_path / "walk.parquet", [found])
     (read,) = read_trajectories(tmp_path / "walk.parquet")
     assert read.outcome == found.outcome
-    sent, there = read_item(item_of(maze(), found))
+    sent, there = read_item(json.loads(packed_json(item_of(maze(), found))))
     assert (sent.environment, there.outcome) == ("maze", found.outcome)
     assert scored(sent, there).reward == scored(maze(), found).reward
     check_trace(read, where="walk")

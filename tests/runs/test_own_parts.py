@@ -136,6 +136,7 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     ended = vtune(*run)
     assert ended.code == 2
     assert "there is no environment 'maze'" in ended.err
+    forget(used())
     own = ("--set", f"uses=[{here}/maze.py]", "--set", "tools=null")
     with serving() as served:  # what the environment gave goes along: the service needs no file
         asked = json.dumps({"urls": [served.url], "token_env": None, "deadline_s": 60.0})
