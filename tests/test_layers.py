@@ -15,6 +15,7 @@ LAYERS = [
     {"sandbox", "looks"},
     {"verifiers", "judge", "models"},
     {"tools"},
+    {"environments"},
     {"data"},
     {"curate", "rollout", "reward", "advantage", "update", "metrics"},
     {"report"},

@@ -17,7 +17,7 @@ from vtune.errors import RecipeError, nearest
 
 T = TypeVar("T")
 
-Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "filter", "family", "loss"]
+Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "environment", "filter", "family", "loss"]
 
 
 def _listed(package: str, parts: str) -> Mapping[str, str]:
@@ -30,12 +30,13 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
     {
         "verifier": _listed(
             "vtune.verifiers",
-            "choice exact math counting ocr detection grounding point_in_box judge",
+            "choice exact math counting ocr detection grounding point_in_box judge environment_reward",
         ),
         "tool": _listed(
             "vtune.tools",
             "python zoom:image_zoom_in_tool text_search:text_search_tool image_search:image_search_tool",
         ),
+        "environment": _listed("vtune.environments", "tools"),
         "format": _listed(
             "vtune.data.formats",
             "samples vtriune verl deepeyes codev questions:thinklite thyme questions:easyr1 search:mars "

@@ -136,12 +136,12 @@ def _run(file: Used) -> None:
         forget([file])
         raise RecipeError(
             f"{file.name} cannot be loaded: {type(error).__name__}: {error}",
-            where=f"{file.path}:{_line(error, file.path)}",
+            where=f"{file.path}:{line_of(error, file.path)}",
             fix="correct the line; `vtune parts check` of the file tries it again",
         ) from None
 
 
-def _line(error: BaseException, path: str) -> int:
+def line_of(error: BaseException, path: str) -> int:
     """The line of a file at which an error came up."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return error.lineno or 1

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import ROOT
 from tests.reward.serving import serving
 from tests.runs.commands import setting, vtune
 from vtune.data.formats.table import FORMATS
+from vtune.rollout.engine import Completion, Request
+from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.parquet import read_samples, read_trajectories
+from vtune.schema.trajectory import Outcome
 from vtune.uses import forget, use, used
 
 SIZES = setting(
@@ -89,3 +93,74 @@ def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_pa
     results = json.loads((here / "eval/results.json").read_text())
     assert results["samples"] == 2
     assert list(results["environment"]["uses"]) == ["lines.py"]
+
+
+class Walker(ScriptedEngine):
+    """Half of a group walks to the goal, the others into a wall."""
+
+    async def generate(self, request: Request) -> Completion:
+        *_, rollout, turn = request.key
+        move = ("up", "up", "up") if rollout % 2 else ("right", "right", "down")
+        return await ScriptedEngine(self._chat, [f"<move>{move[turn]}</move>"]).generate(request)
+
+
+def mazes(folder: Path) -> Path:
+    """Two mazes as a user writes them: JSON lines that name their environment."""
+    lines = [
+        {
+            "data_source": "maze",
+            "prompt": "Go to the red square.",
+            "environment": "maze",
+            "reward_model": {"ground_truth": maze, "verifier": "environment_reward"},
+        }
+        for maze in ("S../#.G", "S../..G")
+    ]
+    file = folder / "mazes.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return file
+
+
+def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = lambda policy, max_batch, waiting=None: Walker(policy.chat, ["never"])  # noqa: E731
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", engine)
+    here = scratch(tmp_path, tiny)
+    shutil.copy(ROOT / "tests/own/maze.py", here)
+    data = here / "train.parquet"
+    ended = vtune("data", "import", "samples", mazes(here), "--out", data)
+    assert ended.code == 0, ended.err
+    assert {row.environment for row in read_samples(data)} == {"maze"}
+    limits = setting(rollout__max_tokens=2000, rollout__max_turns=3, rollout__prompt="plain")
+    run = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *SIZES, *limits)
+    ended = vtune(*run)
+    assert ended.code == 2
+    assert "there is no environment 'maze'" in ended.err
+    forget(used())
+    own = ("--set", f"uses=[{here}/maze.py]", "--set", "tools=null")
+    with serving() as served:  # what the environment gave goes along: the service needs no file
+        asked = json.dumps({"urls": [served.url], "token_env": None, "deadline_s": 60.0})
+        ended = vtune(*run, *own, *setting(reward__service=asked))
+        assert ended.code == 0, ended.err
+    (file,) = (here / "run/trajectories").glob("step-*.parquet")
+    found = list(read_trajectories(file))
+    assert sorted(t.outcome.score for t in found if t.outcome is not None) == [0.0, 0.0, 1.0, 1.0]
+    for one in found:
+        assert one.reward is not None
+        assert one.outcome is not None
+        assert one.reward.accuracy == one.outcome.score
+    assert all(
+        ((t.advantage or 0.0) > 0) == (t.outcome == Outcome(1.0, "at the goal after 3 moves")) for t in found
+    )
+    assert {path.name for path in (here / "run/uses").iterdir()} == {"maze.py"}
+    forget(used())
+
+    lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("data:", "format:", "offers:"))]
+    suite = f"uses: [maze.py]\ndata: [{data}]\nformat: samples\noffers: null"
+    (here / "suite.yaml").write_text("\n".join([suite, *kept]) + "\n")
+    words = ("--suite", here / "suite.yaml", "--model", tiny, "--out", here / "eval")
+    ended = vtune("eval", *words, *limits, *setting(threads=1, rollouts=2))
+    assert ended.code == 0, ended.err
+    results = json.loads((here / "eval/results.json").read_text())
+    assert results["score"]["score"] == 0.5

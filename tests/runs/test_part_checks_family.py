@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 from vtune.models.families import FAMILIES
 from vtune.models.shape import find_shape, known_name
-from vtune.runs.parts import check_parts
+from vtune.runs.parts.parts import check_parts
 from vtune.uses import forget, use, used
 
 OWN = ROOT / "tests/own/qwen2_vl.py"

@@ -74,7 +74,7 @@ def test_the_columns_are_those_of_the_published_layout() -> None:
         "reward_model",
         "extra_info",
     ]
-    assert SAMPLE_COLUMNS.names[6:] == ["tools", "evidence", "choices"]
+    assert SAMPLE_COLUMNS.names[6:] == ["tools", "evidence", "choices", "environment"]
     assert [field.name for field in SAMPLE_COLUMNS.field("reward_model").type] == judge + ratios
     assert str(SAMPLE_COLUMNS.field("images").type) == "list<item: struct<bytes: binary, path: string>>"
     assert TRAJECTORY_COLUMNS.names[:5] == ["sample_id", "data_source", "group", "rollout", "policy_version"]

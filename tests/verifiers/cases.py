@@ -7,7 +7,8 @@ from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
 
-CASES = {name: verifier.case for name, verifier in VERIFIERS.items()}
+CASES = {name: verifier.case for name, verifier in VERIFIERS.items() if not verifier.reads_outcome}
+"""Of all that read a reply; what takes an environment's reward is in `test_environment_reward.py`."""
 
 
 def sample(

@@ -5,18 +5,17 @@ import pytest
 
 from tests.verifiers.cases import CASES, sample, sample_of
 from vtune.errors import DataError
-from vtune.verifiers import VERIFIERS
 from vtune.verifiers.perfect import check_full_marks, perfect_reply
 
 BOX = '[{"label": "Cup", "bbox_2d": [100, 200, 500, 400]}]'
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("name", CASES)
 def test_every_case_earns_full_marks_with_its_own_ground_truth(name: str) -> None:
     check_full_marks(sample_of(name), None)
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_broken_ground_truth_is_told(name: str) -> None:
     with pytest.raises(DataError):
         check_full_marks(sample_of(name, gold=CASES[name].broken_gold), None)

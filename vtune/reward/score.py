@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
 from vtune.reward.client import RewardClient
@@ -25,6 +26,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import check_ground_truth, verifier_of
 from vtune.verifiers.detection import with_iou
+from vtune.verifiers.environment_reward import with_outcome
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
@@ -173,18 +175,11 @@ async def score_trajectory(
     weights = weights_of(sample, recipe)
     accuracy: Verdict | Unscored
     try:
-        accuracy = await verifying.verify(trajectory.reply, sample, judge=judges.same_answer)
+        asked = with_outcome(sample, trajectory.outcome) if verifier_of(sample).reads_outcome else sample
+        accuracy = await verifying.verify(trajectory.reply, asked, judge=judges.same_answer)
     except VtuneError as error:
         accuracy = Unscored(error.what, again=isinstance(error, ServiceError))
-    calls: list[Verdict | Unscored]
-    try:
-        if trajectory.calls:
-            trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence, sample.evidence)
-        calls = [
-            await _score_call(sample, trajectory, k, weights, judges) for k in range(len(trajectory.calls))
-        ]
-    except DataError as error:
-        calls = [Unscored(error.what)] * len(trajectory.calls)
+    trajectory, calls = await _score_calls(sample, trajectory, recipe, judges)
     tool = tool_part(calls)
     agrees = await _consistency(trajectory.reply, accuracy, recipe, judges)
     reward = combine(accuracy, form_of(trajectory, recipe), tool, weights, recipe, consistency=agrees)
@@ -193,6 +188,22 @@ async def score_trajectory(
     return Scored(
         replace(trajectory, reward=reward, tool_scores=scores), again=reward.total is None and failed
     )
+
+
+async def _score_calls(
+    sample: Sample, trajectory: Trajectory, recipe: RewardRecipe, judges: Judges
+) -> tuple[Trajectory, list[Verdict | Unscored]]:
+    """The trajectory with its flags, and what each of its calls showed."""
+    count = len(trajectory.calls)
+    if name_of(sample) != DEFAULT:
+        return trajectory, [Verdict(0.0, "not a look: an act in an environment")] * count
+    weights = weights_of(sample, recipe)
+    try:
+        if trajectory.calls:
+            trajectory = await asyncio.to_thread(with_flags, trajectory, recipe.evidence, sample.evidence)
+        return trajectory, [await _score_call(sample, trajectory, k, weights, judges) for k in range(count)]
+    except DataError as error:
+        return trajectory, [Unscored(error.what)] * count
 
 
 async def _consistency(

@@ -27,7 +27,7 @@ from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row, scored_columns
 from vtune.schema.trajectory import Call, Crop, Look, Trajectory
-from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, trajectory_from_row
+from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, outcome_to_row, trajectory_from_row
 from vtune.uses import prints, used
 
 _PARTS = ("total", "accuracy", "format", "tool", "consistency")
@@ -67,6 +67,7 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
             for call in trajectory.calls
         ],
         "stop_reason": trajectory.stop_reason,
+        "outcome": None if trajectory.outcome is None else outcome_to_row(trajectory.outcome),
     }
     return {"sample": asked, "trajectory": done}
 

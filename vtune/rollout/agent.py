@@ -1,8 +1,7 @@
-"""The loop of CodeV §2.2 and §4.2: think, write code or call tools, look at what came back, again, answer."""
+"""The loop of CodeV §2.2 and §4.2: draw a turn, hand it to the environment, show what comes back, again."""
 
 import asyncio
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,6 +10,9 @@ from PIL import Image
 from pydantic import Field
 
 from vtune.config import Strict
+from vtune.environments import environment_of, name_of
+from vtune.environments.environment import Act, Episode, Services, Start, Turn
+from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
@@ -23,15 +25,10 @@ from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
-from vtune.tools import zoom
-from vtune.tools.calls import Asked, read_calls, tool_response
-from vtune.tools.lasting import LastingSession
-from vtune.tools.observation import Observation, sandbox_output
-from vtune.tools.python import NAME as PYTHON
-from vtune.tools.python import run_python
-from vtune.tools.tool import Scene, View
-from vtune.tools.toolbox import Results, Toolbox, arguments_of
-from vtune.verifiers.tags import answer, tagged
+from vtune.tools.observation import Observation
+from vtune.tools.toolbox import Results, Toolbox
+from vtune.verifiers.asking import ended
+from vtune.verifiers.tags import answer
 
 
 class Rollout(Strict):
@@ -76,29 +73,18 @@ class Job:
     """Seeds the draw and the sandbox; unique in a run. Its last number is that of the rollout."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A call and what came of it."""
-
-    call: Call
-    text: str
-    """As the policy reads it, framed."""
-    images: tuple[bytes, ...]
-    """As the policy sees them."""
-
-
 class Agent:
-    """Runs conversations between an engine, a sandbox and other tools. What a sample offers decides which.
+    """Runs conversations between an engine and the environments of samples.
 
     Args:
         engine: Draws the turns.
-        sandbox: Runs the code.
+        sandbox: Runs the code; no more conversations run at a time than it has room for.
         chat: The policy's turns as tokens.
         pictures: The policy's eyes.
         recipe: How conversations are drawn.
         look: What the policy is shown of a tool's picture; evaluation passes a function that
             blackens it, to prove that the picture is used.
-        waiting: Runs while conversations wait for the sandbox.
+        waiting: Runs while conversations wait for their environments.
         tools: What samples may offer beside `python`.
     """
 
@@ -122,7 +108,7 @@ class Agent:
         self._waiting = waiting or Stopwatch()
         self._tools = tools or Toolbox({})
         self._closing: set[asyncio.Task[None]] = set()
-        """Sessions that end while something else is done."""
+        """What ends while something else is done."""
         self._lost = 0
 
     async def run(
@@ -135,7 +121,7 @@ class Agent:
 
         Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
         as the batch and the sandbox hold, and the next begins when one ends.
-        A sandbox or a tool that fails ends its trajectory with `stop_reason` "error"; it is never scored.
+        An environment that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         Calls of one turn run at the same time, and the same call of one group is made once.
         """
         if self._closing:
@@ -192,140 +178,120 @@ class Agent:
             self._engine.leave(cohort)
 
     async def _one(self, job: Job, cohort: int, results: Results, done: Callable[[], None]) -> Trajectory:
-        opening: asyncio.Task[LastingSession] | None = None
         book = Transcript(self._chat, self._pictures)
+        outcome, sandbox = None, ""
         try:
-            if PYTHON in job.sample.tools:
-                # The session gets ready while the first turn is drawn.
-                opening = asyncio.create_task(
-                    LastingSession.open(
-                        self._sandbox, job.images, seed=abs(hash(job.key)) % 2**32, lost=self._lost_one
-                    )
-                )
-                # It begins now, not when this conversation first waits.
-                await asyncio.sleep(0)
-            stop = await self._converse(job, cohort, book, opening, results)
+            unreadable = self._unreadable(job)
+            if unreadable:
+                raise ServiceError(unreadable)
+            async with opened(self._start(job, results)) as episode:
+                sandbox = episode.sandbox
+                stop = await self._converse(job, cohort, book, episode)
+                outcome = await episode.outcome() if stop != "error" else None
         except ServiceError as error:
-            stop = "error"
-            self._note_failure(book, str(error))
+            stop, outcome = "error", None
+            self._note_failure(job.sample, book, str(error))
         finally:
-            if opening is not None:
-                self._closing.add(asyncio.create_task(_close(opening)))
             done()
-        return replace(_record(job, book, stop), sandbox=self._sandbox.tier if opening else "")
+        return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 
-    async def _converse(
-        self,
-        job: Job,
-        cohort: int,
-        book: Transcript,
-        opening: asyncio.Task[LastingSession] | None,
-        results: Results,
-    ) -> StopReason:
+    def _start(self, job: Job, results: Results) -> Start:
+        services = Services(
+            sandbox=self._sandbox,
+            tools=self._tools,
+            results=results,
+            pictures=self._pictures,
+            lost=self._lost_one,
+            later=lambda work: self._closing.add(asyncio.create_task(work)),
+        )
+        seed = abs(hash(job.key)) % 2**32
+        return Start(sample=job.sample, images=job.images, seed=seed, group=job.group, services=services)
+
+    async def _converse(self, job: Job, cohort: int, book: Transcript, episode: Episode) -> StopReason:
         recipe = self._recipe
-        unreadable = self._unreadable(job)
-        if unreadable:
-            self._note_failure(book, unreadable)
-            return "error"
-        sizes = [_size(data) for data in job.images]
-        names = image_names(job.images)
-        offered = self._tools.names(job.sample.tools)
-        schemas = self._tools.schemas(offered)
-        try:
-            # The number of the rollout apart: a group answers one question.
-            draw = hash(job.key[:-1])
-            book.open(ask(recipe.prompt, job.sample, names, sizes, schemas, draw=draw), job.images)
-        except DataError as error:
-            raise DataError(error.what, where=f"sample {job.sample.id!r}", fix=error.fix) from None
-        shown_size = self._pictures.shown_size
-        views = [View(data, n, None, shown_size(data)) for n, data in enumerate(job.images)]
+        self._open(job, book, episode.opening)
         for turn in range(recipe.max_turns):
             room = recipe.max_tokens - len(book.token_ids)
             if room <= 0:
                 return "context"
-            sampling = Sampling(
-                temperature=recipe.temperature,
-                max_new_tokens=min(recipe.max_new_tokens, room),
-                stop=("</code>",) if opening else (),
-            )
-            request = Request(
-                token_ids=tuple(book.token_ids),
-                pixels=tuple(book.pixels),
-                sampling=sampling,
-                key=(*job.key, turn),
-                cohort=cohort,
-            )
-            completion = await self._engine.generate(request)
+            completion = await self._engine.generate(self._request(job, cohort, book, turn, room, episode))
             text = book.wrote(completion)
             if completion.finish == "length":
                 return "context" if room <= recipe.max_new_tokens else "length"
-            code = tagged(text, "code") if opening is not None and completion.finish == "stop" else None
-            # Who answers has no more to ask.
-            asked = read_calls(text, offered) if offered and code is None and "</answer>" not in text else []
-            if code is None and not asked:
-                return "answer"
-            if turn == recipe.max_turns - 1:
-                return "turns"
+            said = Turn(
+                text=text,
+                stopped=completion.finish == "stop",
+                last=turn == recipe.max_turns - 1,
+                pictures=[picture.data or b"" for picture in book.images],
+            )
             with self._waiting:
-                if code is not None and opening is not None:
-                    steps = [await self._run_code(code, await opening, book)]
-                else:
-                    scene = Scene(job.sample, job.images, tuple(views))
-                    steps = await self._ask(asked, scene, job.group, book, results)
-            if any(step.call.status == "infra" for step in steps):
-                for step in steps:
-                    book.ran(replace(step.call, crops=()))
-                return "error"
-            seen = "\n".join(step.text for step in steps)
-            images = [data for step in steps for data in step.images]
-            if len(book.token_ids) + book.observation_length(seen, images) >= recipe.max_tokens:
-                for step in steps:
-                    book.ran(replace(step.call, crops=()))
-                return "context"
-            known = len(book.calls)
-            book.returned(seen, [(step.call, step.images) for step in steps])
-            for call in book.calls[known:]:
-                views += self._views(call, book, views)
+                acts = await episode.observe(said)
+            if acts is None:
+                return "answer"
+            if stop := self._append(acts, said, job.sample, book):
+                return stop
         return "turns"
 
-    async def _run_code(self, code: str, session: LastingSession, book: Transcript) -> _Step:
-        seen = self._readable(await run_python(session, code))
-        if seen.status == "infra":
-            raise ServiceError(f"the sandbox failed: {seen.error}")
-        call = _call(PYTHON, json.dumps({"code": code}), seen, book.last_turn, len(book.images))
-        return _Step(call, seen.text, self._looked_at(seen))
+    def _open(self, job: Job, book: Transcript, opening: Observation | None) -> None:
+        """The turns before the first word of the policy."""
+        sample = job.sample
+        sizes = [size_of(data) for data in job.images]
+        schemas = self._tools.schemas(sample.tools)
+        try:
+            # The number of the rollout apart: a group answers one question.
+            draw = hash(job.key[:-1])
+            turns = ask(self._recipe.prompt, sample, image_names(job.images), sizes, schemas, draw=draw)
+            if opening is not None:
+                turns = ended(turns, opening.text)
+            book.open(turns, (*job.images, *(opening.images if opening is not None else ())))
+        except DataError as error:
+            raise DataError(error.what, where=f"sample {sample.id!r}", fix=error.fix) from None
 
-    async def _ask(
-        self, asked: Sequence[Asked], scene: Scene, group: int, book: Transcript, results: Results
-    ) -> list[_Step]:
-        """All calls of one turn, at the same time."""
-        found = await asyncio.gather(*(self._tools.run(one, scene, group, results) for one in asked))
-        steps = []
-        first = len(book.images)
-        spans = book.spans([one.end for one in asked])
-        for one, answered, span in zip(asked, found, spans, strict=True):
-            seen = self._usable(answered)
-            call = _call(one.tool, arguments_of(one), seen, span, first)
-            steps.append(_Step(call, tool_response(seen.text), self._looked_at(seen)))
-            first += len(seen.images)
-        return steps
+    def _request(
+        self, job: Job, cohort: int, book: Transcript, turn: int, room: int, episode: Episode
+    ) -> Request:
+        return Request(
+            token_ids=tuple(book.token_ids),
+            pixels=tuple(book.pixels),
+            sampling=Sampling(
+                temperature=self._recipe.temperature,
+                max_new_tokens=min(self._recipe.max_new_tokens, room),
+                stop=episode.stop,
+            ),
+            key=(*job.key, turn),
+            cohort=cohort,
+        )
+
+    def _append(self, acts: Sequence[Act], said: Turn, sample: Sample, book: Transcript) -> StopReason | None:
+        """Enter what came of a turn into the book; why the conversation ends with it, if it does."""
+        spans = book.spans([len(said.text) if act.end is None else act.end for act in acts]) if acts else []
+        calls, first = [], len(book.images)
+        for act, span in zip(acts, spans, strict=True):
+            calls.append(_call(act.tool or _recorded_as(sample), act.arguments, act.seen, span, first))
+            first += len(act.seen.images)
+        images = [self._looked_at(act.seen) for act in acts]
+        text = "\n".join(act.seen.text for act in acts)
+        stop: StopReason | None = None
+        if any(call.status == "infra" for call in calls):
+            stop = "error"
+        elif said.last:
+            stop = "turns"
+        elif self._overflows(book, text, images):
+            stop = "context"
+        if stop is None:
+            book.returned(text, list(zip(calls, images, strict=True)))
+        else:
+            # The policy never sees what came of them.
+            for call in calls:
+                book.ran(replace(call, crops=()))
+        return stop
+
+    def _overflows(self, book: Transcript, text: str, images: Sequence[Sequence[bytes]]) -> bool:
+        shown = [data for of_one in images for data in of_one]
+        return len(book.token_ids) + book.observation_length(text, shown) >= self._recipe.max_tokens
 
     def _looked_at(self, seen: Observation) -> tuple[bytes, ...]:
         return tuple(self._look(data) if self._look else data for data in seen.images)
-
-    def _views(self, call: Call, book: Transcript, before: Sequence[View]) -> list[View]:
-        """The pictures of a call, for later calls; a zoom's crop is a region of what it was cut out of."""
-        found = []
-        regions = {crop.shown: crop for crop in call.crops} if call.tool == zoom.NAME else {}
-        for number in call.images:
-            data = book.images[number].data or b""
-            size = self._pictures.shown_size(data)
-            crop = regions.get(number)
-            if crop is not None:
-                found.append(View(before[crop.image].data, crop.image, crop.bbox, size))
-            else:
-                found.append(View(data, number, None, size))
-        return found
 
     def _unreadable(self, job: Job) -> str:
         """What is wrong with a sample's pictures, empty where nothing is.
@@ -339,39 +305,16 @@ class Agent:
             return f"sample {job.sample.id!r}: {error.what}"
         return ""
 
-    def _usable(self, seen: Observation) -> Observation:
-        """The observation, or our failure in its place where a tool's picture cannot be decoded."""
-        try:
-            for data in seen.images:
-                self._pictures.read(data)
-        except DataError as error:
-            return Observation(text="", status="infra", error=f"a tool returned no picture: {error.what}")
-        return seen
-
-    def _readable(self, seen: Observation) -> Observation:
-        """The observation, or an error in its place where code forged a picture that nobody can decode."""
-        try:
-            for data in seen.images:
-                self._pictures.read(data)
-        except DataError as error:
-            text = sandbox_output(error.what)
-            return replace(seen, status="error", error=error.what, text=text, images=(), crops=())
-        return seen
-
-    def _note_failure(self, book: Transcript, why: str) -> None:
+    def _note_failure(self, sample: Sample, book: Transcript, why: str) -> None:
         start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
-        book.calls.append(Call(tool=PYTHON, arguments="{}", status="infra", error=why, span=start))
+        book.calls.append(
+            Call(tool=_recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
+        )
 
 
-async def _close(opening: "asyncio.Task[LastingSession]") -> None:
-    """End a session, also one that is not there yet."""
-    opening.cancel()
-    try:
-        session = await opening
-    except (ServiceError, DataError, asyncio.CancelledError):
-        # It never came to be; where that mattered, it has been said.
-        return
-    await session.close()
+def _recorded_as(sample: Sample) -> str:
+    """The tool by which a record names what an environment did, where it names none."""
+    return environment_of(sample).recorded_as or name_of(sample)
 
 
 def _call(tool: str, arguments: str, seen: Observation, span: tuple[int, int], first: int) -> Call:
@@ -428,12 +371,8 @@ def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:
     return replace(record, answer=answer(record.reply))
 
 
-def _size(data: bytes) -> tuple[int, int]:
-    return size_of(data)
-
-
 def black(data: bytes) -> bytes:
     """A black picture of the same size: what a policy sees when its crops are taken away."""
     out = io.BytesIO()
-    Image.new("RGB", _size(data)).save(out, "PNG")
+    Image.new("RGB", size_of(data)).save(out, "PNG")
     return out.getvalue()

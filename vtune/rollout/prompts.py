@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from vtune.environments import DEFAULT, name_of
 from vtune.parts import Parts, first_line
 from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
@@ -164,12 +165,14 @@ def ask(
 ) -> tuple[Message, ...]:
     """A sample as turns, in the style that a recipe names; see the function of each for the arguments.
 
-    In every style that is not `bare` a prompt names the places that verifier and format reward read, and the form of
+    A style tells of our tools: a sample of another environment keeps its own turns. In every style that is not `bare` a prompt names the places that verifier and format reward read, and the form of
     the answer where nobody could guess it, also where neither file nor template does.
     """
     how = STYLES[style]
     if how.bare:
         return how.turns(sample, names, sizes, schemas, draw)
+    if name_of(sample) != DEFAULT:
+        return placed(sample).prompt
     if verifier_of(sample).self_contained:
         sample = self_contained(sample)
     turns = how.turns(sample, names, sizes, schemas, draw)

@@ -52,11 +52,13 @@ class Sample:
     """Weights of the reward parts for this sample, in [0, 1]."""
     tools: tuple[str, ...] = ()
     """Tools that the model may call, keys of `vtune.tools.TOOLS`; empty means a single turn."""
+    environment: str = ""
+    """What the model talks to, a key of `vtune.environments.ENVIRONMENTS`; empty: the tools of `tools`."""
     evidence: tuple[Evidence, ...] = ()
     choices: tuple[str, ...] = ()
     """Options of a multiple-choice question, in order; the letter is the position."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else stood in `extra_info`; kept, never read."""
+    """Whatever else stood in `extra_info`; kept, and read by nothing but tools and environments."""
 
     def __post_init__(self) -> None:
         where = f"sample {self.id!r}"

@@ -1,6 +1,7 @@
 """A sample as a row of Parquet, and back.
 
-The layout is that of V-Triune (figure 9) with three columns of ours: `tools`, `evidence` and `choices`.
+The layout is that of V-Triune (figure 9) with four columns of ours: `tools`, `evidence`, `choices`
+and `environment`.
 The reader is wider than the writer: it takes `verifier_parm` as a struct, `images` as paths or bare
 bytes, and the `reward_model{style, ground_truth}` of verl. A null member of a foreign struct means
 "not given" and is dropped.
@@ -52,6 +53,7 @@ SAMPLE_COLUMNS = pa.schema(
             ),
         ),
         ("choices", pa.list_(pa.string())),
+        ("environment", pa.string()),
     ]
 )
 """One row a sample. `extra_info.more_json` keeps, as one JSON object, what else stood in `extra_info`."""
@@ -110,6 +112,7 @@ def scored_columns(sample: Sample) -> Row:
             {"label": item.label, "image": item.image, "bbox_2d": list(item.bbox)} for item in sample.evidence
         ],
         "choices": list(sample.choices),
+        "environment": sample.environment or None,
     }
 
 
@@ -154,6 +157,7 @@ def sample_from_row(row: Row, *, place: str, default_verifier: str | None = None
         format_ratio=as_typed(judge.number("format_ratio", 0.0)),
         tool_ratio=as_typed(judge.number("tool_ratio", 0.0)),
         tools=fields.texts("tools"),
+        environment=fields.text("environment", ""),
         evidence=tuple(
             Evidence(item.text("label", ""), item.integer("image", 0), item.box("bbox_2d"))
             for item in fields.structs("evidence")

@@ -16,8 +16,9 @@ that its writer could not know (memory, printed text, a busy machine), state kep
 """
 
 StopReason = Literal["answer", "length", "turns", "context", "error"]
-"""answer: the model ended its turn by itself. length: a turn reached its token limit. turns: no turn
-was left. context: no room was left. error: our failure, the trajectory is never scored."""
+"""answer: the model ended its turn by itself, or its environment the conversation. length: a turn reached
+its token limit. turns: no turn was left. context: no room was left. error: our failure, the trajectory is
+never scored."""
 
 
 Look = Literal["verified", "unverified", "illegible", "faked"]
@@ -64,6 +65,19 @@ class Call:
     """Red flags that scoring found (CodeV §4.3), e.g. `whole_image`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an environment gives for a trajectory, and its reason, short enough to read in a report."""
+
+    score: float
+    """In [0, 1]."""
+    why: str
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.score <= 1.0:  # also catches NaN
+            raise ValueError(f"an outcome lies in [0, 1], got {self.score}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """One rollout. Token lists have one entry for each token of the whole conversation, shape (T,)."""
@@ -96,6 +110,8 @@ class Trajectory:
     call_advantages: tuple[float | None, ...] = field(default=())
     sandbox: str = ""
     """Protection under which its code ran: `namespaces`, `flat` or `unsafe`; empty where none was needed."""
+    outcome: Outcome | None = None
+    """The reward of its environment; None where that gives none."""
 
     @property
     def reply(self) -> str:

@@ -9,7 +9,7 @@ from vtune.schema.box import proper
 from vtune.schema.fields import Fields, Row, mistyped, pictures_from_row, shown_to_row, wrong
 from vtune.schema.message import IMAGE, Message, Role
 from vtune.schema.reward import Reward
-from vtune.schema.trajectory import Call, Crop, Look, Status, StopReason, Trajectory
+from vtune.schema.trajectory import Call, Crop, Look, Outcome, Status, StopReason, Trajectory
 
 _BOX = pa.list_(pa.float64())
 _INDICES = pa.list_(pa.int32())
@@ -94,10 +94,11 @@ TRAJECTORY_COLUMNS = pa.schema(
         ("call_advantages", pa.list_(pa.float32())),
         ("sandbox", pa.string()),
         ("weight_versions", pa.list_(pa.int32())),
+        ("outcome", pa.struct([("score", pa.float64()), ("why", pa.string())])),
     ]
 )
 """One row a rollout."""
-LATE_COLUMNS = ("sandbox", "weight_versions")
+LATE_COLUMNS = ("sandbox", "weight_versions", "outcome")
 """Added after files were written; a file may lack them."""
 
 
@@ -142,6 +143,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
         "call_advantages": list(trajectory.call_advantages),
         "sandbox": trajectory.sandbox,
         "weight_versions": list(trajectory.weight_versions),
+        "outcome": None if trajectory.outcome is None else outcome_to_row(trajectory.outcome),
     }
 
 
@@ -151,7 +153,8 @@ def trajectory_from_row(row: Row) -> Trajectory:
     Raises:
         DataError: Naming the column: a value of the wrong type, token lists of different lengths, a
             number that points to no image, marks and images of a turn that differ in number, a crop's box
-            that is empty or not finite, a span outside the tokens, scores that are not one a call.
+            that is empty or not finite, a span outside the tokens, scores that are not one a call, an outcome
+            outside [0, 1].
     """
     fields = Fields(row)
     trajectory = Trajectory(
@@ -177,6 +180,7 @@ def trajectory_from_row(row: Row) -> Trajectory:
         call_advantages=fields.numbers_or_null("call_advantages"),
         sandbox=fields.text("sandbox", ""),
         weight_versions=fields.integers_or_null("weight_versions"),
+        outcome=_outcome(fields.struct("outcome")) if row.get("outcome") is not None else None,
     )
     _check(trajectory)
     return trajectory
@@ -237,6 +241,18 @@ def call_from_row(fields: Fields) -> Call:
         span=(span[0], span[1]),
         flags=fields.texts("flags"),
     )
+
+
+def outcome_to_row(outcome: Outcome) -> Row:
+    """An outcome as the value of `outcome`."""
+    return {"score": outcome.score, "why": outcome.why}
+
+
+def _outcome(fields: Fields) -> Outcome:
+    score = fields.number_or_null("score")
+    if score is None or not 0.0 <= score <= 1.0:  # also catches NaN
+        raise wrong("outcome.score", f"it is {score}", "write a number from 0 to 1")
+    return Outcome(score, fields.text("why", ""))
 
 
 def _matrix(fields: Fields) -> tuple[float, ...] | None:

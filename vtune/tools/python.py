@@ -9,6 +9,8 @@ from vtune.tools.tool import ToolPart
 
 NAME = "python"
 """The tool that takes code, in a form of its own; all others take JSON."""
+CODE = "code"
+"""The tag that code stands in."""
 
 NOTHING = "(no output: print a value or save a picture to see it)"
 

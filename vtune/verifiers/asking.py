@@ -4,11 +4,12 @@ A reply is read in one place and in one form (`answer_in`, and the form that its
 that is not told both cannot be right. So whoever puts a question takes its end from here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
+from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.verifiers import verifier_of
 from vtune.verifiers.verifier import one_of
@@ -38,7 +39,9 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
         DataError: If `answer_in` is none of `MARKS`.
     """
     text = asked(sample)
-    wanted = MARKS[one_of(sample, "answer_in", MARKS, default="tag")]
+    place = one_of(sample, "answer_in", MARKS, default="tag")
+    # Where the environment judges, no answer is read.
+    wanted = () if verifier_of(sample).reads_outcome else MARKS[place]
     if sample.format_ratio > 0:
         wanted = (*MARKS["tag"], *wanted)
     return tuple(mark for mark in dict.fromkeys(wanted) if mark not in text)
@@ -76,7 +79,12 @@ def asked(sample: Sample) -> str:
 
 def with_ending(sample: Sample, ending: str) -> Sample:
     """The sample with something behind its last question."""
-    last = max(number for number, turn in enumerate(sample.prompt) if turn.role == "user")
-    turns = list(sample.prompt)
+    return replace(sample, prompt=ended(sample.prompt, ending))
+
+
+def ended(prompt: Sequence[Message], ending: str) -> tuple[Message, ...]:
+    """Turns with something behind the last of the user's."""
+    last = max(number for number, turn in enumerate(prompt) if turn.role == "user")
+    turns = list(prompt)
     turns[last] = replace(turns[last], content=turns[last].content + ending)
-    return replace(sample, prompt=tuple(turns))
+    return tuple(turns)

@@ -29,6 +29,8 @@ def perfect_reply(sample: Sample) -> str:
 def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     """See that the ground truth, given as the answer, scores 1. Main thread only (`math`).
 
+    Where the environment judges, there is no answer to give.
+
     Args:
         sample: What is judged; with `judge`, the words of the ground truth need no model.
         shown: (width, height) in pixels of its first picture, for replies in pixels of what is shown.
@@ -40,6 +42,8 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     if shown is not None and sample.verifier_parm.get("reply_space") == "shown_pixels":
         sample = with_shown_size(sample, shown)
     verifier.check_ground_truth(sample)
+    if verifier.reads_outcome:
+        return
     judged = with_iou(sample, (TIGHTEST,)) if verifier.reads_iou else sample
     verdict = verifier.verify(perfect_reply(judged), judged)
     if verdict.score < 1.0 - ROUNDING:

@@ -75,6 +75,8 @@ class Verifier:
     """It needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see `with_iou`)."""
     asks_judge: bool = False
     """Some answers are left to a model: `Verifying` asks it."""
+    reads_outcome: bool = False
+    """It reads no reply, but what the sample's environment gave: `outcome` in verifier_parm."""
 
 
 def where(sample: Sample) -> str:

@@ -40,7 +40,7 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
     assert (own["kind"], own["name"], own["file"]) == ("verifier", "anls", str(OWN / "anls.py"))
 
 
-@pytest.mark.parametrize("file", ["anls.py", "rotate.py", "short.py", "lines.py"])
+@pytest.mark.parametrize("file", ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py"])
 def test_a_good_part_keeps_every_promise(file: str) -> None:
     found = check_parts(OWN / file)
     assert found["ok"]
@@ -104,6 +104,51 @@ def test_a_promise_of_a_tool_that_is_not_kept_is_found(
     assert found in broken(path)[check]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        (
+            "        trial=Trial(SMALL, WAY),\n",
+            "",
+            "it opens and answers a turn",
+            "give EnvironmentPart a `trial`",
+        ),
+        ('"right", "right", "down"', '"right", "right"', "its turns bring it to an end", "does not end it"),
+        (
+            '"right", "right", "down"',
+            '"up", "right", "down"',
+            "its turns bring it to an end",
+            "ends as error",
+        ),
+        ("raise Mistake(f", "raise KeyError(f", "odd turns are the model's mistake", "KeyError"),
+        ("return Outcome(float(there)", "return Outcome(1.5", "a reward lies in [0, 1]", "got 1.5"),
+        (
+            "return Maze(sample",
+            "return MAZES.setdefault('', Maze(sample",
+            "two trajectories share no state",
+            "",
+        ),
+        (
+            "    async def outcome",
+            "    async def close(self):\n        1 / 0\n\n    async def outcome",
+            "it closes, also before the first turn",
+            "ZeroDivisionError",
+        ),
+    ],
+)
+def test_a_promise_of_an_environment_that_is_not_kept_is_found(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "maze.py").read_text()
+    assert old in text
+    text = text.replace(old, new, 1).replace("CELL = 28", "CELL = 28\nMAZES = {}")
+    if "setdefault" in new:
+        text = text.replace('.split("/"))', '.split("/")))')
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert found in broken(path)[check]
+
+
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text((OWN / "anls.py").read_text().replace("1.0 - share", "0.9 - share"))
@@ -116,6 +161,7 @@ def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_l
     assert f"{path}:1" in ended.err
 
 
-def test_the_page_shows_the_part_that_is_tested() -> None:
+def test_the_page_shows_the_parts_that_are_tested() -> None:
     page = (ROOT / "cli/parts.md").read_text()
-    assert page.split("```python\n")[1].split("```")[0] == (OWN / "anls.py").read_text()
+    shown = [block.split("```")[0] for block in page.split("```python\n")[1:]]
+    assert shown == [(OWN / name).read_text() for name in ("anls.py", "maze.py")]

@@ -14,6 +14,8 @@ from vtune.schema.sample_row import sample_to_row
 
 KEY = "vtune"
 """Member of `extra_info`."""
+_COLUMNS = ("tools", "evidence", "choices")
+"""Of ours, in every row; `environment` only where a sample names one."""
 
 
 def pack(sample: Sample) -> str:
@@ -23,8 +25,8 @@ def pack(sample: Sample) -> str:
         DataError: If the sample holds what JSON cannot carry.
     """
     row = sample_to_row(sample)
-    keys = ("reward_model", "extra_info", "tools", "evidence", "choices")
-    return json.dumps({key: row[key] for key in keys}, ensure_ascii=False)
+    keys = ("reward_model", "extra_info", *_COLUMNS, "environment")
+    return json.dumps({key: row[key] for key in keys if row[key] is not None}, ensure_ascii=False)
 
 
 def unpack(extra_info: Any) -> Mapping[str, Any] | None:
@@ -39,7 +41,7 @@ def unpack(extra_info: Any) -> Mapping[str, Any] | None:
     try:
         found = parse_json(text)
         judge = found["reward_model"]
-        complete = {"extra_info", "tools", "evidence", "choices"} <= set(found) and all(
+        complete = {"extra_info", *_COLUMNS} <= set(found) and all(
             isinstance(judge[key], str) for key in ("verifier", "ground_truth")
         )
     except (TypeError, ValueError, KeyError):
@@ -59,5 +61,5 @@ def restore(row: Row, own: Mapping[str, Any], ground_truth: str) -> Row:
     """
     columns = {key: row.get(key) for key in ("data_source", "images", "prompt", "ability")}
     judge = own["reward_model"] | {"ground_truth": ground_truth}
-    rest = {key: own[key] for key in ("extra_info", "tools", "evidence", "choices")}
+    rest = {key: own[key] for key in ("extra_info", *_COLUMNS)} | {"environment": own.get("environment")}
     return columns | rest | {"reward_model": judge}

@@ -24,7 +24,7 @@ from vtune.schema.parquet import scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, sample_to_row
 
-ADDED = ("tools", "evidence", "choices")
+ADDED = ("tools", "evidence", "choices", "environment")
 """Columns of ours that no published layout of samples has."""
 _JUDGE = (
     "answer",

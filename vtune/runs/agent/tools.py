@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from vtune.config import Strict
+from vtune.environments import check_environment
 from vtune.errors import RecipeError, nearest
 from vtune.parts import OURS
 from vtune.rollout.prompts import STYLES, Style
@@ -70,14 +71,17 @@ def _section(recipe: ToolsRecipe | None, name: str) -> Any:
 
 
 def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: Style) -> None:
-    """See, before a run, that every tool that a sample offers can run, and that the policy is told of it.
+    """See, before a run, that every tool that a sample offers can run, and that the policy is told of it; and
+    that its environment exists.
 
     Raises:
         RecipeError: If the recipe does not say how it runs, or its `rollout.prompt` says nothing of it.
-        DataError: If a sample lacks what a tool needs, e.g. cached results.
+        DataError: If a sample lacks what a tool needs, e.g. cached results, or names no environment that
+            exists and gives what its verifier takes.
     """
     run = {name: (tool, section) for name, tool, section in sections_of(recipe)}
     for sample in samples:
+        check_environment(sample)
         for name in sample.tools:
             if name not in TOOLS:
                 raise RecipeError(

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
+from vtune.environments import DEFAULT, ENVIRONMENTS, check_environment, name_of
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import answer_prompt
@@ -28,10 +29,12 @@ from vtune.runs.curate.review import Opinions
 from vtune.runs.curate.rows import chunks
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Outcome, Trajectory
 from vtune.tools import TOOLS
 from vtune.tools.image_search import cached_search
+from vtune.uses import prints
 from vtune.verifiers import VERIFIERS, check_ground_truth
+from vtune.verifiers.environment_reward import with_outcome
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
@@ -85,6 +88,8 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
             continue
         if spec.tools is not None:
             check_tools([item.sample], spec.tools, spec.rollout.prompt)
+        else:
+            check_environment(item.sample)
         sample = _with_parm(spec, item.sample)
         verifier = VERIFIERS.get(sample.verifier)
         if verifier is None:
@@ -245,6 +250,8 @@ class _Rollouts:
         settings = self._settings
         if any(TOOLS[name].opened is not None for name in sample.tools if name in TOOLS):
             settings = settings | {"tools": self._found, "cached": cached_search(sample)}
+        if name_of(sample) != DEFAULT:
+            settings = settings | {"environment": sample.environment, "uses": prints([ENVIRONMENTS.kind])}
         return Posed(place, sample, pictures, asked_key(sample, pictures, settings))
 
     async def scores(
@@ -295,6 +302,8 @@ class _Rollouts:
                 }
                 if self._pictures is not None and job.images and answers_in_shown_pixels(job.sample):
                     kept["shown"] = self._pictures.shown_size(job.images[0])
+                if trajectory.outcome is not None:
+                    kept["outcome"] = [trajectory.outcome.score, trajectory.outcome.why]
                 self._replies.put(keys[id(job)], kept)
 
         agent = self._agent or await self._start()
@@ -312,6 +321,8 @@ class _Rollouts:
                 if kept is None:
                     return ServiceError(f"rollout {number} failed")
                 sample = with_shown_size(entry.sample, kept["shown"]) if "shown" in kept else entry.sample
+                if "outcome" in kept:
+                    sample = with_outcome(sample, Outcome(*kept["outcome"]))
                 ask = None if self._client is None else self._same_answer
                 try:
                     score = (await self._verifying.verify(kept["reply"], sample, judge=ask)).score

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from vtune.parts import OURS, TABLES, Kind
-from vtune.runs.part_checks_loss import check_loss
 from vtune.runs.parts.checks import (
     Check,
     check_filter,
@@ -16,12 +15,15 @@ from vtune.runs.parts.checks import (
     check_tool,
     check_verifier,
 )
-from vtune.runs.part_checks_family import check_family
+from vtune.runs.parts.checks_environment import check_environment
+from vtune.runs.parts.checks_family import check_family
+from vtune.runs.parts.checks_loss import check_loss
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
     "verifier": "vtune.verifiers",
     "tool": "vtune.tools",
+    "environment": "vtune.environments",
     "format": "vtune.data.formats.table",
     "scorer": "vtune.metrics.benchmarks",
     "prompt": "vtune.rollout.prompts",
@@ -34,6 +36,7 @@ ROOMS: Mapping[Kind, str] = {
 CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "verifier": check_verifier,
     "tool": check_tool,
+    "environment": check_environment,
     "format": check_format,
     "scorer": check_scorer,
     "prompt": check_prompt,

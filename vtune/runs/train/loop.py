@@ -38,8 +38,8 @@ from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.update.checkpoint import newest_checkpoint
-from vtune.update.deepspeed import StepStats
 from vtune.update.ranks import Ranks
+from vtune.update.stats import StepStats
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from vtune.models.shape import shape_of
 from vtune.models.tiny import build_tiny
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
-from vtune.runs.part_checks import Check, _Broken, _tried
+from vtune.runs.parts.checks import Check, _Broken, _tried
 from vtune.schema.message import IMAGE, Message
 from vtune.tools.calls import TEMPLATE
 

@@ -1,0 +1,248 @@
+"""An environment of a user's own in the loop: a maze that is drawn, walked in three turns, and pays."""
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.environments.worlds import changed, maze, using, way
+from tests.reward.build import recipe as reward_recipe
+from tests.rollout.build import ANSWER, LOOK, SAMPLE, FakeSandbox, job, roll_out
+from vtune.environments import check_environment
+from vtune.errors import DataError, RunFailed
+from vtune.models.policy import Policy
+from vtune.reward.score import Scorer
+from vtune.reward.wire import item_of, packed_json, read_item
+from vtune.rollout.agent import black
+from vtune.rollout.engine import Completion, Request
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.rollout.transcript import check_trace, replay
+from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Outcome, Trajectory
+from vtune.uses import used
+
+WALL = "<move>up</move>"
+LIMITS = {"max_tokens": 2000}
+
+
+@pytest.fixture
+def world() -> Iterator[None]:
+    with using():
+        yield
+
+
+def scored(sample: Sample, trajectory: Trajectory) -> Trajectory:
+    async def score() -> list[Trajectory]:
+        async with Scorer(reward_recipe(tool=0.5)) as scorer:
+            return await scorer.score([sample], [trajectory])
+
+    (found,) = asyncio.run(score())
+    return found
+
+
+@pytest.mark.usefixtures("world")
+def test_a_walk_of_three_turns_is_recorded_and_paid(policy: Policy) -> None:
+    (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+    assert (found.stop_reason, found.outcome) == ("answer", Outcome(1.0, "at the goal after 3 moves"))
+    assert [(one.tool, one.status, one.images) for one in found.calls] == [
+        ("maze", "ok", (1,)),
+        ("maze", "ok", (2,)),
+    ]
+    assert [one.arguments for one in found.calls] == ['{"move": "right"}'] * 2
+    assert [one.origin for one in found.images] == ["input", "call:0", "call:1"]
+    assert found.messages[0].content.startswith("Go to the red square.\n<image>\nYou are the blue square.")
+    assert found.messages[2].content == "You went right.\n<image>"
+    blue = [
+        Image.open(io.BytesIO(one.data or b"")).convert("RGB").getpixel((28 * x + 9, 9))
+        for x, one in enumerate(found.images)
+    ]
+    assert blue == [(0, 0, 255)] * 3
+    written = [token for token, mask in zip(found.token_ids, found.loss_mask, strict=True) if mask]
+    assert policy.chat.tokenizer.decode(written) == "<|im_end|>".join([*way(), ""])
+    reward = scored(maze(), found).reward
+    assert reward is not None
+    assert (reward.accuracy, reward.tool) == (1.0, 0.0)
+    assert "at the goal after 3 moves" in reward.why
+
+
+@pytest.mark.usefixtures("world")
+def test_a_walk_that_runs_out_of_turns_has_its_reward_too(policy: Policy) -> None:
+    (short,) = roll_out(policy, way(), jobs=[job(maze())], max_turns=2, **LIMITS)
+    assert (short.stop_reason, short.outcome) == ("turns", Outcome(0.0, "not at the goal after 2 moves"))
+    # The last move is made, and what would come back is not shown.
+    assert [one.images for one in short.calls] == [(1,), ()]
+    reward = scored(maze(), short).reward
+    assert reward is not None
+    assert reward.accuracy == 0.0
+    (cut,) = roll_out(policy, way(), jobs=[job(maze())], max_new_tokens=2, **LIMITS)
+    assert (cut.stop_reason, cut.outcome) == ("length", Outcome(0.0, "not at the goal after 0 moves"))
+
+
+@pytest.mark.usefixtures("world")
+def test_a_mistake_is_told_and_the_walk_goes_on(policy: Policy) -> None:
+    (found,) = roll_out(policy, [WALL, *way()], jobs=[job(maze())], max_turns=4, **LIMITS)
+    assert [one.status for one in found.calls] == ["error", "ok", "ok"]
+    assert found.messages[2].content == "Error: there is a wall"
+    assert found.outcome == Outcome(1.0, "at the goal after 3 moves")
+
+
+class Together(ScriptedEngine):
+    """Every conversation has a script of its own: who may write code looks, the others walk."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy.chat, ["never"])
+        self._scripts: dict[tuple[int, bool], ScriptedEngine] = {}
+
+    async def generate(self, request: Request) -> Completion:
+        looks = bool(request.sampling.stop)
+        script = [LOOK, ANSWER] if looks else way()
+        one = self._scripts.setdefault((request.key[-2], looks), ScriptedEngine(self._chat, script))
+        await asyncio.sleep(0)
+        return await one.generate(request)
+
+
+@pytest.mark.usefixtures("world")
+def test_samples_of_several_environments_go_together_and_share_nothing(policy: Policy) -> None:
+    sandbox = FakeSandbox()
+    jobs = [job(maze()), job(SAMPLE), job(maze("maze/2"), rollout=1)]
+
+    first, looked, second = roll_out(
+        policy, (), engine=Together(policy), jobs=jobs, sandbox=sandbox, **LIMITS
+    )
+    assert first.outcome == second.outcome == Outcome(1.0, "at the goal after 3 moves")
+    assert (looked.outcome, looked.answer, looked.sandbox) == (None, "7", "flat")
+    assert len(sandbox.sessions) == 1
+
+
+@pytest.mark.usefixtures("world")
+def test_with_black_the_policy_sees_nothing_of_what_came_back(policy: Policy) -> None:
+    (found,) = roll_out(policy, way(), jobs=[job(maze())], look=black, **LIMITS)
+    shown = [Image.open(io.BytesIO(one.data or b"")).convert("L").getextrema() for one in found.images]
+    assert shown[0] != (0, 0)
+    assert shown[1:] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("style", ["plain", "tools", "codev", "pool"])
+def test_a_style_tells_of_our_tools_and_leaves_other_environments_alone(policy: Policy, style: str) -> None:
+    (found,) = roll_out(policy, way(), jobs=[job(maze())], prompt=style, **LIMITS)
+    assert [message.role for message in found.messages[:2]] == ["user", "assistant"]
+    assert found.messages[0].content.startswith("Go to the red square.\n<image>")
+
+
+@pytest.mark.usefixtures("world")
+def test_an_answer_can_be_judged_by_another_verifier(policy: Policy) -> None:
+    sample = replace(maze(), verifier="exact", ground_truth="S../#.G")
+    (found,) = roll_out(policy, way(), jobs=[job(sample)], prompt="tools", **LIMITS)
+    assert "Give the final answer between <answer> and </answer>." in found.messages[0].content
+    reward = scored(sample, found).reward
+    assert reward is not None
+    assert reward.accuracy == 0.0
+
+
+@pytest.mark.usefixtures("world")
+def test_a_walk_is_kept_sent_and_learnt_from(policy: Policy, tmp_path: Path) -> None:
+    (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+    write_trajectories(tmp_path / "walk.parquet", [found])
+    (read,) = read_trajectories(tmp_path / "walk.parquet")
+    assert read.outcome == found.outcome
+    sent, there = read_item(json.loads(packed_json(item_of(maze(), found))))
+    assert (sent.environment, there.outcome) == ("maze", found.outcome)
+    assert scored(sent, there).reward == scored(maze(), found).reward
+    check_trace(read, where="walk")
+    assert replay(read, policy.chat, policy.pictures).token_ids[:20] == list(found.token_ids[:20])
+
+
+OURS = 'raise __import__("vtune.errors").errors.ServiceError("the maze is shut")'
+
+
+@pytest.mark.parametrize(
+    ("old", "calls"),
+    [
+        ("        named = [", ["infra"]),
+        ("        there = self", ["ok", "ok", "infra"]),
+        ("    sample = start.sample\n", ["infra"]),
+    ],
+    ids=["observe", "outcome", "open"],
+)
+def test_what_fails_on_our_side_leaves_the_walk_unscored(
+    policy: Policy, tmp_path: Path, old: str, calls: list[str]
+) -> None:
+    indent = old[: len(old) - len(old.lstrip())]
+    with using(changed(tmp_path, (old, f"{indent}{OURS}\n{old}"))):
+        (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+        assert (found.stop_reason, found.outcome) == ("error", None)
+        assert [(one.tool, one.status) for one in found.calls] == [("maze", status) for status in calls]
+        assert "the maze is shut" in found.calls[-1].error
+        reward = scored(maze(), found).reward
+    assert reward is not None
+    assert (reward.total, reward.accuracy) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("self.moves += 1", "self.moves += one"), "NameError: name 'one' is not defined"),
+        (("        self.cells = {", "        cells = {"), "AttributeError"),
+        (("return Outcome(float(there)", "return Outcome(2.0"), "an outcome lies in [0, 1], got 2.0"),
+        (
+            ("return Outcome(float(there)", "return None; (float(there)"),
+            "it judges, and `outcome` gives None",
+        ),
+        ((".\\n{IMAGE_MARK}", "."), "an observation has 0 <image> for 1 picture(s)"),
+        (("[self.drawn()])\n        return [Act", "[b'?'])\n        return [Act"), "cannot be decoded"),
+        (('json.dumps({"move": named[0]})', '"move"'), "JSONDecodeError"),
+        (("return [Act(seen, arguments=", "return [] and [Act(seen, arguments="), "`observe` gives no act"),
+        (("return [Act(seen", "return [Act(seen), Act(seen"), "2 acts with 1 <tool_response>"),
+        (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
+    ],
+)
+def test_a_broken_environment_is_an_error_with_its_file_and_line(
+    policy: Policy, tmp_path: Path, change: tuple[str, str], said: str
+) -> None:
+    path = changed(tmp_path, change)
+    with using(path), pytest.raises(RunFailed) as told:
+        roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+    assert said in told.value.what
+    assert told.value.where.startswith(str(path))
+    if "Error: " in said or "attribute" in said:
+        number = int(told.value.where.rpartition(":")[2])
+        assert change[1].strip().split("\n")[0] in path.read_text().split("\n")[number - 1]
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("truth", ["G", "S..S", "no maze"])
+def test_a_row_that_is_not_for_the_environment_is_an_error_with_its_id(policy: Policy, truth: str) -> None:
+    sample = replace(maze(), ground_truth=truth)
+    with pytest.raises(DataError, match="is not a maze") as told:
+        roll_out(policy, way(), jobs=[job(sample)], **LIMITS)
+    assert "maze/1" in told.value.where
+
+
+def test_a_sample_names_an_environment_that_exists_and_judges_where_it_has_to() -> None:
+    with using():
+        check_environment(maze())
+        check_environment(replace(SAMPLE, environment="maze"))
+        with pytest.raises(DataError, match="there is no environment 'mase'") as told:
+            check_environment(replace(maze(), environment="mase"))
+        assert "did you mean `maze`" in told.value.fix
+    with pytest.raises(DataError, match="takes the reward of the environment, and `tools` gives none"):
+        check_environment(replace(SAMPLE, verifier="environment_reward"))
+
+
+def test_every_episode_is_closed_once(policy: Policy, tmp_path: Path) -> None:
+    close = "\n    async def close(self) -> None:\n        CLOSED.append(self.moves)\n\n\nasync def open_maze"
+    path = changed(tmp_path, ("\n\nasync def open_maze", close), ("CELL = 28", "CELL = 28\nCLOSED = []"))
+    with using(path):
+        closed = sys.modules[used()[-1].module].CLOSED
+        roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+        roll_out(policy, [WALL], jobs=[job(maze())], max_turns=1, **LIMITS)
+        roll_out(policy, way(), jobs=[job(maze())], max_tokens=60)
+        assert closed == [3, 0, 0]

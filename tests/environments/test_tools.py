@@ -1,0 +1,88 @@
+"""Our environment: conversations with code and calls are those that they were before it was one."""
+
+import hashlib
+import io
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from PIL import Image
+
+from tests.rollout.build import ANSWER, LOOK, job
+from tests.rollout.test_tool_calls import ALL, ASKING, PICTURE, QUERY, ZOOM, call, converse, turn
+from vtune.environments import DEFAULT
+from vtune.models.policy import Policy
+from vtune.rollout.agent import black
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import python, zoom
+
+WORDS = (
+    LOOK,
+    turn(ZOOM),
+    turn(QUERY),
+    turn(PICTURE, ZOOM),
+    turn(QUERY, QUERY, ZOOM),
+    turn(call(zoom.NAME, bbox_2d=[0, 0, 600, 1000], img_idx=1)),
+    turn(call(zoom.NAME, bbox_2d=[9, 9, 1, 1])),
+    turn("<tool_call>ferry</tool_call>"),
+    f"{LOOK} {turn(ZOOM)}",
+    "<think>I wonder.</think>",
+    ANSWER,
+    f"{ANSWER} {ZOOM}",
+)
+"""What the policy may say in a turn."""
+
+
+def told(policy: Policy, found: Trajectory) -> str:
+    """All that stands in a trajectory, without what a clock says and how pictures are compressed."""
+    pictures = [
+        (Image.open(io.BytesIO(one.data or b"")).convert("RGB").tobytes(), one.origin, one.seen)
+        for one in found.images
+    ]
+    calls = [replace(one, seconds=0.0) for one in found.calls]
+    facts = (
+        found.messages,
+        [(hashlib.sha256(data).hexdigest(), *rest) for data, *rest in pictures],
+        [
+            (
+                one.tool,
+                one.arguments,
+                one.status,
+                one.error,
+                one.output,
+                one.images,
+                [(crop.image, crop.bbox, crop.shown, crop.matrix) for crop in one.crops],
+                policy.chat.tokenizer.decode(list(found.token_ids[one.span[0] : one.span[1]])),
+            )
+            for one in calls
+        ],
+        found.loss_mask.count(True) > 0,
+        found.answer,
+        found.stop_reason,
+        found.sandbox,
+    )
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def test_conversations_with_tools_are_those_of_before(
+    policy: Policy, golden: Callable[[str, str], None]
+) -> None:
+    chance = random.Random(0)
+    lines = []
+    for number in range(40):
+        script = chance.choices(WORDS, k=4)
+        tools = (python.NAME, *ALL) if number % 3 else ALL
+        look = black if number % 4 == 0 else None
+        asked = replace(ASKING, tools=tools)
+        (found,) = converse(
+            policy, *script, jobs=[job(asked)], look=look, max_turns=4, max_tokens=chance.choice((4000, 700))
+        )
+        said = " ".join(f"{one.tool}:{one.status}" for one in found.calls)
+        lines.append(f"{number} {found.stop_reason} {told(policy, found)} {said}".rstrip())
+    golden("tool_conversations.txt", "\n".join(lines) + "\n")
+
+
+def test_a_row_may_name_our_environment_too(policy: Policy) -> None:
+    (plain,) = converse(policy, turn(ZOOM), ANSWER)
+    (named,) = converse(policy, turn(ZOOM), ANSWER, jobs=[job(replace(ASKING, environment=DEFAULT))])
+    assert told(policy, named) == told(policy, plain)

@@ -1,0 +1,55 @@
+"""What a policy talks to: our tools, or a world of the user's own."""
+
+from vtune.environments.environment import EnvironmentPart
+from vtune.errors import DataError, nearest
+from vtune.parts import Parts
+from vtune.schema.sample import Sample
+from vtune.verifiers import VERIFIERS
+
+ENVIRONMENTS: Parts[EnvironmentPart] = Parts("environment", lambda one: one.about)
+"""Name in the data -> environment."""
+
+DEFAULT = "tools"
+"""The environment of samples that name none."""
+
+
+def name_of(sample: Sample) -> str:
+    """The name of a sample's environment."""
+    return sample.environment or DEFAULT
+
+
+def environment_of(sample: Sample) -> EnvironmentPart:
+    """The environment of a sample.
+
+    Raises:
+        DataError: If it names one that does not exist.
+    """
+    name = name_of(sample)
+    if name not in ENVIRONMENTS:
+        raise DataError(
+            f"there is no environment {name!r}",
+            where=_where(sample),
+            fix=f"{nearest(name, ENVIRONMENTS)}; one of your own comes from a file under `uses`",
+        )
+    return ENVIRONMENTS[name]
+
+
+def check_environment(sample: Sample) -> None:
+    """See, before a run, that a sample's environment exists, and gives the reward that its verifier takes.
+
+    Raises:
+        DataError: If not.
+    """
+    judges = environment_of(sample).judges
+    verifier = VERIFIERS.get(sample.verifier)  # whether it exists is seen where ground truths are
+    if verifier is not None and verifier.reads_outcome and not judges:
+        raise DataError(
+            f"verifier `{sample.verifier}` takes the reward of the environment, "
+            f"and `{name_of(sample)}` gives none",
+            where=_where(sample),
+            fix="name an environment that judges in `environment` of the row, or another verifier",
+        )
+
+
+def _where(sample: Sample) -> str:
+    return f"sample {sample.id!r}, source {sample.source!r}"

@@ -1,0 +1,136 @@
+"""Open a sample's environment; hold a user's own to its promises, and name the line of what breaks."""
+
+import json
+import traceback
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from vtune.environments import ENVIRONMENTS, environment_of, name_of
+from vtune.environments.environment import Act, Episode, Start, Turn
+from vtune.errors import DataError, RunFailed, VtuneError
+from vtune.parts import OURS
+from vtune.schema.message import IMAGE
+from vtune.schema.trajectory import Outcome
+from vtune.tools.calls import responses
+from vtune.tools.observation import Observation
+from vtune.tools.tool import Mistake, refused
+from vtune.uses import line_of, used
+
+
+@asynccontextmanager
+async def opened(start: Start) -> AsyncIterator[Episode]:
+    """The episode of a sample, closed in the end.
+
+    Raises:
+        DataError: If the sample names an environment that does not exist, or is not one for it.
+        ServiceError: If we failed: the trajectory is not scored.
+        RunFailed: If a user's own environment is broken, with its file and line.
+    """
+    part = environment_of(start.sample)
+    name = name_of(start.sample)
+    if name in OURS[ENVIRONMENTS.kind]:
+        episode = await part.open(start)
+    else:
+        episode = await _opened(name, start)
+    try:
+        yield episode
+    finally:
+        await episode.close()
+
+
+async def _opened(name: str, start: Start) -> Episode:
+    with _named(name):
+        episode = await ENVIRONMENTS[name].open(start)
+        return Checked(name, start, episode)
+
+
+class Checked(Episode):
+    """A user's episode: what it gives is looked at, and what it raises is told with its line.
+
+    Args:
+        name: Of the environment.
+        start: Of the episode.
+        episode: As the user's file opened it.
+    """
+
+    def __init__(self, name: str, start: Start, episode: Episode) -> None:
+        self._name = name
+        self._start = start
+        self._episode = episode
+        self.stop = tuple(episode.stop)
+        self.sandbox = episode.sandbox
+        self.opening = episode.opening
+        if self.opening is not None:
+            self._check_seen(self.opening)
+
+    async def observe(self, turn: Turn) -> Sequence[Act] | None:
+        """What the user's own says; a `Mistake` is told to the policy."""
+        with _named(self._name):
+            try:
+                acts = await self._episode.observe(turn)
+            except Mistake as mistake:
+                return [Act(refused(str(mistake)))]
+            if acts is None:
+                return None
+            acts = list(acts)
+            if not acts and not turn.last:
+                raise ValueError("`observe` gives no act: give one, or None to end the conversation")
+            for act in acts:
+                self._check_seen(act.seen)
+                if not isinstance(json.loads(act.arguments), dict):
+                    raise TypeError(f"`arguments` is not a JSON object: {act.arguments!r:.60}")
+            text = "\n".join(act.seen.text for act in acts)
+            if responses(text) != max(len(acts), 1):
+                raise ValueError(f"{len(acts)} acts with {responses(text)} <tool_response>: give each one")
+            return acts
+
+    async def outcome(self) -> Outcome | None:
+        """The user's own, which has to be there if the environment judges."""
+        with _named(self._name):
+            found = await self._episode.outcome()
+            if found is None and ENVIRONMENTS[self._name].judges:
+                raise ValueError("it judges, and `outcome` gives None")
+            if found is not None and not isinstance(found, Outcome):
+                raise TypeError(f"`outcome` gives {type(found).__name__}, not an Outcome")
+            return found
+
+    async def close(self) -> None:
+        """Close the user's own."""
+        with _named(self._name):
+            await self._episode.close()
+
+    def _check_seen(self, seen: Observation) -> None:
+        """See that an observation has a mark for each picture, and pictures that can be decoded."""
+        marks = seen.text.count(IMAGE)
+        if marks != len(seen.images):
+            raise ValueError(f"an observation has {marks} {IMAGE} for {len(seen.images)} picture(s)")
+        for data in seen.images:
+            try:
+                self._start.services.pictures.read(data)
+            except DataError as error:
+                raise ValueError(error.what) from None
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Give what breaks in a user's environment its file and line."""
+    try:
+        yield
+    except VtuneError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a user's file may do anything
+        raise RunFailed(
+            f"environment `{name}` is broken: {type(error).__name__}: {error}",
+            where=_place(name, error),
+            fix="correct the line; `vtune parts check` of the file tries it",
+        ) from None
+
+
+def _place(name: str, error: Exception) -> str:
+    """File and line of the user's code where an error came up; of the code that found it, if not there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for file in used():
+        if (ENVIRONMENTS.kind, name) in file.parts:
+            inside = any(frame.filename == file.path for frame in frames)
+            return f"{file.path}:{line_of(error, file.path)}" if inside else file.path
+    return f"{frames[-1].filename}:{frames[-1].lineno}"

@@ -1,0 +1,154 @@
+"""Our environment: the tools that a sample offers. Code runs in a sandbox session, the others take JSON."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vtune.environments import ENVIRONMENTS
+from vtune.environments.environment import Act, EnvironmentPart, Episode, Start, Turn
+from vtune.errors import DataError, ServiceError
+from vtune.tools import zoom
+from vtune.tools.calls import Asked, read_calls, tool_response
+from vtune.tools.lasting import LastingSession
+from vtune.tools.observation import Observation, sandbox_output
+from vtune.tools.python import CODE, run_python
+from vtune.tools.python import NAME as PYTHON
+from vtune.tools.tool import Scene, View
+from vtune.tools.toolbox import arguments_of
+from vtune.verifiers.tags import tagged
+
+Opening = asyncio.Task[LastingSession]
+"""A session that gets ready while the first turn is drawn."""
+
+
+class ToolEpisode(Episode):
+    """One trajectory's tools: its session, and the pictures that later calls may look at.
+
+    Args:
+        start: The sample's `tools` are offered, as far as the run has them.
+        opening: The session; None where the sample offers no `python`.
+    """
+
+    def __init__(self, start: Start, opening: Opening | None) -> None:
+        self._start = start
+        self._opening = opening
+        self._offered = start.services.tools.names(start.sample.tools)
+        self._views: list[View] = []
+        self._latest: Sequence[Act] = ()
+        """Of the turn before: their pictures are not among the views yet."""
+        if opening is not None:
+            self.stop = (f"</{CODE}>",)
+            self.sandbox = start.services.sandbox.tier
+
+    async def observe(self, turn: Turn) -> Sequence[Act] | None:
+        """Run the code of a turn, or all of its calls at the same time; a turn that asks for nothing ends it.
+
+        On the last turn nothing runs: nobody would see what comes of it.
+        """
+        code = tagged(turn.text, CODE) if self._opening is not None and turn.stopped else None
+        # Who answers has no more to ask.
+        asks = bool(self._offered) and code is None and "</answer>" not in turn.text
+        asked = read_calls(turn.text, self._offered) if asks else []
+        if code is None and not asked:
+            return None
+        if turn.last:
+            return []
+        self._look_at(turn.pictures)
+        if code is not None and self._opening is not None:
+            self._latest = [await self._run(code, await self._opening)]
+        else:
+            self._latest = await self._ask(asked)
+        return self._latest
+
+    async def close(self) -> None:
+        """End the session, while something else is done."""
+        if self._opening is not None:
+            self._start.services.later(_end(self._opening))
+
+    async def _run(self, code: str, session: LastingSession) -> Act:
+        seen = self._readable(await run_python(session, code))
+        if seen.status == "infra":
+            raise ServiceError(f"the sandbox failed: {seen.error}")
+        return Act(seen, PYTHON, json.dumps({"code": code}))
+
+    async def _ask(self, asked: Sequence[Asked]) -> list[Act]:
+        start, services = self._start, self._start.services
+        scene = Scene(start.sample, start.images, tuple(self._views))
+        found = await asyncio.gather(
+            *(services.tools.run(one, scene, start.group, services.results) for one in asked)
+        )
+        acts = []
+        for one, answered in zip(asked, found, strict=True):
+            seen = self._usable(answered)
+            framed = replace(seen, text=tool_response(seen.text))
+            acts.append(Act(framed, one.tool, arguments_of(one), one.end))
+        return acts
+
+    def _look_at(self, pictures: Sequence[bytes]) -> None:
+        """Take in the pictures that came since; a zoom's crop is a region of what it was cut out of."""
+        size = self._start.services.pictures.shown_size
+        if not self._views:
+            own = pictures[: len(self._start.images)]
+            self._views = [View(data, number, None, size(data)) for number, data in enumerate(own)]
+        for act in self._latest:
+            crops = act.seen.crops if act.tool == zoom.NAME else ()
+            regions = {crop.shown: crop for crop in crops if crop.shown is not None}
+            for place in range(len(act.seen.images)):
+                number = len(self._views)
+                data = pictures[number]
+                crop = regions.get(place)
+                if crop is not None:
+                    whole = self._views[crop.image].data
+                    self._views.append(View(whole, crop.image, crop.bbox, size(data)))
+                else:
+                    self._views.append(View(data, number, None, size(data)))
+
+    def _usable(self, seen: Observation) -> Observation:
+        """The observation, or our failure in its place where a tool's picture cannot be decoded."""
+        try:
+            for data in seen.images:
+                self._start.services.pictures.read(data)
+        except DataError as error:
+            return Observation(text="", status="infra", error=f"a tool returned no picture: {error.what}")
+        return seen
+
+    def _readable(self, seen: Observation) -> Observation:
+        """The observation, or an error in its place where code forged a picture that nobody can decode."""
+        try:
+            for data in seen.images:
+                self._start.services.pictures.read(data)
+        except DataError as error:
+            text = sandbox_output(error.what)
+            return replace(seen, status="error", error=error.what, text=text, images=(), crops=())
+        return seen
+
+
+async def open_tools(start: Start) -> ToolEpisode:
+    """The tools of a sample; a session begins to get ready, and is waited for when code is to run."""
+    if PYTHON not in start.sample.tools:
+        return ToolEpisode(start, None)
+    services = start.services
+    opening = asyncio.create_task(
+        LastingSession.open(services.sandbox, start.images, seed=start.seed, lost=services.lost)
+    )
+    # It begins now, not when this conversation first waits.
+    await asyncio.sleep(0)
+    return ToolEpisode(start, opening)
+
+
+async def _end(opening: Opening) -> None:
+    """End a session, also one that is not there yet."""
+    opening.cancel()
+    try:
+        session = await opening
+    except (ServiceError, DataError, asyncio.CancelledError):
+        # It never came to be; where that mattered, it has been said.
+        return
+    await session.close()
+
+
+ENVIRONMENTS.add(
+    "tools",
+    EnvironmentPart("The tools that the sample offers.", open=open_tools, recorded_as=PYTHON),
+)

@@ -1,0 +1,182 @@
+"""What an environment promises, tried on the short conversation that it brings."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vtune.environments import ENVIRONMENTS
+from vtune.environments.environment import Act, Episode, Services, Start, Trial, Turn
+from vtune.environments.opened import opened
+from vtune.runs.parts.checks import ODD, SLOWEST_TOOL, Check
+from vtune.runs.parts.checks import _Broken as Broken
+from vtune.runs.parts.checks import _in_time as in_time
+from vtune.runs.parts.checks import _tried as tried
+from vtune.sandbox import Sandbox
+from vtune.schema.pixels import decode_picture, size_of
+from vtune.schema.trajectory import Outcome
+from vtune.tools.once import Once
+from vtune.tools.toolbox import Toolbox
+
+SEED = 1
+"""Of the episodes that are tried: the same, so that they have to be alike."""
+
+
+def check_environment(name: str) -> list[Check]:
+    """It opens, answers, ends and closes; two at once are as one alone; its reward lies in [0, 1]."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        sandbox = runner.run(stack.enter_async_context(Sandbox(warm=1)))
+        try:
+            trial = _Played(name, sandbox)
+
+            def run(check: Callable[[], Coroutine[Any, Any, str]]) -> Callable[[], str]:
+                return lambda: runner.run(check())
+
+            return [
+                tried("it opens and answers a turn", run(trial.answers)),
+                tried("its turns bring it to an end", run(trial.ends)),
+                tried("odd turns are the model's mistake", run(trial.odd)),
+                tried("two trajectories share no state", run(trial.apart)),
+                tried("a reward lies in [0, 1]", run(trial.pays)),
+                tried("it closes, also before the first turn", run(trial.closes)),
+                tried("fast enough", lambda: in_time(trial.slowest, SLOWEST_TOOL, "a turn", "")),
+            ]
+        finally:
+            runner.run(stack.aclose())
+
+
+class _Eyes:
+    """Decodes, and sees pictures as they are."""
+
+    def read(self, data: bytes) -> object:
+        return decode_picture(data)
+
+    def shown_size(self, data: bytes) -> tuple[int, int]:
+        return size_of(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A trial as it went."""
+
+    opening: tuple[str, tuple[bytes, ...]]
+    said: tuple[tuple[Act, ...] | None, ...]
+    outcome: Outcome | None
+
+
+class _Played:
+    """The trial of an environment.
+
+    Args:
+        name: Of the environment.
+        sandbox: Runs code, should it run any.
+    """
+
+    def __init__(self, name: str, sandbox: Sandbox) -> None:
+        self._name = name
+        self._part = ENVIRONMENTS[name]
+        self._sandbox = sandbox
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.slowest = 0.0
+        """Seconds of the longest turn."""
+
+    async def answers(self) -> str:
+        found = (await self._walk(self._trial.turns[:1])).said[0]
+        if found is None:
+            return "its first turn ends it"
+        pictures = [size_of(data) for act in found for data in act.seen.images]
+        shown = ", ".join(f"{width}x{height}" for width, height in pictures)
+        length = sum(len(act.seen.text) for act in found)
+        return f"{length} characters" + (f", pictures {shown}" if shown else "")
+
+    async def ends(self) -> str:
+        *before, last = (await self._walk(self._trial.turns)).said
+        if None in before:
+            raise Broken(f"turn {before.index(None) + 1} of its trial ends it, before the last")
+        if last is not None:
+            raise Broken("the last turn of its trial does not end it: `observe` returns None at the end")
+        failed = [act.seen for acts in before for act in acts or () if act.seen.status != "ok"]
+        if failed:
+            raise Broken(f"a turn of its trial ends as {failed[0].status}: {failed[0].error}")
+        return f"after {len(self._trial.turns)} turn(s)"
+
+    async def odd(self) -> str:
+        for text in ODD:
+            await self._walk([text])
+        return f"{len(ODD)} turns without sense"
+
+    async def apart(self) -> str:
+        turns = self._trial.turns
+        alone = await self._walk(turns)
+        both = await asyncio.gather(self._walk(turns), self._walk(turns))
+        async with opened(self._start()) as waiting:
+            await self._walk(turns)
+            late = await self._played(waiting, turns)
+        if any(one != alone for one in (*both, late)):
+            raise Broken(
+                "a trajectory goes another way where a second is under way: keep state in the episode"
+            )
+        return "two at once go as one alone"
+
+    async def pays(self) -> str:
+        begun, ended = await self._walk(()), await self._walk(self._trial.turns)
+        if begun.outcome is None or ended.outcome is None:
+            return "it gives none: the sample's verifier judges"
+        return f"{begun.outcome.score:g} before the first turn, {ended.outcome.score:g} at the end"
+
+    async def closes(self) -> str:
+        for turns in ((), self._trial.turns):
+            await self._walk(turns)
+        await asyncio.gather(*self._under_way)
+        return "both times"
+
+    @property
+    def _trial(self) -> Trial:
+        trial = self._part.trial
+        if trial is None or not trial.turns:
+            raise Broken("give EnvironmentPart a `trial`: a sample, and turns that bring it to an end")
+        return trial
+
+    def _start(self) -> Start:
+        sample = replace(self._trial.sample, environment=self._name)
+        services = Services(
+            sandbox=self._sandbox,
+            tools=Toolbox({}),
+            results=Once(),
+            pictures=_Eyes(),
+            lost=lambda: None,
+            later=self._later,
+        )
+        images = tuple(picture.data or b"" for picture in sample.images)
+        return Start(sample=sample, images=images, seed=SEED, group=0, services=services)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._under_way.add(asyncio.create_task(work))
+
+    async def _walk(self, turns: Sequence[str]) -> _Walk:
+        async with opened(self._start()) as episode:
+            return await self._played(episode, turns)
+
+    async def _played(self, episode: Episode, turns: Sequence[str]) -> _Walk:
+        opening = episode.opening
+        pictures = [picture.data or b"" for picture in self._trial.sample.images]
+        pictures += opening.images if opening is not None else ()
+        said = []
+        for text in turns:
+            began = time.perf_counter()
+            acts = await episode.observe(
+                Turn(text=text, stopped=text.endswith(episode.stop), last=False, pictures=tuple(pictures))
+            )
+            self.slowest = max(self.slowest, time.perf_counter() - began)
+            pictures += [data for act in acts or () for data in act.seen.images]
+            said.append(None if acts is None else tuple(acts))
+            if acts is None:
+                break
+        return _Walk(
+            ("", ()) if opening is None else (opening.text, opening.images),
+            tuple(said),
+            await episode.outcome(),
+        )

@@ -1,0 +1,85 @@
+"""Samples that are judged by what they are about: the reward that their environment gives at the end."""
+
+from dataclasses import replace
+
+from vtune.errors import DataError
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Outcome
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS
+from vtune.verifiers.verifier import Case, Verifier, answered, options, where, wrong_option
+
+NAME = "environment_reward"
+OUTCOME = "outcome"
+"""Key of `verifier_parm`: [score, reason]. Scoring fills it in from the trajectory (see `with_outcome`)."""
+
+
+def verify_outcome(reply: str, sample: Sample) -> Verdict:
+    """Score what the environment gave when the conversation had ended; no reply is read.
+
+    Raises:
+        DataError: If it gave nothing, or `verifier_parm` holds another key.
+    """
+    check_outcome(sample)
+    given = sample.verifier_parm.get(OUTCOME)
+    if given is None:
+        raise DataError(
+            "the environment has given no reward",
+            where=where(sample),
+            fix="name an environment that judges in `environment` of the row, and roll out again",
+        )
+    score, why = given
+    return answered(float(score), why)
+
+
+def check_outcome(sample: Sample) -> None:
+    """See that nothing is asked of the verifier that it does not know.
+
+    Raises:
+        DataError: If `verifier_parm` holds another key than `outcome`, or no [score, reason] in it.
+    """
+    given = options(sample, {OUTCOME}).get(OUTCOME)
+    if given is None:
+        return
+    pair = isinstance(given, list | tuple) and len(given) == 2
+    if not pair or type(given[0]) not in (float, int) or not 0 <= given[0] <= 1 or type(given[1]) is not str:
+        raise wrong_option(sample, OUTCOME, given, "[score from 0 to 1, reason]")
+
+
+def with_outcome(sample: Sample, outcome: Outcome | None) -> Sample:
+    """The sample, with what its environment gave for a trajectory."""
+    if outcome is None:
+        return sample
+    return replace(sample, verifier_parm={**sample.verifier_parm, OUTCOME: [outcome.score, outcome.why]})
+
+
+def outcome_form(sample: Sample) -> str:
+    """What an answer looks like."""
+    return "what the environment asks for"
+
+
+def no_reply(sample: Sample) -> str:
+    """There is no answer that says the ground truth.
+
+    Raises:
+        DataError: Always.
+    """
+    raise DataError(
+        "the environment judges, so no reply is right by itself",
+        where=where(sample),
+        fix="roll the sample out",
+    )
+
+
+VERIFIERS.add(
+    NAME,
+    Verifier(
+        verify_outcome,
+        check_outcome,
+        outcome_form,
+        Case(gold="", broken_gold="", wrong="", parm={OUTCOME: [1.0, "the goal is reached"]}),
+        right=no_reply,
+        partial_credit=True,
+        reads_outcome=True,
+    ),
+)
