@@ -22,7 +22,7 @@ def list_parts(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List verifiers, tools, data formats, scorers, prompt styles and filters, one per line."""
+    """List verifiers, tools, data formats, scorers, prompt styles, filters and losses, one per line."""
     from vtune.report.values import render_values
     from vtune.runs.parts import list_parts as listed
 

@@ -14,10 +14,11 @@ from vtune.metrics.benchmarks import SCORERS
 from vtune.parts import OURS, Kind
 from vtune.rollout.prompts import STYLES
 from vtune.tools import TOOLS
+from vtune.update.losses import LOSSES
 from vtune.verifiers import VERIFIERS
 
 TABLE = "vtune/parts.py"
-UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool")
+UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool", "loss")
 """Kinds whose names are hardly words: `mean` or `tools` stand everywhere, and mean something else."""
 OTHER_MEANINGS = {
     ("cli/data.py", "exact"): "how an index searches",
@@ -76,7 +77,7 @@ def test_every_other_meaning_is_still_met() -> None:
 
 
 def test_every_line_of_the_table_is_a_part() -> None:
-    tables = (VERIFIERS, FILTERS, TOOLS, FORMATS, SCORERS, STYLES)
+    tables = (VERIFIERS, FILTERS, TOOLS, FORMATS, SCORERS, STYLES, LOSSES)
     assert {table.kind for table in tables} == set(OURS)
     for table in tables:
         assert [name for name, part in table.items() if part] == list(OURS[table.kind])
