@@ -146,3 +146,5 @@ def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_l
 def test_the_page_shows_the_part_that_is_tested() -> None:
     page = (ROOT / "cli/parts.md").read_text()
     assert page.split("```python\n")[1].split("```")[0] == (OWN / "anls.py").read_text()
+    page = (ROOT / "vtune/update/README.md").read_text()
+    assert page.split("```python\n")[1].split("```")[0] == (OWN / "pushes.py").read_text()
