@@ -20,7 +20,7 @@ from vtune.update.losses import LOSSES
 from vtune.verifiers import VERIFIERS
 
 TABLE = "vtune/parts.py"
-UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool", "family")
+UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool", "family", "loss")
 """Kinds whose names are hardly words: `mean` or `tools` stand everywhere, and mean something else."""
 OTHER_MEANINGS = {
     ("cli/data.py", "exact"): "how an index searches",

@@ -13,7 +13,7 @@ class Pushes(PolicyLoss):
 
 
 def pushes(tokens: Tokens, recipe: Pushes) -> PolicyTerms:
-    """-(1 - p) ** fade A log p: what is likely already is pushed less."""
+    """Push less what is likely already: -(1 - p) ** fade A log p."""
     likely = tokens.logprobs.detach().clamp(min=-20, max=-1e-6).exp()
     return PolicyTerms(-((1 - likely) ** recipe.fade) * tokens.advantages * tokens.logprobs)
 

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vtune.config import Strict
+from vtune.config import Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.runs.folder import check_same_run, environment, running, start_run, write_whole
+from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 
@@ -171,3 +172,35 @@ def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path
         start_run(tmp_path / "run", Paid(reward={"tool": 1.0, "service": service}), [data], resume=True)
     with pytest.raises(RecipeError, match=r"differs in reward\.tool\n"):
         start_run(tmp_path / "run", Paid(reward={"tool": 0.5, "service": None}), [data], resume=True)
+
+
+OLD_LOSSES = {
+    "grpo": {"clip_low": 0.2, "clip_high": 0.2, "importance_cap": 2.0},
+    "sapo": {"tau_positive": 1.0, "tau_negative": 1.05},
+}
+OLD_NULLS = dict.fromkeys(
+    ("clip_low", "clip_high", "dual_clip", "importance_cap", "tau_positive", "tau_negative", "length")
+)
+
+
+@pytest.mark.parametrize("algorithm", OLD_LOSSES)
+def test_a_run_whose_recipe_has_nulls_for_the_keys_of_other_losses_goes_on(
+    data: Path, tmp_path: Path, algorithm: str
+) -> None:
+    """So recipes were written while one section had the keys of all losses."""
+    shared = {"aggregation": "token_mean", "kl_weight": 0.0, "kl_estimator": "k3"}
+    loss = {"algorithm": algorithm, **OLD_LOSSES[algorithm], **shared}
+    recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"loss={json.dumps(loss)}"])
+    run = tmp_path / "runs/old"
+    start_run(run, recipe, [data], resume=False)
+    written = yaml.safe_load((run / "recipe.yaml").read_text())
+    written["loss"] = OLD_NULLS | loss
+    (run / "recipe.yaml").write_text(yaml.safe_dump(written))
+    start_run(run, load_recipe(run / "recipe.yaml", RLRecipe), [data], resume=True)
+    assert set(yaml.safe_load((run / "recipe.yaml").read_text())["loss"]) == set(
+        type(recipe.loss).model_fields
+    )
+    (run / "recipe.yaml").write_text(yaml.safe_dump(written))
+    changed = recipe.model_copy(update={"loss": recipe.loss.model_copy(update={"kl_weight": 0.1})})
+    with pytest.raises(RecipeError, match=r"it differs in loss.kl_weight\n"):
+        start_run(run, changed, [data], resume=True)

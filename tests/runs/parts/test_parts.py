@@ -40,7 +40,7 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
     assert (own["kind"], own["name"], own["file"]) == ("verifier", "anls", str(OWN / "anls.py"))
 
 
-@pytest.mark.parametrize("file", ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py"])
+@pytest.mark.parametrize("file", ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "pushes.py"])
 def test_a_good_part_keeps_every_promise(file: str) -> None:
     found = check_parts(OWN / file)
     assert found["ok"]
@@ -149,6 +149,33 @@ def test_a_promise_of_an_environment_that_is_not_kept_is_found(
     assert found in broken(path)[check]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        ("Pushes(PolicyLoss):", "Pushes(PolicyLoss, extra='ignore'):", "its section is", "unknown key"),
+        ("* tokens.logprobs)", "* tokens.logprobs.roll(1))", "the order of sequences", "loss changes by"),
+        ("* tokens.logprobs)", "* tokens.logprobs.mean())", "a sequence is alone", "stands alone"),
+        ("* tokens.logprobs)", "@ tokens.logprobs)", "one loss value per token", "shape () for 17 tokens"),
+        ("* tokens.logprobs)", "/ tokens.old_logprobs.exp())", "no advantage", "does not require grad"),
+        ("* tokens.logprobs)", "* ratio_of(tokens) ** 9)", "loss and gradient", "not finite at a log-ratio"),
+        ("tokens.advantages *", "(tokens.advantages + 1) *", "no advantage, no gradient", "a gradient is"),
+        ("(-((1", "(((1", "the gradient follows", "has the gradient"),
+        ("likely) **", "2 * likely) **", "the gradient follows", "needs the opposite sign"),
+        ("example=", "coincides_on_policy=True, example=", "on policy it is", "is not -advantage"),
+        ('"fade": 1.0', '"fade": 0.0', "on policy it is", "say coincides_on_policy=True"),
+    ],
+)
+def test_a_promise_of_a_loss_that_is_not_kept_is_found(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "pushes.py").read_text().replace("Tokens\n", "Tokens, ratio_of\n")
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
+    (told,) = [why for name, why in broken(path).items() if name.startswith(check)]
+    assert found in told
+
+
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text((OWN / "anls.py").read_text().replace("1.0 - share", "0.9 - share"))
@@ -165,3 +192,5 @@ def test_the_page_shows_the_parts_that_are_tested() -> None:
     page = (ROOT / "cli/parts.md").read_text()
     shown = [block.split("```")[0] for block in page.split("```python\n")[1:]]
     assert shown == [(OWN / name).read_text() for name in ("anls.py", "maze.py")]
+    page = (ROOT / "vtune/update/README.md").read_text()
+    assert page.split("```python\n")[1].split("```")[0] == (OWN / "pushes.py").read_text()

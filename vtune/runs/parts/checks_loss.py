@@ -33,6 +33,7 @@ def check_loss(name: str) -> list[Check]:
         _tried("the gradient follows the advantage", trial.follows),
         _tried("on policy it is what it says", trial.on_policy),
         _tried("the order of sequences changes nothing", trial.permuted),
+        _tried("a sequence is alone as among others", trial.alone),
     ]
 
 
@@ -109,17 +110,25 @@ class _Trial:
         return "the plain policy gradient" if same else "a gradient of its own"
 
     def permuted(self) -> str:
+        return self.rearranged([ORDER], "its sequence stands elsewhere")
+
+    def alone(self) -> str:
+        return self.rearranged([(number,) for number in range(len(LENGTHS))], "its sequence stands alone")
+
+    def rearranged(self, parts: Sequence[Sequence[int]], when: str) -> str:
+        """Loss and gradient stay with their tokens where some sequences, by number, are all that there is."""
         tokens = _drawn()
-        starts = [sum(LENGTHS[:number]) for number in range(len(LENGTHS))]
-        order = [at for number in ORDER for at in range(starts[number], starts[number] + LENGTHS[number])]
-        lengths = [LENGTHS[number] for number in ORDER]
-        again = _laid_out(lengths, *(value[order] for value in _values(tokens)))
-        (one, slope), (other, other_slope) = self.learnt(tokens), self.learnt(again)
-        for what, before, after in (("loss", one.loss, other.loss), ("gradient", slope, other_slope)):
-            if not torch.allclose(before[order], after, rtol=NEAR, atol=NEAR):
-                apart = float((before[order] - after).abs().max())
-                raise _Broken(f"a token's {what} changes by {apart:.3g} when its sequence stands elsewhere")
-        return f"{len(LENGTHS)} sequences in two orders"
+        whole, slope = self.learnt(tokens)
+        for numbers in parts:
+            at = [place for number in numbers for place in _places(number)]
+            part, part_slope = self.learnt(
+                _laid_out([LENGTHS[n] for n in numbers], *(value[at] for value in _values(tokens)))
+            )
+            for what, before, after in (("loss", whole.loss, part.loss), ("gradient", slope, part_slope)):
+                if not torch.allclose(before[at], after, rtol=NEAR, atol=NEAR):
+                    apart = float((before[at] - after).abs().max())
+                    raise _Broken(f"a token's {what} changes by {apart:.3g} when {when}")
+        return f"{len(LENGTHS)} sequences"
 
     def terms(self, tokens: Tokens) -> PolicyTerms:
         found: PolicyTerms = self.loss.terms(tokens, self.read())
@@ -149,6 +158,12 @@ def _drawn(*, off: float | None = None, gain: float | None = None, moved: bool |
     gains = torch.full((count,), gain) if gain is not None else signs * (0.1 + drawn[2])
     changed = drawn[3] < 0.5 if moved is None else torch.full((count,), moved)
     return _laid_out(LENGTHS, old + apart, old, gains, changed)
+
+
+def _places(number: int) -> range:
+    """Where the tokens of a sequence lie."""
+    start = sum(LENGTHS[:number])
+    return range(start, start + LENGTHS[number])
 
 
 def _laid_out(lengths: Sequence[int], now: Tensor, old: Tensor, gains: Tensor, moved: Tensor) -> Tokens:

@@ -15,7 +15,7 @@ class CISPO(PolicyLoss):
 
 
 def cispo(tokens: Tokens, recipe: CISPO) -> PolicyTerms:
-    """-sg(clip(r, 1 - clip_low, 1 + clip_high)) A logprobs: the weight is clipped, no token is lost.
+    """Clip the weight, lose no token: -sg(clip(r, 1 - clip_low, 1 + clip_high)) A logprobs.
 
     Source: CISPO, MiniMax-M1 2025 (arXiv 2506.13585): the objective and its clipped weight.
     """

@@ -16,7 +16,7 @@ class SAPO(PolicyLoss):
 
 
 def sapo(tokens: Tokens, recipe: SAPO) -> PolicyTerms:
-    """-f(r) A, f(r) = 4/tau sigmoid(tau (r - 1)): a soft gate in place of the clip.
+    """Put a soft gate in place of the clip: -f(r) A, f(r) = 4/tau sigmoid(tau (r - 1)).
 
     The slope of f is 1 at r = 1 and fades to both sides, the faster the larger tau is.
 
