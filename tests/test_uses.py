@@ -268,7 +268,7 @@ def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
     write_samples(
         file, [replace(SAMPLE, id=f"s/{n}", prompt=(turn,), images=picture) for n, turn in enumerate(asked)]
     )
-    filters = "[{filter: own, name: short, settings: {words: 3}}]"
+    filters = "[{filter: short, words: 3}]"
     text = f"records: samples\nuses: [{ROOT}/tests/own/short.py]\nsources: {{mine: {{files: [{file}]}}}}\n"
     recipe = load_recipe(written(tmp_path, f"{text}filters: {filters}\n", "own.yaml"), DataRecipe)
     result = run_curate(recipe, tmp_path / "out")

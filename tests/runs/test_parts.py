@@ -9,7 +9,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from vtune.parts import OURS
-from vtune.runs.part_checks import check_prompt, check_scorer, check_verifier
+from vtune.runs.part_checks.prompt import check_prompt
+from vtune.runs.part_checks.scorer import check_scorer
+from vtune.runs.part_checks.verifier import check_verifier
 from vtune.runs.parts import CHECKS, ROOMS, check_parts, list_parts
 from vtune.uses import forget, used
 

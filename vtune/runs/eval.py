@@ -24,8 +24,9 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype, load_chat, load_policy, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
+from vtune.reward.checking import check_unscored
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.runs.engines import Kind, check_vllm, evaluation_engine
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses, write_whole

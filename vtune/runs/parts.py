@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from vtune.parts import OURS, TABLES, Kind
-from vtune.runs.part_checks import (
-    Check,
-    check_filter,
-    check_format,
-    check_prompt,
-    check_scorer,
-    check_tool,
-    check_verifier,
-)
+from vtune.runs.part_checks.check import Check
+from vtune.runs.part_checks.evidence import check_evidence
+from vtune.runs.part_checks.filter import check_filter
+from vtune.runs.part_checks.format import check_format
+from vtune.runs.part_checks.prompt import check_prompt
+from vtune.runs.part_checks.reward import check_reward
+from vtune.runs.part_checks.scorer import check_scorer
+from vtune.runs.part_checks.tool import check_tool
+from vtune.runs.part_checks.verifier import check_verifier
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -23,7 +23,9 @@ ROOMS: Mapping[Kind, str] = {
     "format": "vtune.data.formats.table",
     "scorer": "vtune.metrics.benchmarks",
     "prompt": "vtune.rollout.prompts",
-    "filter": "vtune.curate.own",
+    "filter": "vtune.curate.filters",
+    "evidence": "vtune.reward.evidence_judge",
+    "reward": "vtune.reward.part",
 }
 """Kind -> the module that has its table."""
 
@@ -34,6 +36,8 @@ CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "scorer": check_scorer,
     "prompt": check_prompt,
     "filter": check_filter,
+    "evidence": check_evidence,
+    "reward": check_reward,
 }
 """Kind -> what is promised by a part of a name."""
 

@@ -18,8 +18,9 @@ from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import check_tracker
 from vtune.models.policy import Policy, load_policy, resolved
 from vtune.report.progress import Steps, say
+from vtune.reward.checking import check_unscored
 from vtune.reward.schedule import Tightening
-from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
 from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch

@@ -32,7 +32,7 @@ class Format:
     """How a suite reads it, where that is not as an import does."""
 
 
-FORMATS: Parts[Format] = Parts("format", lambda layout: layout.reads)
+FORMATS: Parts[Format] = Parts("format", lambda layout: layout.reads, Format)
 """Name -> layout."""
 ALIASES = MappingProxyType(
     {"orsta": "vtriune", "sensenova-mars": "mars", "fvqa": "mmsearch", "object365": "objects365"}
