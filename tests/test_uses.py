@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
@@ -208,7 +209,7 @@ ROTATE = ROOT / "tests/own/rotate.py"
 
 def test_a_tool_of_ones_own_has_a_section_and_runs(tmp_path: Path) -> None:
     use([ROTATE])
-    recipe = ToolsRecipe.model_validate({"own": {"rotate_tool": None}})
+    recipe = ToolsRecipe.model_validate({"rotate_tool": {}})
     offered = replace(SAMPLE, tools=("rotate_tool",))
     check_tools([offered], recipe, "tools")
     check_indexes(recipe)
@@ -229,13 +230,16 @@ def test_a_tool_that_nothing_runs_is_an_error_before_the_run() -> None:
     offered = replace(SAMPLE, tools=("rotate_tool",))
     with pytest.raises(RecipeError, match="there is no such tool"):
         check_tools([offered], ToolsRecipe(), "tools")
-    with pytest.raises(ValueError, match="no file under `uses` brings a tool `rotate_tool`"):
-        ToolsRecipe.model_validate({"own": {"rotate_tool": {}}})
+    with pytest.raises(ValueError, match="rotate_tool"):
+        ToolsRecipe.model_validate({"rotate_tool": {}})
     use([ROTATE])
-    with pytest.raises(RecipeError, match=r"no tools\.own\.rotate_tool"):
+    with pytest.raises(RecipeError, match=r"no tools\.rotate_tool"):
         check_tools([offered], ToolsRecipe(), "tools")
-    with pytest.raises(ValueError, match="has no settings"):
-        ToolsRecipe.model_validate({"own": {"rotate_tool": {"angle": 3}}})
+    with pytest.raises(RecipeError, match=r"no tools\.rotate_tool"):
+        check_tools([offered], ToolsRecipe.model_validate({"rotate_tool": None}), "tools")
+    with pytest.raises(ValidationError) as told:
+        ToolsRecipe.model_validate({"rotate_tool": {"angle": 3}})
+    assert told.value.errors()[0]["loc"] == ("rotate_tool", "angle")
 
 
 def test_a_format_of_ones_own_is_read_by_a_suite_and_by_an_import(tmp_path: Path) -> None:
