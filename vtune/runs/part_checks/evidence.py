@@ -40,8 +40,6 @@ def check_evidence(name: str) -> list[Check]:
     levels = levels_of(name)
 
     def score(done: Trajectory) -> float:
-        if part.asks_model:
-            return 0.0
         judges = Judges(levels, None)
         done = with_flags(done, levels, example.sample.evidence)
         return asyncio.run(score_call(example.sample, done, 0, judges)).score
@@ -59,6 +57,14 @@ def check_evidence(name: str) -> list[Check]:
         if asyncio.run(judge.shows_target(example.sample, flagged, 0)) is not shows:
             raise Broken(f"shows_target is {not shows}")
         return f"{found:g}"
+
+    def same() -> str:
+        if part.asks_model:
+            return "a model decides"
+        first, again = score(example.gold), score(example.gold)
+        if first != again:
+            raise Broken(f"it earns {first:g} and {again:g}")
+        return f"{first:g}, twice"
 
     def fails() -> str:
         client = _Down() if part.asks_model else None
@@ -81,7 +87,7 @@ def check_evidence(name: str) -> list[Check]:
     return [
         tried("the gold look earns its level", lambda: earns(example.gold, levels.full, True)),
         tried("nothing shown earns nothing", lambda: earns(example.nothing, levels.miss, False)),
-        tried("the same look earns the same", lambda: _same([score(example.gold) for _ in range(2)])),
+        tried("the same look earns the same", same),
         tried("a failure is unscored, never 0", fails),
     ]
 
@@ -148,9 +154,3 @@ def _png(picture: Image.Image) -> bytes:
     out = io.BytesIO()
     picture.save(out, "PNG")
     return out.getvalue()
-
-
-def _same(scores: list[float]) -> str:
-    if len(set(scores)) > 1:
-        raise Broken(f"it earns {' and '.join(f'{score:g}' for score in scores)}")
-    return f"{scores[0]:g}, twice"
