@@ -10,12 +10,12 @@ from tests.judge.server import serve
 from tests.reward.build import LEVELS, RIGHT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.client import JudgeEndpoint
-from vtune.reward.checking import check_evidence, check_samples, check_unscored
+from vtune.reward.checking import check_evidence, check_samples, check_unscored, unscored_share
 from vtune.reward.combining import Weights, combine
 from vtune.reward.evidence import tool_part
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import IouSchedule
-from vtune.reward.score import Scorer, unscored_share
+from vtune.reward.score import Scorer
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
