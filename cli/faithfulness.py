@@ -1,7 +1,7 @@
 """`vtune faithfulness`, also called `vtune judge-faithfulness`."""
 
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
 
@@ -25,8 +25,8 @@ def faithfulness(
         typer.Option(
             "--looks",
             metavar="BY",
-            help="Who says what a call shows: auto (boxes where there are, else the model), boxes, model, "
-            "or both, with their agreement.",
+            help="Who says what a call shows: auto (the judges of the recipe), boxes, model, a judge of your "
+            "own, or both boxes and model, with their agreement.",
         ),
     ] = "auto",
     as_json: AsJson = False,
@@ -34,22 +34,19 @@ def faithfulness(
     """Audit what the tool calls of stored trajectories showed."""
     from vtune.errors import RecipeError
     from vtune.report.values import render_values
-    from vtune.runs.audit.faithfulness import Looks, run_faithfulness
+    from vtune.runs.audit.faithfulness import run_faithfulness
 
     from .output import show, stdout_for_the_result
 
     if (judge_url is None) != (judge_model is None):
         raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or none")
-    known = get_args(Looks)
-    if looks not in known:
-        raise typer.BadParameter(f"{looks!r} is not one of {', '.join(known)}", param_hint="--looks")
     with stdout_for_the_result():
         result, failed = run_faithfulness(
             path,
             tuple(data or ()),
             judge_url=judge_url,
             judge_model=judge_model,
-            looks=cast(Looks, looks),
+            looks=looks,
         )
     show(result, render_values, as_json=as_json)
     if failed is not None:

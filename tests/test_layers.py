@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 LAYERS = [
     {"errors"},
-    {"files", "parts"},
+    {"files", "parts", "sections"},
     {"uses"},
     {"config", "schema"},
     {"sandbox", "looks"},

@@ -7,13 +7,15 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from vtune.curate.own import FILTERS
+from vtune.curate.filters import FILTERS
 from vtune.data.formats.table import FORMATS
 from vtune.environments import ENVIRONMENTS
 from vtune.errors import RecipeError
 from vtune.metrics.benchmarks import SCORERS
 from vtune.models.families import FAMILIES
 from vtune.parts import OURS, Kind
+from vtune.reward.evidence_judge import EVIDENCE
+from vtune.reward.part import REWARDS
 from vtune.rollout.prompts import STYLES
 from vtune.tools import TOOLS
 from vtune.update.losses import LOSSES
@@ -79,7 +81,19 @@ def test_every_other_meaning_is_still_met() -> None:
 
 
 def test_every_line_of_the_table_is_a_part() -> None:
-    tables = (VERIFIERS, FILTERS, TOOLS, ENVIRONMENTS, FORMATS, SCORERS, STYLES, FAMILIES, LOSSES)
+    tables = (
+        VERIFIERS,
+        FILTERS,
+        TOOLS,
+        ENVIRONMENTS,
+        FORMATS,
+        SCORERS,
+        STYLES,
+        EVIDENCE,
+        REWARDS,
+        FAMILIES,
+        LOSSES,
+    )
     assert {table.kind for table in tables} == set(OURS)
     for table in tables:
         assert [name for name, part in table.items() if part] == list(OURS[table.kind])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,12 +11,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from tests.runs.data.test_validating import encoded
-from tests.schema.records import SAMPLE
+from tests.schema.records import SAMPLE, TRAJECTORY
 from tests.verifiers.cases import sample, wrap
+from vtune.advantage.credit import transfer_credit
+from vtune.advantage.recipe import Credit
+from vtune.advantage.tool_types import tool_types
 from vtune.config import Strict, Uses, load_recipe
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError, VtuneError
@@ -23,12 +28,15 @@ from vtune.reward.wire import recipe_of, settings_of
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.runs.curate.curation import run_curate
 from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.curate.rows import Rows
 from vtune.runs.evaluate.questions import Source, read_questions
 from vtune.runs.folder import check_uses, start_run
 from vtune.runs.report.document import run_report
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_samples, write_samples
 from vtune.schema.pixels import size_of
+from vtune.schema.reward import Reward
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
 from vtune.tools.once import Once
@@ -208,7 +216,7 @@ ROTATE = ROOT / "tests/own/rotate.py"
 
 def test_a_tool_of_ones_own_has_a_section_and_runs(tmp_path: Path) -> None:
     use([ROTATE])
-    recipe = ToolsRecipe.model_validate({"own": {"rotate_tool": None}})
+    recipe = ToolsRecipe.model_validate({"rotate_tool": {}})
     offered = replace(SAMPLE, tools=("rotate_tool",))
     check_tools([offered], recipe, "tools")
     check_indexes(recipe)
@@ -229,13 +237,16 @@ def test_a_tool_that_nothing_runs_is_an_error_before_the_run() -> None:
     offered = replace(SAMPLE, tools=("rotate_tool",))
     with pytest.raises(RecipeError, match="there is no such tool"):
         check_tools([offered], ToolsRecipe(), "tools")
-    with pytest.raises(ValueError, match="no file under `uses` brings a tool `rotate_tool`"):
-        ToolsRecipe.model_validate({"own": {"rotate_tool": {}}})
+    with pytest.raises(ValueError, match="rotate_tool"):
+        ToolsRecipe.model_validate({"rotate_tool": {}})
     use([ROTATE])
-    with pytest.raises(RecipeError, match=r"no tools\.own\.rotate_tool"):
+    with pytest.raises(RecipeError, match=r"no tools\.rotate_tool"):
         check_tools([offered], ToolsRecipe(), "tools")
-    with pytest.raises(ValueError, match="has no settings"):
-        ToolsRecipe.model_validate({"own": {"rotate_tool": {"angle": 3}}})
+    with pytest.raises(RecipeError, match=r"no tools\.rotate_tool"):
+        check_tools([offered], ToolsRecipe.model_validate({"rotate_tool": None}), "tools")
+    with pytest.raises(ValidationError) as told:
+        ToolsRecipe.model_validate({"rotate_tool": {"angle": 3}})
+    assert told.value.errors()[0]["loc"] == ("rotate_tool", "angle")
 
 
 def test_a_format_of_ones_own_is_read_by_a_suite_and_by_an_import(tmp_path: Path) -> None:
@@ -268,10 +279,139 @@ def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
     write_samples(
         file, [replace(SAMPLE, id=f"s/{n}", prompt=(turn,), images=picture) for n, turn in enumerate(asked)]
     )
-    filters = "[{filter: own, name: short, settings: {words: 3}}]"
+    filters = "[{filter: short, words: 3}]"
     text = f"records: samples\nuses: [{ROOT}/tests/own/short.py]\nsources: {{mine: {{files: [{file}]}}}}\n"
     recipe = load_recipe(written(tmp_path, f"{text}filters: {filters}\n", "own.yaml"), DataRecipe)
     result = run_curate(recipe, tmp_path / "out")
     assert result["funnel"]["all"]["short"] == 1
     assert (tmp_path / "out/uses/short.py").is_file()
     assert [row.id for row in read_samples(tmp_path / "out/samples.parquet")] == ["s/0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            ANLS.read_text() + '\nVERIFIERS.add("anls", VERIFIERS["anls"])\n',
+            "line 46 of this file has a verifier",
+        ),
+        (ANLS.read_text().replace('"anls",', '"an ls",'), "'an ls' is not a name for a verifier"),
+        (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is a function"),
+        ("from vtune.errors import DataError\nraise DataError('no words here')\n", "no words here"),
+    ],
+)
+def test_a_part_that_cannot_be_added_is_an_error_with_its_line(tmp_path: Path, text: str, what: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(RecipeError, match=what) as told:
+        use([path])
+    assert told.value.where.startswith(f"{path}:")
+    assert "anls" not in VERIFIERS
+
+
+def test_parts_of_a_module_that_a_file_imports_are_refused_and_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, ANLS.read_text(), "anls_elsewhere.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = written(tmp_path, ROTATE.read_text() + "\nimport anls_elsewhere\n")
+    for _ in range(2):
+        with pytest.raises(RecipeError, match="imports anls_elsewhere, which adds parts of its own"):
+            use([path])
+        assert "anls" not in VERIFIERS
+        assert not used()
+
+
+def test_a_file_that_is_missing_is_an_error_with_the_line_of_the_recipe(tmp_path: Path) -> None:
+    recipe = written(tmp_path, "steps: 1\nuses: [./none.py]\n", "mine.yaml")
+    with pytest.raises(RecipeError) as told:
+        load_recipe(recipe, Plan)
+    assert told.value.where == "mine.yaml:2"
+    with pytest.raises(RecipeError) as told:
+        load_recipe(recipe, Plan, ["uses=[other.py]"])
+    assert told.value.where == "--set"
+
+
+def test_a_filter_is_read_strictly_whoever_brings_it(tmp_path: Path) -> None:
+    start = "records: samples\nsources: {mine: {files: [rows.parquet]}}\n"
+    use([ROOT / "tests/own/short.py"])
+    for section, what in (
+        ("{filter: short, word: 3}", "`filters.0.word`; did you mean `words`"),
+        ("{filter: short}", "`filters.0.words`: field required"),
+        ("{filter: shrt, words: 3}", "unknown filter `shrt` in `filters.0`; did you mean `short`"),
+        ("{filter: answer_length, at_mots: 3}", "`filters.0.at_mots`; did you mean `at_most`"),
+        ("{words: 3}", "`filters.0`: unable to extract tag"),
+        ("[short]", "`filters.0`: input should be a valid dictionary"),
+    ):
+        with pytest.raises(RecipeError) as told:
+            load_recipe(written(tmp_path, f"{start}filters: [{section}]\n", "own.yaml"), DataRecipe)
+        assert what in str(told.value)
+        assert "own.yaml:3" in str(told.value)
+
+
+RAY = """
+import pickle, sys
+from vtune.runs.curate.workers import _look_at
+found = pickle.loads(_look_at(pickle.loads(open(sys.argv[1], "rb").read()))["found"])
+print(*(gone.reason for gone in found.dropped), sep="|")
+"""
+
+
+def test_a_worker_of_ray_gets_the_file_before_the_task_that_needs_it(tmp_path: Path) -> None:
+    data = tmp_path / "rows.parquet"
+    asked = Message("user", f"{IMAGE}Which of the two is it?")
+    write_samples(data, [replace(SAMPLE, prompt=(asked,), images=(Picture(data=encoded(60, 50)),))])
+    text = f"records: samples\nuses: [{ROOT}/tests/own/short.py]\nsources: {{mine: {{files: [{data}]}}}}\n"
+    path = written(tmp_path, f"{text}filters: [{{filter: short, words: 3}}]\n", "own.yaml")
+    recipe = load_recipe(path, DataRecipe)
+    (task,) = Rows("samples", recipe.used).tasks([(1, recipe.filters[0])], None)
+    row = tmp_path / "row"
+    row.write_bytes(pickle.dumps({"task": pickle.dumps(task), "uses": pickle.dumps(used())}))
+    command = [sys.executable, "-c", RAY, str(row)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "6 words"
+
+
+def test_credit_goes_between_the_calls_of_a_tool_of_ones_own(tmp_path: Path) -> None:
+    credit = """
+import json
+import pickle
+import numpy as np
+from vtune.tools.similarity import ToolType
+
+def argument(trajectory, call):
+    return json.loads(call.arguments)["angle"]
+
+def alike(angles, pairs):
+    angles = np.array(angles)
+    return (angles[pairs.left] == angles[pairs.right]).astype(float)
+
+TURNS = ToolType("turns", argument, alike)
+"""
+    text = ROTATE.read_text().replace(
+        'TOOLS.add(NAME, ToolPart("Turn a picture.",',
+        f'{credit}\nTOOLS.add(NAME, ToolPart("Turn a picture.", credit=TURNS,',
+    )
+    use([written(tmp_path, text)])
+    assert tool_types()["turns"].tools == ("rotate_tool",)
+
+    def turned(angle: int, score: float) -> Trajectory:
+        call = Call(tool="rotate_tool", arguments=f'{{"angle": {angle}}}', status="ok", span=(0, 1))
+        reward = Reward(total=score, accuracy=score, format=1.0, tool=0.0, why="")
+        return replace(
+            TRAJECTORY,
+            calls=(call,),
+            reward=reward,
+            token_ids=(1, 2),
+            loss_mask=(True, True),
+            logprobs=(0.0, 0.0),
+            weight_versions=(),
+            advantage=score - 0.5,
+            tool_scores=(),
+            call_advantages=(),
+        )
+
+    right, same, other = turned(90, 1.0), turned(90, 0.0), turned(180, 0.0)
+    gate = {"similarity": 1.0, "confidence": 0.5}
+    recipe = Credit.model_validate({"beta": 0.25, "tools": {"turns": gate}})
+    found = transfer_credit([right, same, other], recipe).call_advantages
+    assert found == ((0.5,), (pytest.approx(-0.5 + 0.25 * 0.5),), (-0.5,))

@@ -12,39 +12,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.reading import read_text
 from vtune.files.yaml_text import read_yaml
+from vtune.sections import Named, Open
+from vtune.sections import Strict as Strict
 from vtune.uses import use
 
 Loc = tuple[str | int, ...]
-
-LARGEST = 2**63 - 1
-"""Of whole numbers in a recipe: what tensors, Parquet and generators of random numbers can hold."""
-
-
-class Strict(BaseModel):
-    """Base of every recipe section: no unknown keys, no change after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, values: Any) -> Any:
-        # Python, and pydantic after it, take `true` for 1, and integers of any size.
-        given = values if isinstance(values, dict) else {}
-        for name, value in given.items():
-            if isinstance(value, int) and abs(value) > LARGEST:
-                raise ValueError(f"{name} is larger than {LARGEST}, the largest number that means anything")
-        for name, field in cls.model_fields.items():
-            kinds = (field.annotation, *get_args(field.annotation))
-            number = any(kind in (int, float) or type(kind) is int for kind in kinds)
-            if number and bool not in kinds and isinstance(given.get(name), bool):
-                raise ValueError(f"{name} is {str(given[name]).lower()}, which is no value for it")
-        return values
 
 
 def _is_empty(files: tuple[str, ...]) -> bool:
@@ -105,25 +83,28 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
     given: set[Loc] = set()
     for override in overrides:
         given.add(_apply(values, override))
-    _bring(kind, values, path.parent if ("uses",) not in {loc[:1] for loc in given} else Path())
+    here = any(loc[:1] == ("uses",) for loc in given)
+    base, place = (Path(), given_by) if here else (path.parent, _place(path, lines, ("uses",)))
+    _bring(kind, values, base, place)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         rows = []
         for problem in error.errors():
-            loc, section = _followed(kind, problem["loc"])
+            loc, section = _followed(kind, problem["loc"], values)
             place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
             rows.append(f"  {place}: {_explain(section, loc, problem)}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
 
 
-def _bring(kind: type[Strict], values: dict[str, Any], base: Path) -> None:
+def _bring(kind: type[Strict], values: dict[str, Any], base: Path, place: str) -> None:
     """Load the files that a recipe names under `uses`, so that the names of their parts are known.
 
     Args:
         kind: Of the recipe; one that has no `uses` is left alone.
         values: Of the recipe; the paths in it become absolute.
         base: Where relative paths start from.
+        place: Where `uses` stands.
 
     Raises:
         RecipeError: If a file cannot be used.
@@ -132,7 +113,10 @@ def _bring(kind: type[Strict], values: dict[str, Any], base: Path) -> None:
     reads = "uses" in kind.model_fields or kind.model_config.get("extra") == "ignore"
     if reads and isinstance(files, list) and all(isinstance(file, str) for file in files):
         values["uses"] = [str((base / file).resolve()) for file in files]
-        use(values["uses"])
+        try:
+            use(values["uses"])
+        except RecipeError as error:
+            raise RecipeError(error.what, where=error.where or place, fix=error.fix) from None
 
 
 def recipe_keys(path: Path) -> list[str]:
@@ -294,20 +278,20 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
     if error != "extra_forbidden":
         message = message.removeprefix("Value error, ")
         return f"`{key}`: {message[:1].lower()}{message[1:]}" if key else message
-    known = list(section.model_fields)
+    known = [*section.model_fields, *(section.sections() if issubclass(section, Open) else ())]
     near = get_close_matches(str(loc[-1]), known, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
+    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known) or 'none'}"
     return f"unknown key `{key}`; {hint}"
 
 
-def _followed(kind: type[BaseModel], loc: Loc) -> tuple[Loc, type[BaseModel]]:
+def _followed(kind: type[BaseModel], loc: Loc, values: Any) -> tuple[Loc, type[BaseModel]]:
     """A location as it is written in the file, and the section that its last part is in.
 
     Where a section has alternatives, pydantic puts the tag of the one that was taken into the location.
     """
     inside = [kind]
     written: list[str | int] = []
-    holder = kind
+    holder, named = kind, None
     for name in loc:
         tagged = [section for section in inside if len(inside) > 1 and name in _tags(section)]
         if tagged:
@@ -316,8 +300,14 @@ def _followed(kind: type[BaseModel], loc: Loc) -> tuple[Loc, type[BaseModel]]:
         written.append(name)
         holder = inside[0]
         field = holder.model_fields.get(str(name))
+        values = _child(values, name)
         if field is not None:
             inside = list(_sections(field.annotation)) or inside
+            named = next(_names(field.annotation), None)
+        elif issubclass(holder, Open):
+            inside = [holder.sections().get(str(name), holder)]
+        if named is not None and (section := named.of(values)) is not None:
+            inside, named = [section], None
     return tuple(written), holder
 
 
@@ -327,6 +317,20 @@ def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _sections(part)
+
+
+def _names(annotation: Any) -> Iterator[Named]:
+    for part in get_args(annotation):
+        if isinstance(part, Named):
+            yield part
+        yield from _names(part)
+
+
+def _child(values: Any, name: str | int) -> Any:
+    """What stands under a key, or at a number; None where nothing does."""
+    if isinstance(values, dict):
+        return values.get(name)
+    return values[name] if isinstance(values, list) and isinstance(name, int) and name < len(values) else None
 
 
 def _tags(section: type[BaseModel]) -> set[Any]:

@@ -7,6 +7,7 @@ from a file that a recipe names under `uses` (see `vtune.uses`), and adds itself
 To add one of ours: write its file, which ends with `….add("name", …)`, and a line in `OURS`.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -17,7 +18,22 @@ from vtune.errors import RecipeError, nearest
 
 T = TypeVar("T")
 
-Kind = Literal["verifier", "format", "scorer", "prompt", "tool", "environment", "filter", "family", "loss"]
+Kind = Literal[
+    "verifier",
+    "format",
+    "scorer",
+    "prompt",
+    "tool",
+    "environment",
+    "filter",
+    "evidence",
+    "reward",
+    "family",
+    "loss",
+]
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+"""Names stand in recipes, in columns of metrics and in file names."""
 
 
 def _listed(package: str, parts: str) -> Mapping[str, str]:
@@ -45,7 +61,21 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         "scorer": _listed(
             "vtune.metrics", "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources"
         ),
-        "filter": MappingProxyType({}),  # ours are sections of a data recipe, each of a type of its own
+        "filter": MappingProxyType(
+            {
+                **_listed(
+                    "vtune.curate",
+                    "reasoning:no_guessing reasoning:answer_symbols reasoning:answer_length "
+                    "boxes:boxes_per_category boxes:box_share boxes:plain_labels boxes:singles_to_multis "
+                    "boxes:category_tail language:english verifiable verifiable:math_verifiable balance "
+                    "duplicates duplicates:contamination traces:tool_rounds traces:whole_traces "
+                    "judging:external_knowledge judging:label_check",
+                ),
+                **_listed("vtune.runs", "data_recipe:pass_rate"),
+            }
+        ),
+        "evidence": _listed("vtune.reward", "evidence_boxes:boxes evidence_model:model"),
+        "reward": _listed("vtune.reward", "answer:accuracy format evidence:tool consistency"),
         "prompt": _listed("vtune.rollout", "prompts:codev prompts:plain prompts:tools prompts:pool"),
         "family": _listed("vtune.models.families", "qwen2_5_vl qwen3_vl"),
         "loss": _listed("vtune.update.losses", "grpo gspo sapo cispo"),
@@ -66,11 +96,13 @@ class Parts(Mapping[str, T]):
     Args:
         kind: Of the parts.
         about: The line that says what a part is.
+        made: What every part is an instance of; None: anything.
     """
 
-    def __init__(self, kind: Kind, about: Callable[[T], str]) -> None:
+    def __init__(self, kind: Kind, about: Callable[[T], str], made: type[T] | None = None) -> None:
         self.kind = kind
         self.about = about
+        self._made = made
         self._ours = OURS[kind]
         self._added: dict[str, T] = {}
         self._places: dict[str, tuple[str, int]] = {}
@@ -81,7 +113,7 @@ class Parts(Mapping[str, T]):
         """Put a part into the table; to be called where it is defined, when its file is loaded.
 
         Raises:
-            RecipeError: If the name is another's.
+            RecipeError: If the name is another's, or no name, or the part is not of the table's kind.
         """
         caller = sys._getframe(1)
         module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
@@ -89,9 +121,23 @@ class Parts(Mapping[str, T]):
             raise RecipeError(
                 f"`{name}` is a {self.kind} of vtune's own", where=place, fix="give yours another name"
             )
-        if name in self._added and self._places.get(name, (module, 0))[0] != module:
+        if name in self._places:
+            other, line = self._places[name]
+            what = f"line {line} of this file" if other == module else "another file"
             raise RecipeError(
-                f"another file has a {self.kind} `{name}` already", where=place, fix="rename one of the two"
+                f"{what} has a {self.kind} `{name}` already", where=place, fix="rename one of the two"
+            )
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise RecipeError(
+                f"{name!r} is not a name for a {self.kind}",
+                where=place,
+                fix="begin with a letter; then letters, digits, _ and -",
+            )
+        if self._made is not None and not isinstance(part, self._made):
+            raise RecipeError(
+                f"{self.kind} `{name}` is a {type(part).__name__}",
+                where=place,
+                fix=f"add a {self._made.__name__}(…): see cli/parts.md",
             )
         if name not in self._ours:
             self._places[name] = module, caller.f_lineno
@@ -102,6 +148,10 @@ class Parts(Mapping[str, T]):
         """Take out what a user's module has added."""
         for name in self.of(module):
             del self._added[name], self._places[name]
+
+    def modules(self) -> set[str]:
+        """Those, not of ours, that have added parts."""
+        return {module for module, _ in self._places.values()}
 
     def of(self, module: str) -> list[str]:
         """The names that a user's module has added."""

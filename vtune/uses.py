@@ -7,7 +7,7 @@ brings does. Other processes are given its text, never its path, so that all of 
 import hashlib
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -81,8 +81,7 @@ def used() -> tuple[Used, ...]:
 def forget(files: Sequence[Used]) -> None:
     """Take out what files have brought."""
     for file in files:
-        for table in TABLES.values():
-            table.drop(file.module)
+        _drop(file.module)
         sys.modules.pop(file.module, None)
         _LOADED.pop(file.module, None)
 
@@ -121,24 +120,49 @@ def _run(file: Used) -> None:
     module: Any = ModuleType(file.module)
     module.__file__ = file.path
     sys.modules[file.module] = module
+    known = _modules()
     try:
-        exec(compile(file.source, file.path, "exec"), module.__dict__)
-        if not file.parts:
-            raise RecipeError(
-                f"{file.name} adds no part",
-                where=file.path,
-                fix='end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md',
-            )
-    except VtuneError:
+        exec(compile(file.source, file.path, "exec", dont_inherit=True), module.__dict__)
+        _check_added(file, _modules() - known - {file.module})
+    except (Exception, SystemExit) as error:
         forget([file])
-        raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may do anything
-        forget([file])
+        for name in _modules() - known:
+            _drop(name)
+            sys.modules.pop(name, None)  # so that the next try meets the same error
+        if isinstance(error, VtuneError) and error.where.startswith(file.path):
+            raise
+        what = error.what if isinstance(error, VtuneError) else f"{type(error).__name__}: {error}"
         raise RecipeError(
-            f"{file.name} cannot be loaded: {type(error).__name__}: {error}",
+            f"{file.name} cannot be loaded: {what}",
             where=f"{file.path}:{line_of(error, file.path)}",
             fix="correct the line; `vtune parts check` of the file tries it again",
         ) from None
+
+
+def _check_added(file: Used, others: Collection[str]) -> None:
+    """See that a file has added parts, all of them itself: what it imports is not copied into a run."""
+    if others:
+        raise RecipeError(
+            f"{file.name} imports {min(others)}, which adds parts of its own",
+            where=file.path,
+            fix="name the file that adds them under `uses`",
+        )
+    if not file.parts:
+        raise RecipeError(
+            f"{file.name} adds no part",
+            where=file.path,
+            fix='end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md',
+        )
+
+
+def _modules() -> set[str]:
+    """Those, not of ours, that have added parts."""
+    return set().union(*(table.modules() for table in TABLES.values()))
+
+
+def _drop(module: str) -> None:
+    for table in TABLES.values():
+        table.drop(module)
 
 
 def line_of(error: BaseException, path: str) -> int:

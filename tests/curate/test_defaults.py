@@ -2,20 +2,19 @@
 
 import io
 import re
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from tests.conftest import ROOT
+from vtune.curate.filters import FILTERS as TABLE
 from vtune.curate.item import Selected
 from vtune.report.curation import _funnel
 from vtune.report.curation_page import RATES, curation_page, rate_bin
-from vtune.runs.curate.recipe import DataRecipe, Filter, PassRate
+from vtune.runs.curate.recipe import DataRecipe, PassRate
 
-FILTERS: dict[str, type[Selected]] = {
-    get_args(kind.model_fields["filter"].annotation)[0]: kind for kind in get_args(get_args(Filter)[0])
-}
+FILTERS = {name: part.section for name, part in TABLE.items()}
 PAGE = (ROOT / "data_recipes" / "README.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*)\|$", PAGE, re.MULTILINE))
 

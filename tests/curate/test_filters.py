@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,24 +13,23 @@ from pydantic import ValidationError
 from tests.curate.build import item, sample
 from tests.schema.records import TRAJECTORY
 from vtune.curate.balance import Balance, overfull
-from vtune.curate.filters import CORPORA, FOR_TRACES, NOT_FOR_SAMPLES, RULES
+from vtune.curate.filters import FILTERS
 from vtune.curate.item import Item, asked_key, concerns, judged_key
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.curate.language import English, foreign
 from vtune.curate.mix import copy_of, interleaved
 from vtune.curate.traces import ToolRounds, WholeTraces, broken, rounds_outside
 from vtune.curate.verifiable import MathVerifiable, Verifiable, no_expression, unverifiable
-from vtune.runs.curate.recipe import Filter, PassRate
+from vtune.runs.curate.recipe import PassRate
 
 ENGLISH = English(filter="english", rows="all")
 
 
-def test_every_filter_of_a_recipe_has_its_function() -> None:
-    union, _ = get_args(Filter)
-    named = set(get_args(union))
-    assert len(named) > 12
-    assert named == set(RULES) | set(CORPORA) | {ExternalKnowledge, LabelCheck, PassRate}
-    assert NOT_FOR_SAMPLES < FOR_TRACES < set(RULES) | set(CORPORA)
+def test_every_filter_has_its_function_or_asks_a_model() -> None:
+    asking = {part.section for part in FILTERS.values() if part.how is None}
+    assert asking == {ExternalKnowledge, LabelCheck, PassRate}
+    only_traces = {name for name, part in FILTERS.items() if part.looks_at == ("traces",)}
+    assert only_traces == {"tool_rounds", "whole_traces"}
 
 
 def test_a_filter_looks_at_all_rows_or_at_named_sources_and_abilities() -> None:

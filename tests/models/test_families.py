@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from vtune.errors import DataError
 from vtune.models.families import FAMILIES, family_of
 from vtune.models.families.hermes import HERMES
-from vtune.runs.parts.checks_family import check_family
+from vtune.runs.parts.checks.family import check_family
 
 HOME = ROOT / "vtune/models/families"
 PATHS = re.compile(r"(?:^|\.)visual\.|merger|deepstack|patch_embed")

@@ -1,19 +1,18 @@
 """A filter of a user's own: drop long questions."""
 
-from vtune.config import Strict
-from vtune.curate.item import Item, question
-from vtune.curate.own import FILTERS, FilterPart
+from vtune.curate.filters import FILTERS, FilterPart
+from vtune.curate.item import Item, Selected, question
 from vtune.schema.message import IMAGE, Message
 
 
-class Short(Strict):
-    """How long a question may be."""
+class Short(Selected):
+    """Drops questions of more than so many words."""
 
     words: int
 
 
 def long(settings: Short, item: Item) -> str | None:
-    """Drop questions of more than so many words."""
+    """The reason to drop a question that is too long."""
     count = len(question(item.record).split())
     return f"{count} words" if count > settings.words else None
 
@@ -21,10 +20,10 @@ def long(settings: Short, item: Item) -> str | None:
 FILTERS.add(
     "short",
     FilterPart(
+        Short,
         long,
         keeps={"prompt": (Message("user", f"{IMAGE}Which?"),)},
         drops={"prompt": (Message("user", f"{IMAGE}Which of them is it?"),)},
-        recipe=Short,
         example={"words": 3},
     ),
 )

@@ -11,8 +11,11 @@ from tests.judge.server import FakeJudge, serve
 from tests.reward.build import TARGET, looks, recipe, sample
 from tests.reward.test_score import NOWHERE, PARTS, TOOLS
 from vtune.metrics.by_source import by_source
+from vtune.reward.checking import check_samples
+from vtune.reward.combining import Weights, combine
 from vtune.reward.consistency import LAST
-from vtune.reward.score import Scorer, Unscored, Weights, check_samples, combine
+from vtune.reward.part import Unscored
+from vtune.reward.score import Scorer
 from vtune.schema.message import Message
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Trajectory
@@ -149,8 +152,9 @@ def test_it_adds_its_weighted_score_to_the_total_or_leaves_it_open(
     weight: float,
 ) -> None:
     asked = recipe(consistency={"weight": weight, "by": "text"})
-    before = combine(accuracy, form, tool, Weights(1.0, 0.3, 0.5), recipe())
-    reward = combine(accuracy, form, tool, Weights(1.0, 0.3, 0.5, weight), asked, consistency=agrees)
+    parts = {"accuracy": accuracy, "format": form, "tool": tool}
+    before = combine(parts, Weights(1.0, 0.3, 0.5), recipe())
+    reward = combine(parts | {"consistency": agrees}, Weights(1.0, 0.3, 0.5, weight), asked)
     if before.total is None or isinstance(agrees, Unscored):
         assert reward.total is None
     else:

@@ -11,7 +11,9 @@ from tests.reward.build import INPUT, LEVELS, TARGET, looks, sample
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient, NoVerdict
 from vtune.judge.prompts import LONGEST_PRINTED, Prompt, readable
-from vtune.reward.evidence import BoxJudge, Judges, ModelJudge, needs_look, score_call
+from vtune.reward.evidence import Judges, needs_look, score_call
+from vtune.reward.evidence_boxes import BoxJudge
+from vtune.reward.evidence_model import ModelJudge
 from vtune.reward.looks import with_looks
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box

@@ -10,18 +10,12 @@ from tests.judge.server import serve
 from tests.reward.build import LEVELS, RIGHT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.client import JudgeEndpoint
+from vtune.reward.checking import check_evidence, check_samples, check_unscored, unscored_share
+from vtune.reward.combining import Weights, combine
+from vtune.reward.evidence import tool_part
+from vtune.reward.part import Unscored
 from vtune.reward.recipe import IouSchedule
-from vtune.reward.score import (
-    Scorer,
-    Unscored,
-    Weights,
-    check_evidence,
-    check_samples,
-    check_unscored,
-    combine,
-    tool_part,
-    unscored_share,
-)
+from vtune.reward.score import Scorer
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
@@ -285,7 +279,7 @@ def test_the_total_is_open_exactly_where_a_part_with_weight_is(
     weights: Weights,
     gated: bool,
 ) -> None:
-    reward = combine(accuracy, form, tool, weights, recipe(tool_gated=gated))
+    reward = combine({"accuracy": accuracy, "format": form, "tool": tool}, weights, recipe(tool_gated=gated))
     pairs = [(accuracy, weights.accuracy), (form, weights.format), (tool, weights.tool)]
     if any(isinstance(part, Unscored) and weight for part, weight in pairs):
         assert reward.total is None

@@ -25,8 +25,9 @@ from tests.reward.build import TARGET, WRONG, looks, recipe, sample
 from tests.reward.serving import Served, alive, children, serving
 from tests.verifiers.cases import CASES, sample_of, wrap
 from vtune.errors import RecipeError, RunFailed
+from vtune.reward.checking import check_unscored
 from vtune.reward.recipe import IouSchedule, RewardRecipe
-from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.score import Scorer
 from vtune.reward.service import ITEMS, Service, app_of
 from vtune.reward.wire import item_of, settings_of
 from vtune.runs.serve.rewards import check_token, read_reward, read_token

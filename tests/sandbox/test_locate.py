@@ -7,7 +7,7 @@ import pytest
 from tests.sandbox.conftest import picture
 from vtune.sandbox.guest.greys import Source
 from vtune.sandbox.guest.locate import find, region_in
-from vtune.sandbox.guest.regions import Cuts, whole
+from vtune.sandbox.guest.regions import Cuts, whole_input
 from vtune.schema.box import iou
 
 GREY = cv2.cvtColor(picture(), cv2.COLOR_RGB2GRAY)
@@ -67,7 +67,7 @@ def test_a_hint_that_is_not_shown_is_not_reported() -> None:
 
 
 def test_the_region_of_a_framed_picture_ends_at_the_frame() -> None:
-    region = region_in(CHANGES["framed"], SOURCE, whole(0, (400, 300), Cuts()), ())
+    region = region_in(CHANGES["framed"], SOURCE, whole_input(0, (400, 300), Cuts()), ())
     assert region is not None
     assert region.box == BOX
 

@@ -13,7 +13,7 @@ from vtune.sandbox.guest.hooks import Tracker
 from vtune.sandbox.guest.locate import locate
 from vtune.sandbox.guest.maps import compose, inverted
 from vtune.sandbox.guest.provenance import region_of, track
-from vtune.sandbox.guest.regions import Cuts, pasted, whole
+from vtune.sandbox.guest.regions import Cuts, pasted, whole_input
 
 HEIGHT, WIDTH = 30, 40
 
@@ -55,7 +55,7 @@ def test_the_box_of_a_view_holds_just_the_pixels_it_shows(
 ) -> None:
     ys, xs = np.mgrid[:HEIGHT, :WIDTH]
     coordinates = np.stack([ys, xs, ys], axis=-1)
-    array = track(coordinates.copy(), whole(0, (WIDTH, HEIGHT), Cuts()))
+    array = track(coordinates.copy(), whole_input(0, (WIDTH, HEIGHT), Cuts()))
     skipping = 1
     for name, numbers in steps:
         if name in ("copy", "scale") and region_of(array) is not None:
@@ -113,7 +113,7 @@ def test_an_input_is_known_by_any_path(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_picture_saved_anew_loses_its_old_region(tmp_path: Path) -> None:
     tracker = tracker_of(tmp_path, tmp_path / "image_0.png")
     path = str(tmp_path.resolve() / "c.png")
-    tracker.note_saved(path, whole(0, (40, 30), Cuts()))
+    tracker.note_saved(path, whole_input(0, (40, 30), Cuts()))
     assert tracker.saved[path] is not None
     tracker.note_saved(path, None)
     assert path not in tracker.saved
@@ -121,7 +121,7 @@ def test_a_picture_saved_anew_loses_its_old_region(tmp_path: Path) -> None:
 
 
 def test_a_canvas_shows_what_was_put_onto_it_last() -> None:
-    source = whole(0, (400, 300), Cuts())
+    source = whole_input(0, (400, 300), Cuts())
     first = source.moved((1, 0, 10, 0, 1, 20), (50, 60))
     second = source.moved((1, 0, 200, 0, 1, 100), (50, 60))
     assert first is not None
@@ -135,7 +135,7 @@ def test_a_canvas_shows_what_was_put_onto_it_last() -> None:
 
 
 def test_a_change_of_perspective_is_followed() -> None:
-    region = whole(0, (400, 300), Cuts())
+    region = whole_input(0, (400, 300), Cuts())
     corners = np.float32([[0, 0], [100, 0], [100, 80], [0, 80]])
     there = cv2.getPerspectiveTransform(corners, np.float32([[60, 40], [150, 50], [160, 130], [50, 140]]))
     matrix = tuple(float(value) for value in there.ravel())

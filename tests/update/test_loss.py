@@ -14,7 +14,7 @@ from tests.update.slow import ORACLES, Keys, Sequences, Token
 from vtune.config import Strict, dump_recipe
 from vtune.errors import RunFailed
 from vtune.parts import OURS
-from vtune.runs.parts.checks_loss import check_loss
+from vtune.runs.parts.checks.loss import check_loss
 from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
 from vtune.update.losses.aggregation import Aggregation, denominator, token_weights
 from vtune.update.losses.cispo import CISPO, cispo

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
+from vtune.curate.filters import FILTERS, Corpus, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.curate.reasoning import answer_of
 
@@ -20,7 +21,6 @@ class Balance(Selected):
     V-Triune (appendix A) balances counting data per category and does not say how.
     """
 
-    filter: Literal["balance"]
     by: Literal["ground_truth", "ability", "verifier"] = "ground_truth"
     """What makes a group."""
     times_median: float = Field(default=1.5, gt=0)
@@ -58,3 +58,6 @@ def overfull(spec: Balance, entries: Sequence[tuple[str, str]], rng: random.Rand
 def random_subset(members: Sequence[T], wanted: int | None, rng: random.Random) -> set[T]:
     """All members, or so many of them as are wanted, chosen at random."""
     return set(members) if wanted is None or wanted >= len(members) else set(rng.sample(members, wanted))
+
+
+FILTERS.add("balance", FilterPart(Balance, Corpus(group_of, overfull)))

@@ -4,10 +4,10 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from pydantic import Field
 
+from vtune.curate.filters import FILTERS, Corpus, FilterPart
 from vtune.curate.item import Item, Selected, input_pictures
 from vtune.errors import DataError
 from vtune.schema.box import area
@@ -22,7 +22,6 @@ _PLAIN_LABEL = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
 class BoxesPerCategory(Selected):
     """Drops pictures with many things of one kind."""
 
-    filter: Literal["boxes_per_category"]
     at_most: int = Field(default=10, gt=0)
     """V-Triune, appendix A."""
 
@@ -30,7 +29,6 @@ class BoxesPerCategory(Selected):
 class BoxShare(Selected):
     """Drops pictures with a box that fills much of them."""
 
-    filter: Literal["box_share"]
     at_most: float = Field(default=0.5, gt=0, le=1)
     """Area of a box / area of the picture (V-Triune, appendix A)."""
 
@@ -38,7 +36,6 @@ class BoxShare(Selected):
 class PlainLabels(Selected):
     """Drops complex phrases: labels with many words, digits or punctuation. Empty labels pass."""
 
-    filter: Literal["plain_labels"]
     at_most: int = Field(default=3, gt=0)
     """Words; the number is ours."""
 
@@ -49,7 +46,6 @@ class SinglesToMultis(Selected):
     Whichever are too many are dropped at random.
     """
 
-    filter: Literal["singles_to_multis"]
     singles: int = Field(default=1, gt=0)
     multis: int = Field(default=2, gt=0)
     """V-Triune, appendix A: 1:2."""
@@ -62,7 +58,6 @@ class CategoryTail(Selected):
     in at least so many samples.
     """
 
-    filter: Literal["category_tail"]
     at_least: int = Field(default=10, gt=0)
     """Samples; the number is ours."""
 
@@ -191,3 +186,10 @@ def _extent(item: Item) -> tuple[float, float]:
             where=f"sample {item.sample.id!r}",
             fix="write width and height into verifier_parm",
         ) from None
+
+
+FILTERS.add("boxes_per_category", FilterPart(BoxesPerCategory, crowded))
+FILTERS.add("box_share", FilterPart(BoxShare, large))
+FILTERS.add("plain_labels", FilterPart(PlainLabels, complex_label))
+FILTERS.add("singles_to_multis", FilterPart(SinglesToMultis, Corpus(has_one_each, surplus)))
+FILTERS.add("category_tail", FilterPart(CategoryTail, Corpus(categories, in_the_tail)))

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from vtune.curate.filters import FILTERS, Corpus, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
 
@@ -13,7 +14,6 @@ from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
 class Duplicates(Selected):
     """Drops every row that is like an earlier one that is kept."""
 
-    filter: Literal["duplicates"]
     match: Literal["both", "images", "text"] = "both"
     """What has to be alike: pictures and question, all pictures, or the question."""
     image_distance: int | None = Field(default=4, ge=0, lt=BITS)
@@ -25,7 +25,6 @@ class Duplicates(Selected):
 class Contamination(Selected):
     """Drops rows that show a picture of a benchmark or, without pictures, ask one of its questions."""
 
-    filter: Literal["contamination"]
     suites: Literal["all"] | tuple[str, ...] = "all"
     """Names or paths of suites; `all` means those that ship. What is not here is told, and left out."""
     data: tuple[str, ...] = ()
@@ -147,3 +146,18 @@ def _alike(spec: Duplicates, a: Key, b: Key) -> str | None:
             return None
         parts.append("the same question" if same == 1 else f"nearly the same question ({same:.2f})")
     return " and ".join(parts)
+
+
+def _needs_benchmarks(
+    spec: Contamination, entries: Sequence[tuple[str, Key]], rng: random.Random
+) -> Mapping[int, str]:
+    raise TypeError("what is in a benchmark depends on its data: ask `Benchmarks.contaminated`")
+
+
+FILTERS.add(
+    "duplicates", FilterPart(Duplicates, Corpus(duplicate_key, repeated), looks_at=("samples", "traces"))
+)
+FILTERS.add(
+    "contamination",
+    FilterPart(Contamination, Corpus(benchmark_key, _needs_benchmarks), looks_at=("samples", "traces")),
+)

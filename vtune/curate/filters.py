@@ -1,20 +1,23 @@
-"""Which function a filter of a data recipe is. To add one: write it, its section, and a line here.
+"""The table of filters: rules over one row, filters over all of them, and filters that ask a model.
 
 A rule looks at one row. A corpus filter first takes a key of every row, then decides over all of them; keys
-are small, so that millions fit in memory.
+are small, so that millions fit in memory. What asks a model is done by `vtune.runs`.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from vtune.curate import balance, boxes, duplicates, language, own, reasoning, traces, verifiable
 from vtune.curate.item import Item, Selected
+from vtune.parts import Parts, first_line
+from vtune.sections import Named
 
 Rule = Callable[[Any, Item], str | None]
-"""(section of the recipe, row) -> the reason to drop it, or None."""
+"""(section of the recipe, row) -> the reason to drop it, or None. A DataError drops the row, too."""
+
+Records = Literal["samples", "traces"]
+"""What the files of a data recipe hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,42 +30,35 @@ class Corpus:
     """(section, (source, key) of each row in order, chance) -> index -> the reason to drop it."""
 
 
-def _needs_benchmarks(
-    spec: Any, entries: Sequence[tuple[str, Any]], chance: random.Random
-) -> Mapping[int, str]:
-    raise TypeError("what is in a benchmark depends on its data: ask `Benchmarks.contaminated`")
+@dataclass(frozen=True, slots=True)
+class FilterPart:
+    """A filter of data recipes."""
+
+    section: type[Selected]
+    """Its section, in whose first line it says what it does."""
+    how: Rule | Corpus | None
+    """None: it asks a model."""
+    looks_at: tuple[Records, ...] = ("samples",)
+    keeps: Mapping[str, Any] = field(default_factory=dict)
+    """A row that passes with the settings of `example`, as arguments of `Sample` over a plain one."""
+    drops: Mapping[str, Any] = field(default_factory=dict)
+    """One that does not."""
+    example: Mapping[str, Any] = field(default_factory=dict)
+    """Settings with which it is tried."""
+
+    @property
+    def rule(self) -> Rule | None:
+        """How it looks at one row; None where it does otherwise."""
+        return None if isinstance(self.how, Corpus) else self.how
+
+    @property
+    def corpus(self) -> Corpus | None:
+        """How it looks at all rows; None where it does otherwise."""
+        return self.how if isinstance(self.how, Corpus) else None
 
 
-RULES: Mapping[type[Selected], Rule] = MappingProxyType(
-    {
-        reasoning.NoGuessing: reasoning.guessable,
-        reasoning.AnswerSymbols: reasoning.has_symbols,
-        reasoning.AnswerLength: reasoning.too_long,
-        boxes.BoxesPerCategory: boxes.crowded,
-        boxes.BoxShare: boxes.large,
-        boxes.PlainLabels: boxes.complex_label,
-        language.English: language.foreign,
-        verifiable.Verifiable: verifiable.unverifiable,
-        verifiable.MathVerifiable: verifiable.no_expression,
-        traces.ToolRounds: traces.rounds_outside,
-        traces.WholeTraces: traces.broken,
-        own.Own: own.dropped,
-    }
-)
+FILTERS: Parts[FilterPart] = Parts("filter", lambda one: first_line(one.section), FilterPart)
+"""Name in a data recipe -> filter."""
 
-CORPORA: Mapping[type[Selected], Corpus] = MappingProxyType(
-    {
-        boxes.SinglesToMultis: Corpus(boxes.has_one_each, boxes.surplus),
-        boxes.CategoryTail: Corpus(boxes.categories, boxes.in_the_tail),
-        balance.Balance: Corpus(balance.group_of, balance.overfull),
-        duplicates.Duplicates: Corpus(duplicates.duplicate_key, duplicates.repeated),
-        duplicates.Contamination: Corpus(duplicates.benchmark_key, _needs_benchmarks),
-    }
-)
-
-FOR_TRACES = frozenset(
-    {traces.ToolRounds, traces.WholeTraces, duplicates.Duplicates, duplicates.Contamination, language.English}
-)
-"""Filters that can look at traces …"""
-NOT_FOR_SAMPLES = frozenset({traces.ToolRounds, traces.WholeTraces})
-"""… and those that can look at nothing else."""
+Filter = Annotated[Selected, Named("filter", lambda name: FILTERS[name].section, FILTERS)]
+"""A filter's section; `filter` says which."""

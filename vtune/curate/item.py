@@ -48,8 +48,10 @@ class Item:
 
 
 class Selected(Strict):
-    """What every filter says first: which rows it looks at. All others pass."""
+    """What every filter says first: its name, and which rows it looks at. All others pass."""
 
+    filter: str
+    """A key of `vtune.curate.filters.FILTERS`."""
     rows: Literal["all"] | tuple[str, ...] = "all"
     """`all`, or names of sources and of abilities."""
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Selected
 from vtune.errors import DataError
 from vtune.judge.client import JudgeEndpoint
@@ -24,7 +25,6 @@ Decision = Literal["keep", "drop", "fix"]
 class ExternalKnowledge(Selected):
     """Drops questions that pictures alone cannot answer (CodeV §9, e.g. OK-VQA)."""
 
-    filter: Literal["external_knowledge"]
     judge: JudgeEndpoint
     max_unscored: float = Field(default=0.01, ge=0, le=1)
     """The run stops when the judge says nothing usable about a larger share of the rows."""
@@ -33,7 +33,6 @@ class ExternalKnowledge(Selected):
 class LabelCheck(Selected):
     """Puts samples whose ground truth a judge doubts before a person (CodeV §9)."""
 
-    filter: Literal["label_check"]
     judge: JudgeEndpoint
     max_unscored: float = Field(default=0.01, ge=0, le=1)
     """As in `external_knowledge`."""
@@ -135,3 +134,7 @@ def _question(sample: Sample) -> str:
 def _one_word(reply: str) -> str:
     words = _WORD.findall(reply)
     return words[0].lower() if len(words) == 1 else ""
+
+
+FILTERS.add("external_knowledge", FilterPart(ExternalKnowledge, None))
+FILTERS.add("label_check", FilterPart(LabelCheck, None))

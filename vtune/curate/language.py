@@ -2,8 +2,9 @@
 
 import unicodedata
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
+from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected, question
 from vtune.schema.sample import Sample
 
@@ -14,8 +15,6 @@ over many languages for a word or two, which then pass."""
 
 class English(Selected):
     """Drops questions in another language, and questions or answers in another script."""
-
-    filter: Literal["english"]
 
 
 def foreign(spec: English, item: Item) -> str | None:
@@ -37,3 +36,6 @@ def _identifier() -> Any:
     from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_DIR / MODEL_FILE, norm_probs=True)
+
+
+FILTERS.add("english", FilterPart(English, foreign, looks_at=("samples", "traces")))

@@ -1,10 +1,10 @@
 """Rules for questions with short answers (V-Triune, appendix A, first stage; the four reasoning tasks)."""
 
 import re
-from typing import Literal
 
 from pydantic import Field
 
+from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice
@@ -20,13 +20,10 @@ _LISTED = 2
 class NoGuessing(Selected):
     """Drops multiple-choice and true/false questions: a guess is too often right (V-Triune, appendix A)."""
 
-    filter: Literal["no_guessing"]
-
 
 class AnswerSymbols(Selected):
     """Drops answers with symbols whose mere absence would make a right value not match."""
 
-    filter: Literal["answer_symbols"]
     symbols: str = Field(default="=[]():", min_length=1)
     """One character each (V-Triune, appendix A)."""
 
@@ -34,7 +31,6 @@ class AnswerSymbols(Selected):
 class AnswerLength(Selected):
     """Drops long answers."""
 
-    filter: Literal["answer_length"]
     at_most: int = Field(default=20, gt=0)
     """Characters, without the box around the answer (V-Triune, appendix A)."""
 
@@ -82,3 +78,8 @@ def answer_of(sample: Sample) -> str:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}…")
+
+
+FILTERS.add("no_guessing", FilterPart(NoGuessing, guessable))
+FILTERS.add("answer_symbols", FilterPart(AnswerSymbols, has_symbols))
+FILTERS.add("answer_length", FilterPart(AnswerLength, too_long))

@@ -1,16 +1,16 @@
 """Rules for cold-start traces (CodeV, §9: which examples of Thyme-SFT are trained on)."""
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
+from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected
 
 
 class ToolRounds(Selected):
     """Drops traces with fewer or more tool calls than wanted."""
 
-    filter: Literal["tool_rounds"]
     at_least: int = Field(default=1, ge=0)
     at_most: int = Field(default=2, ge=0)
     """CodeV, §9: single-round and second-round tool use."""
@@ -24,8 +24,6 @@ class ToolRounds(Selected):
 
 class WholeTraces(Selected):
     """Drops traces that teach a mistake: a call that failed, or an end without a single answer."""
-
-    filter: Literal["whole_traces"]
 
 
 def rounds_outside(spec: ToolRounds, item: Item) -> str | None:
@@ -45,3 +43,7 @@ def broken(spec: WholeTraces, item: Item) -> str | None:
     if trace.stop_reason != "answer" or trace.answer is None:
         return f"no single answer at the end (stop reason {trace.stop_reason!r})"
     return None
+
+
+FILTERS.add("tool_rounds", FilterPart(ToolRounds, rounds_outside, looks_at=("traces",)))
+FILTERS.add("whole_traces", FilterPart(WholeTraces, broken, looks_at=("traces",)))

@@ -1,10 +1,11 @@
 """Can a reply to it be judged at all? OCR labels must pass math-verify (V-Triune, appendix A)."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import field_validator
 
+from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.curate.reasoning import answer_of
 from vtune.errors import DataError
@@ -16,7 +17,6 @@ from vtune.verifiers.math import same_value
 class Verifiable(Selected):
     """Drops samples whose ground truth a verifier cannot read."""
 
-    filter: Literal["verifiable"]
     verifier: str | None = None
     """Name of a verifier, with its own options left out; null asks the sample's own."""
 
@@ -33,8 +33,6 @@ class MathVerifiable(Selected):
 
     Words meet it, for it reads them as products of letters; verifier `math` refuses them.
     """
-
-    filter: Literal["math_verifiable"]
 
 
 def unverifiable(spec: Verifiable, item: Item) -> str | None:
@@ -61,3 +59,7 @@ def no_expression(spec: MathVerifiable, item: Item) -> str | None:
     if found and same_value(found, found):
         return None
     return f"math-verify cannot read the answer {truth!r:.60}"
+
+
+FILTERS.add("verifiable", FilterPart(Verifiable, unverifiable))
+FILTERS.add("math_verifiable", FilterPart(MathVerifiable, no_expression))

@@ -29,7 +29,7 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
 
     - `trajectories`; `unscored`: share whose total reward is None;
     - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`, `reward_consistency`: means over those
-      where it was scored;
+      where it was scored; so `reward_<name>` of each part of the user's own;
     - `accuracy`: share of full marks among the answers that were scored;
     - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
       `calls_invalid`: how many were no JSON call of a tool that is offered;
@@ -97,7 +97,17 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     row |= {name: fmean(values) for name, values in means.items() if values}
     row["calls_invalid"] = sum(call.tool == INVALID for t in trajectories for call in t.calls)
     row |= {f"calls_{status}": statuses[status] for status in get_args(Status)}
-    return row | _tools(trajectories) | _parts(rewards)
+    return row | _own(rewards) | _tools(trajectories) | _parts(rewards)
+
+
+def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:
+    """Means of the reward parts of the user's own, over the trajectories where they were scored."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for reward in rewards:
+        for name, value in (reward.own if reward is not None else {}).items():
+            if value is not None:
+                found[f"reward_{name}"].append(value)
+    return {name: fmean(values) for name, values in found.items()}
 
 
 def _tools(trajectories: Sequence[Trajectory]) -> dict[str, float]:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtune.errors import DataError, RunFailed, VtuneError
-from vtune.reward.evidence import By, Judges, needs_look
+from vtune.parts import OURS
+from vtune.reward import evidence_boxes
+from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.recipe import RIGHT
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -27,8 +29,8 @@ class AuditRow:
     """Calls with a red flag."""
     small: bool = False
     """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
-    by: By | None = None
-    """Who judged the looks; None where nobody could."""
+    by: str | None = None
+    """The name of the judge of its looks; None where nobody could."""
     why: str = ""
     """Why something is None."""
 
@@ -70,14 +72,17 @@ async def audit(
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
-    """How many trajectories with calls were judged by `boxes` and by a `model`."""
+    """How many trajectories with calls each judge has judged: ours always, others where they have."""
     by = Counter(row.by for row in rows if row.calls and row.any_faithful is not None)
-    return {"boxes": by["boxes"], "model": by["model"]}
+    counted = {name: count for name, count in by.items() if name is not None}
+    return dict.fromkeys(OURS["evidence"], 0) | counted
 
 
 def comparison(judged_by: Mapping[str, int]) -> str:
     """Whether shares of looks compare with CodeV's Table 5, where GPT-4o says what a crop shows."""
-    boxes, together = judged_by["boxes"], sum(judged_by.values())
+    boxes, together = judged_by[evidence_boxes.NAME], sum(judged_by.values())
+    if own := sorted(set(judged_by) - set(OURS["evidence"])):
+        return f"by {', '.join(own)} (the user's own): not comparable with CodeV's Table 5"
     if not boxes:
         return (
             "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"

@@ -3,6 +3,7 @@
 import re
 
 from vtune.reward.evidence import Judges
+from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored
 from vtune.reward.recipe import RIGHT, Consistency
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import tags
@@ -44,3 +45,14 @@ async def score_consistency(reply: str, accuracy: float, recipe: Consistency, ju
         return Verdict(float(found is not None), "named in the thoughts" if found else "not named in them")
     same = await judges.same_conclusion(thoughts, answer)
     return Verdict(float(same), "the same conclusion" if same else "another conclusion")
+
+
+async def consistency(asked: Consistency, scene: Scene) -> Verdict | Unscored:
+    """Whether thoughts and answer agree."""
+    accuracy = scene.found["accuracy"]
+    if isinstance(accuracy, Unscored):
+        return Unscored("the answer is unscored")
+    return await score_consistency(scene.trajectory.reply, accuracy.score, asked, scene.judges)
+
+
+REWARDS.add("consistency", RewardPart(consistency))

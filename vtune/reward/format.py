@@ -3,8 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from vtune.reward.part import REWARDS, RewardPart, Scene
+from vtune.reward.recipe import RewardRecipe
 from vtune.schema.message import Message
-from vtune.schema.trajectory import Call
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.tools.calls import TEMPLATE, is_valid
 from vtune.tools.python import NAME as PYTHON
@@ -102,3 +104,18 @@ def _problem(turn: str, *, thinking: bool, last: bool) -> str:
 
 def _written(tags: tuple[str, ...]) -> str:
     return " ".join(f"<{tag}>" for tag in tags)
+
+
+def form_of(trajectory: Trajectory, recipe: RewardRecipe) -> Verdict:
+    """The format part, by the recipe's rule."""
+    if recipe.format_rule == "counted":
+        return counted_tags(trajectory.reply)
+    return format_reward(trajectory.messages, trajectory.calls)
+
+
+async def form(weight: float, scene: Scene) -> Verdict:
+    """Whether its turns have the form that the prompt asks for."""
+    return form_of(scene.trajectory, scene.recipe)
+
+
+REWARDS.add("format", RewardPart(form))

@@ -12,6 +12,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vtune.config import Strict
 from vtune.judge.client import JudgeEndpoint
+from vtune.parts import OURS
+from vtune.reward.evidence_judge import JudgeName
+from vtune.reward.part import OwnParts
 
 RIGHT = 0.5
 """Accuracy from which on an answer counts as right; ours: only boxes and partly credited readings earn
@@ -20,6 +23,14 @@ anything between 0 and 1."""
 
 Miss = Literal["miss", "red_flag"]
 """What a call earns that has not looked: the level of that name."""
+
+
+JUDGES = tuple(OURS["evidence"])
+"""Boxes where a sample has them, else the model."""
+
+
+def _are_ours(names: tuple[str, ...]) -> bool:
+    return names == JUDGES
 
 
 class EvidenceLevels(Strict):
@@ -79,6 +90,9 @@ class EvidenceLevels(Strict):
     """Abilities of samples whose questions need a look although they carry no evidence boxes."""
     search_sources: tuple[str, ...]
     """Sources (`data_source`) of such samples: CodeV's code judges the calls of vstar, chart and high_res."""
+    judges: Annotated[tuple[JudgeName, ...], Field(min_length=1, exclude_if=_are_ours)] = JUDGES
+    """Who says what a call shows: the first of them that can judge the sample. A file under `uses` may bring
+    another."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -177,6 +191,10 @@ def _unusable(url: str) -> str | None:
     return None
 
 
+def _has_none(parts: OwnParts) -> bool:
+    return not parts.given
+
+
 def _from_list(value: Any) -> Any:
     if isinstance(value, str):
         value = [value]
@@ -186,7 +204,7 @@ def _from_list(value: Any) -> Any:
 class RewardRecipe(Strict):
     """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5).
 
-    With `consistency` there is a fourth part.
+    With `consistency` there is a fourth part, and `parts` are the user's own.
     """
 
     accuracy: float = Field(ge=0, le=1)
@@ -217,11 +235,16 @@ class RewardRecipe(Strict):
     themselves."""
     consistency: Consistency | None = None
     """Null: nobody asks whether thoughts and answer agree."""
+    parts: Annotated[OwnParts, Field(exclude_if=_has_none)] = OwnParts()
+    """Further parts, which files under `uses` bring: name -> `weight`, and what else it reads."""
     service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None
     """Who scores; null: this process. It changes no score, so a recipe may leave it out."""
 
     @model_validator(mode="after")
-    def _consistency_can_be_judged(self) -> Self:
+    def _further_parts_can_be_scored(self) -> Self:
+        if self.parts.given and self.weighting != "recipe":
+            name = min(self.parts.given)
+            raise ValueError(f"samples have no weight for `{name}`: set `weighting` to recipe")
         if self.consistency is None:
             return self
         if self.consistency.by == "model" and self.judge is None:

@@ -65,6 +65,8 @@ class Service:
         self._workers = workers
         self._latest: tuple[dict[str, Any], RewardRecipe] | None = None
         """The settings of the latest request, and their recipe."""
+        self._judges: Judges | None = None
+        """Of the latest request: opening one may cost something."""
         self.counts = Counts()
 
     @asynccontextmanager
@@ -183,11 +185,18 @@ class Service:
         except VtuneError as error:
             self.counts.add("", WRONG, time.monotonic() - began)
             return {"status": WRONG, "reward": None, "error": told(error)}
-        judges = Judges(recipe.evidence, None if recipe.judge is None else self._client)
+        judges = self._judges_of(recipe)
         scored = await score_trajectory(sample, trajectory, recipe, self._verifying, judges)
         result = _result(scored)
         self.counts.add(sample.verifier, result["status"], time.monotonic() - began)
         return result
+
+    def _judges_of(self, recipe: RewardRecipe) -> Judges:
+        """The judges of a recipe, which are opened once for all requests that bring the same."""
+        client = None if recipe.judge is None else self._client
+        if self._judges is None or not self._judges.are(recipe.evidence, client):
+            self._judges = Judges(recipe.evidence, client)
+        return self._judges
 
     def _bug(self, error: BaseException) -> dict[str, Any]:
         LOG.error("a trajectory could not be scored", exc_info=error)

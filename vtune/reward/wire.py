@@ -38,7 +38,7 @@ IDENTITY = ("id", "index", "split")
 LONGEST_TEXT = 4 * 2**20
 """Characters of what a policy wrote in one trajectory, ours: a million tokens."""
 
-SCORING = ("verifier",)
+SCORING = ("verifier", "evidence", "reward")
 """Kinds of parts that can move a score: a user's own are the same in the run and in the service."""
 
 JUDGE = ("model", "temperature", "max_tokens")
@@ -182,6 +182,7 @@ def scores_of(trajectory: Trajectory) -> Row:
             "consistency": reward.consistency,
             "why": reward.why,
             "parts": dict(reward.parts),
+            "own": dict(reward.own),
         },
         "tool_scores": list(trajectory.tool_scores),
         "flags": [list(call.flags) for call in trajectory.calls],
@@ -200,11 +201,15 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
     try:
         fields = Fields(scores)
         given = fields.struct("reward")
-        parts = given.struct("parts") if given.values.get("parts") is not None else Fields({})
+        parts, own = (
+            given.struct(name) if given.values.get(name) is not None else Fields({})
+            for name in ("parts", "own")
+        )
         reward = Reward(
             **{name: _score(given, name) for name in _PARTS},
             why=given.text("why"),
             parts={name: number for name in parts.values if (number := _score(parts, name)) is not None},
+            own={name: _score(own, name) for name in own.values},
         )
         tool_scores = tuple(_finite(number) for number in fields.numbers_or_null("tool_scores"))
         flags = [Fields({"flags": names}).texts("flags") for names in fields.items("flags")]

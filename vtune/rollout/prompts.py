@@ -39,7 +39,7 @@ class PromptStyle:
         return self.tells is None or tool in self.tells
 
 
-STYLES: Parts[PromptStyle] = Parts("prompt", lambda style: first_line(style.turns))
+STYLES: Parts[PromptStyle] = Parts("prompt", lambda style: first_line(style.turns), PromptStyle)
 """Name in the recipe -> how a sample becomes turns."""
 
 Style = Annotated[str, AfterValidator(STYLES.known)]

@@ -92,15 +92,13 @@ class Fields:
         name = self.name(key)
         return tuple(_number_or_null(name, value) for value in self.items(key))
 
-    def numbers_by_name(self, key: str) -> dict[str, float]:
-        """A map from names to numbers, as Arrow gives it: a list of pairs."""
-        found: dict[str, float] = {}
+    def numbers_by_name(self, key: str) -> dict[str, float | None]:
+        """A map from names to numbers or null, as Arrow gives it: a list of pairs."""
+        found: dict[str, float | None] = {}
         for entry in self.items(key):
             if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[0], str):
                 raise mistyped(self.name(key), entry, "a name with its number")
-            number = _number_or_null(self.name(key), entry[1])
-            if number is not None:
-                found[entry[0]] = number
+            found[entry[0]] = _number_or_null(self.name(key), entry[1])
         return found
 
     def flags(self, key: str) -> tuple[bool, ...]:

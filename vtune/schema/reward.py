@@ -22,3 +22,5 @@ class Reward:
     parts: Mapping[str, float] = field(default_factory=dict)
     """Facts behind the accuracy, by name (`Verdict.parts`); none in files that were written before they were
     kept."""
+    own: Mapping[str, float | None] = field(default_factory=dict)
+    """Parts of the user's own, by name; None where one could not be scored."""

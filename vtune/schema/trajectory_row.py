@@ -86,6 +86,7 @@ TRAJECTORY_COLUMNS = pa.schema(
                     ("consistency", pa.float32()),
                     ("why", pa.string()),
                     ("parts", pa.map_(pa.string(), pa.float64())),
+                    ("own", pa.map_(pa.string(), pa.float32())),
                 ]
             ),
         ),
@@ -137,6 +138,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
             "consistency": reward.consistency,
             "why": reward.why,
             "parts": list(reward.parts.items()),
+            "own": list(reward.own.items()),
         },
         "tool_scores": list(trajectory.tool_scores),
         "advantage": trajectory.advantage,
@@ -271,7 +273,8 @@ def _reward(fields: Fields) -> Reward:
         tool=fields.number_or_null("tool"),
         consistency=fields.number_or_null("consistency"),
         why=fields.text("why", ""),
-        parts=fields.numbers_by_name("parts"),
+        parts={name: n for name, n in fields.numbers_by_name("parts").items() if n is not None},
+        own=fields.numbers_by_name("own"),
     )
 
 

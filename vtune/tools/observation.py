@@ -42,9 +42,9 @@ def inert(text: str) -> str:
     What code prints is the model's own writing, and what a search finds is anybody's: a printed `<image>`
     must not count as a picture, nor a printed `</sandbox_output>` end the output.
     """
-    return _SPECIAL.sub("< ", whole(text))
+    return _SPECIAL.sub("< ", encodable(text))
 
 
-def whole(text: str) -> str:
+def encodable(text: str) -> str:
     """Text that can be encoded: half a surrogate pair, which JSON may spell, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vtune.errors import DataError
-from vtune.tools.observation import whole
+from vtune.tools.observation import encodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
         title, text = headed["title"], headed["text"]
     if not isinstance(title, str | None) or not isinstance(identity, str | int | None):
         raise DataError("`title` must be a text, and `id` a text or a number", fix="fix the row")
-    return Passage(fallback_id if identity is None else whole(str(identity)), whole(title or ""), whole(text))
+    return Passage(
+        fallback_id if identity is None else encodable(str(identity)), encodable(title or ""), encodable(text)
+    )
 
 
 def numbered(passages: Sequence[Passage]) -> str:

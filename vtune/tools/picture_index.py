@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from vtune.errors import DataError
-from vtune.tools.observation import whole
+from vtune.tools.observation import encodable
 from vtune.tools.pictures import Embed, Match, Vector, decoded, layout, perceptual_hash
 from vtune.tools.store import Records, RecordWriter, read_manifest, write_manifest
 
@@ -65,7 +65,7 @@ def build_picture_index(
                 raise DataError(error.what, where=entry.place, fix=error.fix) from None
             hashes.append(perceptual_hash(picture))
             vectors.append(embed(picture))
-            record = {"title": whole(entry.title), "text": whole(entry.text)}
+            record = {"title": encodable(entry.title), "text": encodable(entry.text)}
             records.append(json.dumps(record, ensure_ascii=False).encode())
             thumbnails.append(_thumbnail(picture))
             tick()

@@ -82,7 +82,7 @@ class ToolPart:
     """(section of the recipe, JSONL file for what the web says) -> the tool, open as long as a run needs it;
     None: it takes code, which the sandbox runs."""
     section: str = ""
-    """Its key under `tools` of a recipe; a user's own has its name, under `tools.own`."""
+    """Its key under `tools` of a recipe; a user's own has its name."""
     recipe: type[Strict] | None = None
     """What its section says; None: nothing."""
     check: Callable[[Any], None] | None = None

@@ -12,7 +12,7 @@ from vtune.verifiers.verifier import Case, Verifier, where
 
 __all__ = ["VERIFIERS", "Case", "Verifier", "check_ground_truth", "verifier_of"]
 
-VERIFIERS: Parts[Verifier] = Parts("verifier", lambda verifier: first_line(verifier.verify))
+VERIFIERS: Parts[Verifier] = Parts("verifier", lambda verifier: first_line(verifier.verify), Verifier)
 """Name in the data -> verifier."""
 
 

@@ -9,7 +9,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from vtune.parts import OURS
-from vtune.runs.parts.checks import check_prompt, check_scorer, check_verifier
+from vtune.runs.parts.checks.evidence import check_evidence
+from vtune.runs.parts.checks.prompt import check_prompt
+from vtune.runs.parts.checks.scorer import check_scorer
+from vtune.runs.parts.checks.verifier import check_verifier
 from vtune.runs.parts.parts import CHECKS, ROOMS, check_parts, list_parts
 from vtune.uses import forget, used
 
@@ -40,7 +43,10 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
     assert (own["kind"], own["name"], own["file"]) == ("verifier", "anls", str(OWN / "anls.py"))
 
 
-@pytest.mark.parametrize("file", ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "pushes.py"])
+@pytest.mark.parametrize(
+    "file",
+    ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "near.py", "brief.py", "pushes.py"],
+)
 def test_a_good_part_keeps_every_promise(file: str) -> None:
     found = check_parts(OWN / file)
     assert found["ok"]
@@ -174,6 +180,65 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
     path.write_text(text.replace(old, new))
     (told,) = [why for name, why in broken(path).items() if name.startswith(check)]
     assert found in told
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "check", "found"),
+    [
+        ("near.py", "self._levels.full,", "0.5,", "the gold look earns its level", "it earns 0.5, not 1"),
+        ("near.py", "self._levels.miss,", "0.25,", "nothing shown earns nothing", "it earns 0.25, not 0"),
+        (
+            "near.py",
+            "            picture_size(trajectory.images[picture])",
+            "            try:\n                picture_size(trajectory.images[picture])\n"
+            "            except Exception:\n                return Verdict(0.0, '')",
+            "a failure is unscored, never 0",
+            "no picture can be read, and it scores 0",
+        ),
+        (
+            "near.py",
+            "bool(sample.evidence)",
+            "False",
+            "the gold look earns its level",
+            "give EvidencePart an",
+        ),
+        (
+            "brief.py",
+            "max(0.0, 1.0 - words / section.words)",
+            "-0.5",
+            "scores lie within its bounds",
+            "[0, 1]",
+        ),
+        (
+            "brief.py",
+            "words = len(scene",
+            "import random\n    words = random.randrange(20) * len(scene",
+            "the same trajectory scores the same",
+            "and then",
+        ),
+        (
+            "brief.py",
+            "words = len(scene",
+            "words = len(scene.found['accuracy'].__dataclass_fields__.keys() & {'score'}) * len(scene",
+            "what it cannot score is null",
+            "return Unscored(why)",
+        ),
+    ],
+)
+def test_a_promise_about_scores_that_is_not_kept_is_found(
+    tmp_path: Path, file: str, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / file).read_text()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
+    told = broken(path)
+    assert found in told[check]
+
+
+def test_our_own_judge_by_boxes_keeps_its_promises() -> None:
+    assert [check for check in check_evidence("boxes") if not check.ok] == []
+    assert [check for check in check_evidence("model") if not check.ok] == []
 
 
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:

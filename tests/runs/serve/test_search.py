@@ -23,7 +23,8 @@ from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
 from vtune.errors import RecipeError, ServiceError
 from vtune.models.policy import Policy
-from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.checking import check_unscored
+from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import ToolsRecipe, tools_of

@@ -210,6 +210,7 @@ FORMATS.add(
         f"v3det_2023_v1_*.json of V3Det; {PHOTOGRAPHS}",
         takes=("images", "tools"),
         own_questions=True,
+        also=lambda options: ("coco",),  # its layout
         specimen=specimens.v3det,
     ),
 )
@@ -220,6 +221,8 @@ FORMATS.add(
         f"zhiyuan_objv2_*.json of Objects365; {PHOTOGRAPHS}",
         takes=("images", "tools"),
         own_questions=True,
+        aliases=("object365",),
+        also=lambda options: ("coco",),
         specimen=specimens.objects365,
     ),
 )

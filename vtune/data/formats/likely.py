@@ -9,6 +9,7 @@ from typing import Any
 from vtune.data.formats.building import Options
 from vtune.data.formats.samples import ADDED
 from vtune.data.formats.source import files, read_rows
+from vtune.data.formats.table import FORMATS
 from vtune.data.vstar import CATEGORIES
 from vtune.errors import DataError
 from vtune.files.reading import open_input
@@ -35,13 +36,7 @@ def check_look(name: str, path: Path, options: Options) -> None:
     else:
         there = [file for file, _ in files(path, ENDINGS)] if path.exists() else []
         found = [(file, look) for file in there if (look := look_of(file)) is not None]
-    right = {"easyr1" if name == "thinklite" else name}
-    if name == "vtriune" and options.verifier is not None:
-        right.add("verl")  # rows that name no verifier
-    if name in ("v3det", "objects365"):
-        right.add("coco")  # its layout
-    if name == "samples":
-        right |= {"vtriune", "verl"}  # lines that do without our own columns
+    right = {name, *FORMATS[name].also(options)}
     for file, look in found:
         if look not in right:
             raise DataError(

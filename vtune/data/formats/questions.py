@@ -206,7 +206,15 @@ def _literal(text: str, column: str) -> Any:
     raise wrong(column, f"no list of options: {text[:60]!r}", 'write ["…", "…"]')
 
 
-FORMATS.add("thinklite", Format(read_thinklite, "Parquet of ThinkLite-VL", specimen=specimens.thinklite))
+FORMATS.add(
+    "thinklite",
+    Format(
+        read_thinklite,
+        "Parquet of ThinkLite-VL",
+        also=lambda options: ("easyr1",),
+        specimen=specimens.thinklite,
+    ),
+)
 FORMATS.add(
     "easyr1",
     Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON", specimen=specimens.easyr1),

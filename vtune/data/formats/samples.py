@@ -183,6 +183,7 @@ FORMATS.add(
     Format(
         read_own,
         "JSON lines of our own layout, as `vtune data export samples` writes them",
+        also=lambda options: ("vtriune", "verl"),  # lines that do without our own columns
         specimen=specimens.samples,
         scan=scan_samples,  # a suite's are Parquet
     ),

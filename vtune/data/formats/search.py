@@ -184,5 +184,16 @@ def _candidates(value: Any) -> list[Any]:
     return [item for item in value or [] if item not in (None, "")]
 
 
-FORMATS.add("mars", Format(read_mars, "JSON lines or meta file of SenseNova-MARS", specimen=specimens.mars))
-FORMATS.add("mmsearch", Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)", specimen=specimens.mmsearch))
+FORMATS.add(
+    "mars",
+    Format(
+        read_mars,
+        "JSON lines or meta file of SenseNova-MARS",
+        aliases=("sensenova-mars",),
+        specimen=specimens.mars,
+    ),
+)
+FORMATS.add(
+    "mmsearch",
+    Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)", aliases=("fvqa",), specimen=specimens.mmsearch),
+)

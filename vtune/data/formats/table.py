@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from vtune.data.formats.building import Found, Options
@@ -26,17 +25,32 @@ class Format:
     """Options that have an effect."""
     own_questions: bool = False
     """Its questions are written here, bare: an import adds how they are to be answered."""
+    aliases: tuple[str, ...] = ()
+    """Other names of it."""
+    also: Callable[[Options], tuple[str, ...]] = lambda options: ()
+    """What the caller says -> the formats of which a file of it may look to be (see `likely.py`)."""
     specimen: Callable[[Path], Specimen] | None = None
     """Writes a few rows of it into a folder; None where the rows have no shape of their own."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None
     """How a suite reads it, where that is not as an import does."""
 
 
-FORMATS: Parts[Format] = Parts("format", lambda layout: layout.reads)
+FORMATS: Parts[Format] = Parts("format", lambda layout: layout.reads, Format)
 """Name -> layout."""
-ALIASES = MappingProxyType(
-    {"orsta": "vtriune", "sensenova-mars": "mars", "fvqa": "mmsearch", "object365": "objects365"}
-)
+
+
+def plain_name(name: str) -> str:
+    """The name in the table of a format that is called so.
+
+    Raises:
+        RecipeError: If there is none.
+    """
+    if name in FORMATS:
+        return name
+    aliases = {alias: plain for plain, layout in FORMATS.items() for alias in layout.aliases}
+    if name not in aliases:
+        raise RecipeError(f"unknown format {name!r}", fix=nearest(name, [*FORMATS, *aliases]))
+    return aliases[name]
 
 
 def format_of(name: str) -> Format:
@@ -45,7 +59,4 @@ def format_of(name: str) -> Format:
     Raises:
         RecipeError: If there is none.
     """
-    found = FORMATS.get(ALIASES.get(name, name))
-    if found is None:
-        raise RecipeError(f"unknown format {name!r}", fix=nearest(name, [*FORMATS, *ALIASES]))
-    return found
+    return FORMATS[plain_name(name)]

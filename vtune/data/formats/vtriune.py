@@ -272,5 +272,13 @@ def _box(item: Any) -> Row:
 
 
 FORMATS.add(
-    "vtriune", Format(read_vtriune, "Parquet of V-Triune (Orsta-Data-47k)", specimen=specimens.vtriune)
+    "vtriune",
+    Format(
+        read_vtriune,
+        "Parquet of V-Triune (Orsta-Data-47k)",
+        aliases=("orsta",),
+        # Rows that name no verifier.
+        also=lambda options: () if options.verifier is None else ("verl",),
+        specimen=specimens.vtriune,
+    ),
 )

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import model_validator
 
 from vtune.config import Strict
 from vtune.environments import check_environment
@@ -13,6 +13,7 @@ from vtune.errors import RecipeError, nearest
 from vtune.parts import OURS
 from vtune.rollout.prompts import STYLES, Style
 from vtune.schema.sample import Sample
+from vtune.sections import Open
 from vtune.tools import TOOLS
 from vtune.tools.image_search import ImageSearchRecipe
 from vtune.tools.text_search import TextSearchRecipe
@@ -21,32 +22,30 @@ from vtune.tools.toolbox import Toolbox
 from vtune.tools.zoom import ZoomRecipe
 
 
-def _is_empty(sections: Mapping[str, Any]) -> bool:
-    return not sections
+class NoSettings(Strict):
+    """The section of a tool that has no settings: `{}`."""
 
 
-class ToolsRecipe(Strict):
-    """What samples may offer beside `python`; null: not in this run."""
+class ToolsRecipe(Open):
+    """What samples may offer beside `python`; null: not in this run.
+
+    A tool that a file under `uses` brings has a section under its own name.
+    """
 
     zoom: ZoomRecipe | None = None
     text_search: TextSearchRecipe | None = None
     image_search: ImageSearchRecipe | None = None
-    own: Annotated[Mapping[str, Mapping[str, Any] | None], Field(exclude_if=_is_empty)] = {}
-    """Name of a tool that a file under `uses` brings -> its section."""
 
-    @field_validator("own")
     @classmethod
-    def _sections_fit(cls, own: Mapping[str, Mapping[str, Any] | None]) -> Mapping[str, Any]:
-        theirs = [name for name in TOOLS if name not in OURS["tool"]]
-        for name, values in own.items():
-            if name not in theirs:
-                raise ValueError(f"no file under `uses` brings a tool `{name}`; {nearest(name, theirs)}")
-            kind = TOOLS[name].recipe
-            if kind is not None:
-                kind.model_validate(values or {})
-            elif values:
-                raise ValueError(f"tool `{name}` has no settings: write {{{name}: {{}}}}")
-        return own
+    def sections(cls) -> Mapping[str, type[Strict]]:
+        """Name of a tool that a file under `uses` brings -> its section."""
+        return {name: TOOLS[name].recipe or NoSettings for name in TOOLS if name not in OURS["tool"]}
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> Self:
+        if taken := set(self.sections()) & set(type(self).model_fields):
+            raise ValueError(f"`{min(taken)}` is a section of vtune's own: give your tool another name")
+        return self
 
 
 def sections_of(recipe: ToolsRecipe | None) -> Iterator[tuple[str, ToolPart, Any]]:
@@ -64,10 +63,7 @@ def _section(recipe: ToolsRecipe | None, name: str) -> Any:
         return None
     if name in OURS["tool"]:
         return getattr(recipe, tool.section)
-    if name not in recipe.own:
-        return None
-    values = recipe.own[name] or {}
-    return values if tool.recipe is None else tool.recipe.model_validate(values)
+    return recipe.given.get(name)
 
 
 def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: Style) -> None:
@@ -89,7 +85,7 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
                     fix=f"{nearest(name, TOOLS)}; one of your own comes from a file under `uses`",
                 )
             if TOOLS[name].opened is not None and name not in run:
-                key = TOOLS[name].section or f"own.{name}"
+                key = TOOLS[name].section or name
                 raise RecipeError(
                     f"sample {sample.id!r} offers {name}, and the recipe has no tools.{key}",
                     fix=f"write a section tools.{key} (vtune/tools/README.md), or let them offer others: "

@@ -5,15 +5,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ConfigDict, Field
 
 from vtune.config import Strict, find, load_recipe
-from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.errors import DataError, RecipeError, RunFailed, nearest
 from vtune.judge.client import JudgeEndpoint
 from vtune.metrics.agreement import agreement
 from vtune.metrics.faithfulness import faithfulness
+from vtune.reward import evidence_boxes, evidence_model
 from vtune.reward.audit import (
     AuditRow,
     audit,
@@ -23,7 +24,7 @@ from vtune.reward.audit import (
     nobody_audited,
     unscored_reasons,
 )
-from vtune.reward.evidence import By
+from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.evaluate.questions import Choices, Format, Source, read_records
@@ -46,16 +47,8 @@ REASONS = 5
 ROWS, BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory at the same time; ours."""
 
-Looks = Literal["auto", "boxes", "model", "both"]
-"""Who says what a call shows: boxes where a sample has them and else the model (`auto`), one of the two
-alone, or each of them for all."""
-
-_JUDGES: dict[Looks, tuple[By | None, ...]] = {
-    "auto": (None,),
-    "boxes": ("boxes",),
-    "model": ("model",),
-    "both": ("boxes", "model"),
-}
+AUTO, BOTH = "auto", "both"
+"""Who says what a call shows, beside the names of judges: the recipe's, or boxes and model, each for all."""
 
 
 class _Asked(Strict):
@@ -94,7 +87,7 @@ def run_faithfulness(
     *,
     judge_url: str | None = None,
     judge_model: str | None = None,
-    looks: Looks = "auto",
+    looks: str = AUTO,
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """Audit what the tool calls of stored trajectories showed.
 
@@ -104,7 +97,8 @@ def run_faithfulness(
         data: The samples that the trajectories answer; the run's own where it is empty.
         judge_url: An OpenAI-compatible endpoint that judges what boxes do not.
         judge_model: The model's name there.
-        looks: Who says what a call shows. With `both` the numbers are those by boxes.
+        looks: Who says what a call shows: `auto`, `both` or the name of a judge. With `both` the numbers are
+            those by boxes.
 
     Returns:
         The result, and the failure in which the command ends if no trajectory with calls could be audited:
@@ -122,13 +116,14 @@ def run_faithfulness(
     """
     audited = _locate(path, tuple(map(str, data)))
     reward = _with_judge(audited.reward, judge_url, judge_model)
-    if looks in ("model", "both") and reward.judge is None:
+    names = _judges(looks)
+    if reward.judge is None and any(name is not None and EVIDENCE[name].asks_model for name in names):
         raise RecipeError(
             "there is no model to ask",
             where=audited.settings,
             fix="name it with --judge-url and --judge-model",
         )
-    judged = asyncio.run(_audit(audited, reward, _JUDGES[looks]))
+    judged = asyncio.run(_audit(audited, reward, names))
     for rows in judged:
         _check_judged(_flat(rows), reward, path)
     first, *others = judged
@@ -178,6 +173,23 @@ def _compared(
         if a.calls  # without a call there is nothing to disagree about
     ]
     return {"by_model": _numbers(by_model, seed, limit), "agreement": asdict(agreement(said))}
+
+
+def _judges(looks: str) -> tuple[str | None, ...]:
+    """The judges that are asked one after the other; None: those of the recipe.
+
+    Raises:
+        RecipeError: If there is none of that name.
+    """
+    if looks == AUTO:
+        return (None,)
+    if looks == BOTH:
+        return evidence_boxes.NAME, evidence_model.NAME
+    if looks not in EVIDENCE:
+        known = [AUTO, *EVIDENCE, BOTH]
+        what = f"{looks!r} is not one of {', '.join(known)}"
+        raise RecipeError(what, where="--looks", fix=nearest(looks, known))
+    return (looks,)
 
 
 def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any]:
@@ -253,7 +265,7 @@ def _samples(data: Sequence[str]) -> Source:
 
 
 async def _audit(
-    audited: _Audited, reward: RewardRecipe, judges: Sequence[By | None]
+    audited: _Audited, reward: RewardRecipe, judges: Sequence[str | None]
 ) -> list[dict[str, list[AuditRow]]]:
     """For each way to judge, audit rows by file name; a portion of trajectories is in memory at a time."""
     samples = {sample.id: sample for sample in read_records(audited.source)}

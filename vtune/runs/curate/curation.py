@@ -13,6 +13,7 @@ from vtune.config import dump_recipe
 from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
 from vtune.curate.item import ABILITIES, Item
+from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output
@@ -24,7 +25,7 @@ from vtune.runs.curate.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_print
 from vtune.runs.curate.funnel import Example, Ledger, funnel
 from vtune.runs.curate.mixing import shares, write_mix
-from vtune.runs.curate.passes import Paid, filter_rows
+from vtune.runs.curate.passes import filter_rows
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import take_reviews, write_queue
@@ -64,7 +65,7 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
                     meet(spec.judge, pictures=False)
             except VtuneError as error:
                 missing_for = error.what
-        elif isinstance(spec, Paid):
+        elif isinstance(spec, ExternalKnowledge | LabelCheck):
             most = known
             try:
                 meet(spec.judge, pictures=True)

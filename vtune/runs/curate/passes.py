@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.curate.duplicates import Contamination
-from vtune.curate.filters import CORPORA, RULES
+from vtune.curate.filters import FILTERS
 from vtune.curate.item import Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import RunFailed
@@ -52,10 +52,11 @@ def filter_rows(
     rules: list[tuple[int, Selected]] = []
     seen: set[bytes] | None = set()
     for column, spec in enumerate(recipe.filters, start=1):
-        if type(spec) in RULES:
+        part = FILTERS[spec.filter]
+        if part.rule is not None:
             rules.append((column, spec))
             continue
-        corpus = (column, spec) if type(spec) in CORPORA else None
+        corpus = (column, spec) if part.corpus is not None else None
         if rules or corpus or seen is not None:
             _sift(rows, ledger, looks, rules, corpus, seen, recipe.seed)
         if isinstance(spec, Paid):
@@ -98,11 +99,13 @@ def _sift(
     if corpus is None:
         return
     column, spec = corpus
+    decide = FILTERS[spec.filter].corpus
+    assert decide is not None
     if isinstance(spec, Contamination):
         reasons = benchmarks_of(spec).contaminated(entries)
     else:
         rng = random.Random(f"{ledger.columns[column]} {seed}")
-        reasons = CORPORA[type(spec)].decide(spec, entries, rng)
+        reasons = decide.decide(spec, entries, rng)
     for number, reason in sorted(reasons.items()):
         source, position, name = places[number]
         ledger.drop(source, Dropped(position, column, name, reason))

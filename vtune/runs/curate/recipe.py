@@ -1,26 +1,18 @@
 """A data recipe: sources, the filters that their rows go through in order, and how what is left is mixed."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from vtune.config import Strict, Uses
-from vtune.curate.balance import Balance
-from vtune.curate.boxes import BoxesPerCategory, BoxShare, CategoryTail, PlainLabels, SinglesToMultis
 from vtune.curate.difficulty import Band, FirstPass
-from vtune.curate.duplicates import Contamination, Duplicates
-from vtune.curate.filters import FOR_TRACES, NOT_FOR_SAMPLES
+from vtune.curate.filters import FILTERS, Filter, FilterPart, Records
 from vtune.curate.item import Selected
-from vtune.curate.judging import ExternalKnowledge, LabelCheck
-from vtune.curate.language import English
-from vtune.curate.own import Own
-from vtune.curate.reasoning import AnswerLength, AnswerSymbols, NoGuessing
-from vtune.curate.traces import ToolRounds, WholeTraces
-from vtune.curate.verifiable import MathVerifiable, Verifiable
 from vtune.judge.client import JudgeEndpoint
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
+from vtune.parts import OURS
 from vtune.rollout.agent import Rollout
 from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.sandbox import SandboxRecipe
@@ -42,7 +34,6 @@ SANDBOX = SandboxRecipe(isolation="auto", decode="confined", seconds=10.0, memor
 class PassRate(Selected):
     """Drops what a model finds too easy or too hard, by rollouts of it."""
 
-    filter: Literal["pass_rate"]
     model: str
     """Folder or hub name."""
     engine: Kind
@@ -67,30 +58,7 @@ class PassRate(Selected):
     """The run stops when a larger share of the samples has a rollout that nobody could score."""
 
 
-Filter = Annotated[
-    NoGuessing
-    | AnswerSymbols
-    | AnswerLength
-    | BoxesPerCategory
-    | BoxShare
-    | PlainLabels
-    | SinglesToMultis
-    | CategoryTail
-    | English
-    | Verifiable
-    | MathVerifiable
-    | Balance
-    | Duplicates
-    | Contamination
-    | ToolRounds
-    | WholeTraces
-    | Own
-    | ExternalKnowledge
-    | LabelCheck
-    | PassRate,
-    Field(discriminator="filter"),
-]
-"""A filter's section; `filter` says which."""
+FILTERS.add("pass_rate", FilterPart(PassRate, None))
 
 
 class Mix(Strict):
@@ -107,7 +75,7 @@ class DataRecipe(Strict):
 
     uses: Uses = ()
     """Files with parts of the user's own."""
-    records: Literal["samples", "traces"]
+    records: Records
     """Whether the files hold samples or cold-start traces (trajectories)."""
     seed: int = 0
     """Decides whatever is left to chance, draws of rollouts aside."""
@@ -127,8 +95,10 @@ class DataRecipe(Strict):
             if unknown := set(getattr(self.mix, section)) - set(self.sources):
                 raise ValueError(f"mix.{section} names {', '.join(sorted(unknown))}, which is no source")
         for number, spec in enumerate(self.filters):
-            fits = type(spec) in FOR_TRACES if self.records == "traces" else type(spec) not in NOT_FOR_SAMPLES
-            if not fits:
+            part = FILTERS[spec.filter]
+            if part.how is None and spec.filter not in OURS["filter"]:
+                raise ValueError(f"filters.{number}: `{spec.filter}` says nothing of how it looks at rows")
+            if self.records not in part.looks_at:
                 raise ValueError(f"filters.{number}: `{spec.filter}` cannot look at {self.records}")
         return self
 
@@ -140,7 +110,7 @@ class DataRecipe(Strict):
     @property
     def columns(self) -> list[str]:
         """A name for each filter, in order: its kind, numbered where a kind comes more than once."""
-        kinds = [spec.name if isinstance(spec, Own) else spec.filter for spec in self.filters]
+        kinds = [spec.filter for spec in self.filters]
         counts = {kind: kinds.count(kind) for kind in kinds}
         return [
             kind if counts[kind] == 1 else f"{kind}_{kinds[: number + 1].count(kind)}"

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from vtune.config import Strict
-from vtune.curate.filters import CORPORA, RULES
+from vtune.curate.filters import FILTERS
 from vtune.curate.item import Item, Record, Selected, concerns, identity
 from vtune.data.offer import offering
 from vtune.errors import DataError
@@ -214,8 +214,10 @@ def _judge(task: Task, position: int, item: Item, found: Found) -> None:
         if not concerns(spec, item):
             continue
         found.concerned[column] += 1
+        rule = FILTERS[spec.filter].rule
+        assert rule is not None
         try:
-            reason = RULES[type(spec)](spec, item)
+            reason = rule(spec, item)
         except DataError as error:
             reason = _one_line(error)
         if reason is not None:
@@ -224,10 +226,12 @@ def _judge(task: Task, position: int, item: Item, found: Found) -> None:
     if task.corpus is None:
         return
     column, spec = task.corpus
+    corpus = FILTERS[spec.filter].corpus
+    assert corpus is not None
     if concerns(spec, item):
         found.concerned[column] += 1
         try:
-            found.keys.append((position, name, CORPORA[type(spec)].key(spec, item)))
+            found.keys.append((position, name, corpus.key(spec, item)))
         except DataError as error:
             found.dropped.append(Dropped(position, column, name, _one_line(error)))
 

@@ -10,7 +10,7 @@ from vtune.data.formats.hub import read_hub
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import Place
-from vtune.data.formats.table import ALIASES, Format, format_of
+from vtune.data.formats.table import Format, format_of, plain_name
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
@@ -64,9 +64,10 @@ def import_data(
         if getattr(options, option) is not None and option not in layout.takes:
             raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
     check_file_output(out, inputs=[path for path in paths if path.exists()])
-    if layout.read is not read_hub and ALIASES.get(name, name) in OURS["format"]:
+    plain = plain_name(name)
+    if layout.read is not read_hub and plain in OURS["format"]:
         for path in paths:
-            check_look(ALIASES.get(name, name), path, options)
+            check_look(plain, path, options)
     reading = _Reading(layout, paths, options, strict, out.parent, show)
     if layout.makes == "samples":
         kept = write_samples(out, reading.samples())

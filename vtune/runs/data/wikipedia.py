@@ -7,7 +7,7 @@ from vtune.data.wikipedia import passages, read_articles
 from vtune.errors import DataError
 from vtune.files.writing import check_file_output, whole_file
 from vtune.report.progress import Rows
-from vtune.tools.observation import whole
+from vtune.tools.observation import encodable
 
 
 def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
@@ -36,9 +36,9 @@ def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
             before = rows
             for number, text in enumerate(passages(article, words)):
                 row = {
-                    "id": f"{whole(article.id)}/{number}",
-                    "title": whole(article.title),
-                    "text": whole(text),
+                    "id": f"{encodable(article.id)}/{number}",
+                    "title": encodable(article.title),
+                    "text": encodable(text),
                 }
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 rows += 1

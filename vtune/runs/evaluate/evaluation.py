@@ -22,8 +22,9 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype, load_chat, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
+from vtune.reward.checking import check_unscored
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, Rollout, black
 from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser

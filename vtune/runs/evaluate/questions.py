@@ -14,9 +14,9 @@ from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.errors import DataError, RecipeError
+from vtune.reward.checking import check_samples
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import check_samples
 from vtune.rollout.prompts import Style
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.data.validating import check_data

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from vtune.parts import OURS, TABLES, Kind
-from vtune.runs.parts.checks import (
-    Check,
-    check_filter,
-    check_format,
-    check_prompt,
-    check_scorer,
-    check_tool,
-    check_verifier,
-)
-from vtune.runs.parts.checks_environment import check_environment
-from vtune.runs.parts.checks_family import check_family
-from vtune.runs.parts.checks_loss import check_loss
+from vtune.runs.parts.checks.check import Check
+from vtune.runs.parts.checks.environment import check_environment
+from vtune.runs.parts.checks.evidence import check_evidence
+from vtune.runs.parts.checks.family import check_family
+from vtune.runs.parts.checks.filter import check_filter
+from vtune.runs.parts.checks.format import check_format
+from vtune.runs.parts.checks.loss import check_loss
+from vtune.runs.parts.checks.prompt import check_prompt
+from vtune.runs.parts.checks.reward import check_reward
+from vtune.runs.parts.checks.scorer import check_scorer
+from vtune.runs.parts.checks.tool import check_tool
+from vtune.runs.parts.checks.verifier import check_verifier
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -27,9 +27,11 @@ ROOMS: Mapping[Kind, str] = {
     "format": "vtune.data.formats.table",
     "scorer": "vtune.metrics.benchmarks",
     "prompt": "vtune.rollout.prompts",
-    "filter": "vtune.curate.own",
     "loss": "vtune.update.losses",
     "family": "vtune.models.families",
+    "filter": "vtune.curate.filters",
+    "evidence": "vtune.reward.evidence_judge",
+    "reward": "vtune.reward.part",
 }
 """Kind -> the module that has its table."""
 
@@ -43,6 +45,8 @@ CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "filter": check_filter,
     "loss": check_loss,
     "family": check_family,
+    "evidence": check_evidence,
+    "reward": check_reward,
 }
 """Kind -> what is promised by a part of a name."""
 

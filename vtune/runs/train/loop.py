@@ -20,8 +20,8 @@ from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import check_tracker
 from vtune.models.policy import resolved
 from vtune.report.progress import Steps, say
+from vtune.reward.checking import check_unscored
 from vtune.reward.schedule import Tightening
-from vtune.reward.score import check_unscored
 from vtune.runs.folder import running
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.filling import Filled, Filling

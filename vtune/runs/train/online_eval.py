@@ -16,7 +16,8 @@ from vtune.metrics.evaluated import evaluated, row_name
 from vtune.models.policy import Policy
 from vtune.report.progress import say
 from vtune.reward.audit import AuditRow, audit
-from vtune.reward.score import Scorer, check_unscored
+from vtune.reward.checking import check_unscored
+from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent

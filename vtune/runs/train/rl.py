@@ -11,9 +11,9 @@ from vtune.errors import RecipeError, ServiceError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat
 from vtune.report.progress import say
+from vtune.reward.checking import check_evidence, check_keys, check_samples
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import check_evidence, check_keys, check_samples
 from vtune.rollout.agent import TrainingRollout
 from vtune.runs.agent.engines import check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from .maps import Matrix, Size
-from .regions import Cuts, Region, whole
+from .regions import Cuts, Region, whole_input
 
 ORIENTATIONS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 """EXIF orientation -> PIL's number of the transposition that puts the picture upright."""
@@ -45,7 +45,7 @@ class Tracker:
 
     def add_input(self, name: str, size: Size, orientation: int) -> Region:
         """Register the next input image; returns its region."""
-        region = whole(len(self.inputs), size, self.cuts)
+        region = whole_input(len(self.inputs), size, self.cuts)
         self.inputs += (name,)
         self.sources[name] = (region, orientation)
         return region

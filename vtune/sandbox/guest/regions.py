@@ -112,7 +112,7 @@ class Region:
         return (max(x0, 0), max(y0, 0), min(x1, self.size[0]), min(y1, self.size[1]))
 
 
-def whole(image: int, size: Size, cuts: Cuts) -> Region:
+def whole_input(image: int, size: Size, cuts: Cuts) -> Region:
     """The region of an input image itself."""
     return Region(image, size, IDENTITY, (0.0, 0.0, float(size[0]), float(size[1])), cuts)
 

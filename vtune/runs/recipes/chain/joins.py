@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from vtune.errors import VtuneError
+from vtune.reward.checking import check_evidence, check_samples
+from vtune.reward.combining import weights_of
 from vtune.reward.evidence import needs_look
+from vtune.reward.format import form_of
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import check_evidence, check_samples, form_of, weights_of
 from vtune.rollout.agent import Rollout
 from vtune.rollout.prompts import STYLES
 from vtune.runs.agent.tools import ToolsRecipe, check_tools

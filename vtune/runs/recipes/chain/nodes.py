@@ -7,7 +7,7 @@ from typing import Any
 
 from vtune.config import Strict, load_recipe, read_values
 from vtune.errors import RecipeError
-from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.runs.recipes.chain.headers import Command, commands_of
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
@@ -40,7 +40,7 @@ class Node:
         """Files and folders that it names, and the policies that its header evaluates."""
         if self.kind == "data":
             files = [file for source in self.recipe.used.values() for file in source.files]
-            models = [spec.model for spec in self.recipe.filters if spec.filter == "pass_rate"]
+            models = [spec.model for spec in self.recipe.filters if isinstance(spec, PassRate)]
             return [*files, *models]
         if self.kind == "eval":
             models = [model for c in self.commands if (model := c.value("--model")) is not None]

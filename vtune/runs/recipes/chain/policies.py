@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vtune.reward.combining import weights_of
+from vtune.reward.format import form_of
 from vtune.reward.recipe import RewardRecipe
-from vtune.reward.score import form_of, weights_of
 from vtune.rollout.prompts import Style, ask
 from vtune.sandbox import image_names
 from vtune.schema.message import Message

@@ -98,11 +98,11 @@ def within(number: float, low: float, high: float) -> float:
     return low + (high - low) * number
 
 
-def whole(number: float, low: int, high: int) -> int:
+def integer(number: float, low: int, high: int) -> int:
     """A parameter as one of the whole numbers from `low` to `high`."""
     return min(high, low + int(number * (high - low + 1)))
 
 
 def either(number: float, *options: str) -> str:
     """A parameter as one of some texts."""
-    return options[whole(number, 0, len(options) - 1)]
+    return options[integer(number, 0, len(options) - 1)]

@@ -4,7 +4,16 @@ import math
 
 import numpy as np
 
-from vtune.sandbox.attacks.programs.draft import Draft, Map, Operation, either, scaled, shifted, whole, within
+from vtune.sandbox.attacks.programs.draft import (
+    Draft,
+    Map,
+    Operation,
+    either,
+    integer,
+    scaled,
+    shifted,
+    within,
+)
 from vtune.sandbox.attacks.programs.tones import GREYS, TONES, to_grey, tone
 
 MOST = 1400
@@ -32,7 +41,7 @@ def reduce_a_little(draft: Draft, numbers: tuple[float, ...]) -> None:
 def enlarge_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Two to three times, by OpenCV."""
     draft.array()
-    by = whole(numbers[0], 2, 3)
+    by = integer(numbers[0], 2, 3)
     if by * max(draft.width, draft.height) > MOST:
         return
     kind = either(numbers[1], "INTER_CUBIC", "INTER_LINEAR", "INTER_NEAREST", "INTER_LANCZOS4")
@@ -43,7 +52,7 @@ def enlarge_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
 def repeat(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Each pixel twice or three times, by numpy."""
     draft.array()
-    by = whole(numbers[0], 2, 3)
+    by = integer(numbers[0], 2, 3)
     if by * max(draft.width, draft.height) > MOST:
         return
     draft.add(f"c = np.repeat(np.repeat(c, {by}, axis=0), {by}, axis=1)")
@@ -53,7 +62,7 @@ def repeat(draft: Draft, numbers: tuple[float, ...]) -> None:
 def thumbnail(draft: Draft, numbers: tuple[float, ...]) -> None:
     """At most so large; never smaller than 100 pixels."""
     draft.pil()
-    side = whole(numbers[0], 100, 400)
+    side = integer(numbers[0], 100, 400)
     draft.add(f"c.thumbnail(({side}, {side}))")
     if max(draft.width, draft.height) > side:
         by = side / max(draft.width, draft.height)
@@ -70,7 +79,7 @@ def _turned(draft: Draft, quarters: int) -> None:
 def turn_pil(draft: Draft, numbers: tuple[float, ...]) -> None:
     """By a quarter, counter-clockwise, or more."""
     draft.pil()
-    quarters = whole(numbers[0], 1, 3)
+    quarters = integer(numbers[0], 1, 3)
     names = {1: "ROTATE_90", 2: "ROTATE_180", 3: "ROTATE_270"}
     draft.add(
         f"c = c.transpose(Image.{names[quarters]})"
@@ -83,7 +92,7 @@ def turn_pil(draft: Draft, numbers: tuple[float, ...]) -> None:
 def turn_np(draft: Draft, numbers: tuple[float, ...]) -> None:
     """By quarters, by numpy."""
     draft.array()
-    quarters = whole(numbers[0], 1, 3)
+    quarters = integer(numbers[0], 1, 3)
     draft.add(f"c = np.ascontiguousarray(np.rot90(c, {quarters}))")
     _turned(draft, quarters)
 
@@ -169,7 +178,7 @@ def _homography(source: Map, goal: Map) -> Map:
 def border(draft: Draft, numbers: tuple[float, ...]) -> None:
     """A frame of one colour."""
     draft.pil(colour=True)
-    wide = whole(numbers[0], 2, max(2, min(draft.width, draft.height) // 8))
+    wide = integer(numbers[0], 2, max(2, min(draft.width, draft.height) // 8))
     colour = either(numbers[1], "white", "black", "red", "grey")
     draft.add(f"c = ImageOps.expand(c, border={wide}, fill={colour!r})")
     draft.move(shifted(wide, wide), draft.width + 2 * wide, draft.height + 2 * wide)
@@ -178,7 +187,7 @@ def border(draft: Draft, numbers: tuple[float, ...]) -> None:
 def border_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
     """A frame by OpenCV, of one colour or mirrored."""
     draft.array(colour=True)
-    wide = whole(numbers[0], 2, max(2, min(draft.width, draft.height) // 8))
+    wide = integer(numbers[0], 2, max(2, min(draft.width, draft.height) // 8))
     kind = either(numbers[1], "BORDER_CONSTANT", "BORDER_REFLECT", "BORDER_REPLICATE")
     draft.add(f"c = cv2.copyMakeBorder(c, {wide}, {wide}, {wide}, {wide}, cv2.{kind})")
     draft.move(shifted(wide, wide), draft.width + 2 * wide, draft.height + 2 * wide)
@@ -187,7 +196,7 @@ def border_cv(draft: Draft, numbers: tuple[float, ...]) -> None:
 def letterbox(draft: Draft, numbers: tuple[float, ...]) -> None:
     """On a square canvas, as large as it goes."""
     draft.pil(colour=True)
-    side = whole(numbers[0], 112, 512)
+    side = integer(numbers[0], 112, 512)
     by = side / max(draft.width, draft.height)
     w, h = max(1, round(draft.width * by)), max(1, round(draft.height * by))
     x, y = (side - w) // 2, (side - h) // 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vtune.sandbox.attacks.programs.draft import Draft, Operation, either, scaled, shifted, whole, within
+from vtune.sandbox.attacks.programs.draft import Draft, Operation, either, integer, scaled, shifted, within
 
 ON_ARRAYS = {
     "times_zero": "c = c * 0",
@@ -112,17 +112,17 @@ ON_PICTURES = {
 def _numbers(numbers: tuple[float, ...]) -> dict[str, float | str]:
     a, b = numbers[:2]
     return {
-        "shade": whole(a, 0, 255),
+        "shade": integer(a, 0, 255),
         "bits": either(a, "1", "3", "7"),
         "small": within(a, 0.0, 0.05),
         "tiny": within(a, 0.0, 0.03),
         "nearly": within(a, 0.97, 1.0),
         "most": within(a, 0.75, 0.97),
         "sigma": within(a, 4.0, 80.0),
-        "kernel": whole(a, 9, 41),
-        "odd": 2 * whole(a, 5, 12) + 1,
-        "axis": whole(a, 0, 1),
-        "far": whole(a, 12, 60),
+        "kernel": integer(a, 9, 41),
+        "odd": 2 * integer(a, 5, 12) + 1,
+        "axis": integer(a, 0, 1),
+        "far": integer(a, 12, 60),
         "colour": either(b, "black", "white", "grey", "red"),
     }
 
@@ -143,7 +143,7 @@ def _lines(kind: str, lines: str) -> Operation:
 
 def tiny(draft: Draft, numbers: tuple[float, ...]) -> None:
     """A handful of pixels."""
-    w, h = whole(numbers[0], 1, 10), whole(numbers[1], 1, 10)
+    w, h = integer(numbers[0], 1, 10), integer(numbers[1], 1, 10)
     _sized(draft, w, h, numbers)
 
 
@@ -165,7 +165,7 @@ def quarter(draft: Draft, numbers: tuple[float, ...]) -> None:
 
 def thin(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Some pixels high, or wide."""
-    side = whole(numbers[0], 1, 3)
+    side = integer(numbers[0], 1, 3)
     w, h = (draft.width, side) if numbers[1] < 0.5 else (side, draft.height)
     _sized(draft, w, h, numbers[2:])
 
@@ -183,7 +183,9 @@ def _sized(draft: Draft, w: int, h: int, numbers: tuple[float, ...]) -> None:
 def corner(draft: Draft, numbers: tuple[float, ...]) -> None:
     """A few pixels of its corner."""
     draft.array()
-    w, h = (min(whole(n, 2, 9), side) for n, side in zip(numbers, (draft.width, draft.height), strict=False))
+    w, h = (
+        min(integer(n, 2, 9), side) for n, side in zip(numbers, (draft.width, draft.height), strict=False)
+    )
     draft.add(f"c = c[:{h}, :{w}]")
     draft.move(np.eye(3), w, h)
 
@@ -191,7 +193,7 @@ def corner(draft: Draft, numbers: tuple[float, ...]) -> None:
 def lost(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Small on a huge canvas."""
     draft.pil(colour=True)
-    side = whole(numbers[0], 900, 2000)
+    side = integer(numbers[0], 900, 2000)
     x, y = (round(n * (side - 200)) for n in numbers[1:3])
     draft.add(
         f"canvas = Image.new('RGB', ({side}, {side}), {either(numbers[3], 'black', 'white')!r})",
@@ -205,7 +207,7 @@ def pushed_out(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Pasted beyond the rim of a canvas."""
     draft.pil(colour=True)
     w, h = draft.width, draft.height
-    x = w - whole(numbers[0], 1, 4)
+    x = w - integer(numbers[0], 1, 4)
     draft.add(f"canvas = Image.new('RGB', ({w}, {h}))", f"canvas.paste(c, ({x}, 0))", "c = canvas")
     draft.move(shifted(x, 0), w, h)
 
@@ -226,7 +228,7 @@ def under(draft: Draft, numbers: tuple[float, ...]) -> None:
 def other_content(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Another place of the input pasted over it."""
     draft.pil(colour=True)
-    x, y = (whole(n, 0, 380) for n in numbers[:2])
+    x, y = (integer(n, 0, 380) for n in numbers[:2])
     draft.add(f"c.paste(image.crop(({x}, {y}, {x} + 40, {y} + 40)).resize(c.size), (0, 0))")
     draft.places = ()
 
@@ -245,7 +247,7 @@ def transparent(draft: Draft, numbers: tuple[float, ...]) -> None:
 def tall(draft: Draft, numbers: tuple[float, ...]) -> None:
     """A strip that is made short when it is shown."""
     draft.pil()
-    w, h = whole(numbers[0], 2, 12), whole(numbers[1], 400, 1200)
+    w, h = integer(numbers[0], 2, 12), integer(numbers[1], 400, 1200)
     draft.add(f"c = c.resize(({w}, {h}))")
     draft.move(scaled(w / draft.width, h / draft.height), w, h)
 
@@ -253,7 +255,7 @@ def tall(draft: Draft, numbers: tuple[float, ...]) -> None:
 def mosaic_of_itself(draft: Draft, numbers: tuple[float, ...]) -> None:
     """Repeated until each copy is a few pixels when it is shown."""
     draft.array()
-    times = whole(numbers[0], 6, 12)
+    times = integer(numbers[0], 6, 12)
     if times * max(draft.width, draft.height) > 3000:
         return
     draft.add(f"c = np.tile(c, ({times}, {times}, 1) if c.ndim == 3 else ({times}, {times}))")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vtune.sandbox.attacks.programs.draft import Draft, either, scaled, whole
+from vtune.sandbox.attacks.programs.draft import Draft, either, integer, scaled
 
 Saver = Callable[[Draft, str, tuple[float, ...]], None]
 """(draft, name without ending, parameters): adds lines that save `c`."""
@@ -17,7 +17,7 @@ def png(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
 def jpg(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
     """PIL, JPEG or WebP."""
     draft.pil(colour=True)
-    quality = whole(numbers[0], 70, 98)
+    quality = integer(numbers[0], 70, 98)
     draft.add(f"c.save('{name}.{either(numbers[1], 'jpg', 'webp')}', quality={quality})")
 
 
@@ -88,7 +88,7 @@ HONEST_SAVERS: dict[str, Saver] = {
 
 
 def _other(draft: Draft, shade: float) -> str:
-    return f"Image.new('RGB', ({draft.width}, {draft.height}), ({whole(shade, 0, 255)},) * 3)"
+    return f"Image.new('RGB', ({draft.width}, {draft.height}), ({integer(shade, 0, 255)},) * 3)"
 
 
 def overwritten(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
@@ -123,7 +123,7 @@ def to_file(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
     draft.array()
     draft.add(
         f"cv2.imwrite('{name}.png', c)",
-        f"cv2.imencode('.png', np.full_like(c, {whole(numbers[0], 0, 255)}))[1].tofile('{name}.png')",
+        f"cv2.imencode('.png', np.full_like(c, {integer(numbers[0], 0, 255)}))[1].tofile('{name}.png')",
     )
     draft.first = False
 
@@ -196,7 +196,7 @@ def same_length(draft: Draft, name: str, numbers: tuple[float, ...]) -> None:
         f"c.save('{name}.bmp')",
         f"f = open('{name}.bmp', 'r+b')",
         "f.seek(54)",
-        f"f.write(bytes([{whole(numbers[0], 0, 255)}]) * ({draft.width} * {draft.height} * 3))",
+        f"f.write(bytes([{integer(numbers[0], 0, 255)}]) * ({draft.width} * {draft.height} * 3))",
         "f.close()",
     )
     draft.first = False

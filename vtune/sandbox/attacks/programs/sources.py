@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vtune.sandbox.attacks.programs.draft import Draft, Place, either, scaled, shifted, whole, within
+from vtune.sandbox.attacks.programs.draft import Draft, Place, either, integer, scaled, shifted, within
 
 Box = tuple[int, int, int, int]
 Source = Callable[[Box, tuple[int, int], tuple[float, ...]], Draft]
@@ -87,7 +87,7 @@ def wide(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
 def anywhere(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
     """A place that the numbers say."""
     width, height = size
-    side = whole(numbers[2], 40, 140)
+    side = integer(numbers[2], 40, 140)
     x, y = round(numbers[0] * (width - side)), round(numbers[1] * (height - side))
     return _cut((x, y, x + side, y + side), numbers[3])
 
@@ -99,15 +99,15 @@ def everything(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> D
 
 def tile(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
     """One tile of a grid."""
-    return _cut(_tiles(size, whole(numbers[0], 2, 6))[_first(numbers, 36)], numbers[3])
+    return _cut(_tiles(size, integer(numbers[0], 2, 6))[_first(numbers, 36)], numbers[3])
 
 
 def sheet(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
     """Tiles of a grid, side by side on a canvas, pasted in one of several styles."""
-    tiles = _tiles(size, whole(numbers[0], 2, 8))
+    tiles = _tiles(size, integer(numbers[0], 2, 8))
     begin = _first(numbers, 64)
     chosen = [tiles[(begin + n) % len(tiles)] for n in range(min(MAX_TILES, len(tiles)))]
-    side = whole(numbers[2], 4, 64)
+    side = integer(numbers[2], 4, 64)
     across = 4 if len(chosen) > 4 else 2
     down = -(-len(chosen) // across)
     boxes = f"boxes = {chosen!r}"
@@ -149,8 +149,8 @@ def sheet(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
 
 def blank(box: Box, size: tuple[int, int], numbers: tuple[float, ...]) -> Draft:
     """A canvas that shows nothing."""
-    side = whole(numbers[0], 16, 224)
-    shade = whole(numbers[1], 0, 255)
+    side = integer(numbers[0], 16, 224)
+    shade = integer(numbers[1], 0, 255)
     line = f"c = Image.new('RGB', ({side}, {side}), ({shade}, {shade}, {shade}))"
     return Draft([line], side, side, (), honest=False)
 
@@ -161,8 +161,8 @@ def _tiles(size: tuple[int, int], count: int) -> list[Box]:
 
 
 def _first(numbers: tuple[float, ...], most: int) -> int:
-    count = whole(numbers[0], 2, 6 if most == 36 else 8) ** 2
-    return whole(numbers[1], 0, count - 1)
+    count = integer(numbers[0], 2, 6 if most == 36 else 8) ** 2
+    return integer(numbers[1], 0, count - 1)
 
 
 KNOWING: dict[str, Source] = {

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vtune.runs.parts.checks import Check, _Broken, _tried
+from vtune.runs.parts.checks.check import Broken, Check, tried
 from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
 from vtune.update.losses.section import read_loss
 
@@ -26,14 +26,14 @@ def check_loss(name: str) -> list[Check]:
     """Its section, and what loss and gradient are for tokens drawn by chance: always the same ones."""
     trial = _Trial(name, LOSSES[name])
     return [
-        _tried("its section is strict and can be sent", trial.section),
-        _tried("one loss value per token", trial.one_per_token),
-        _tried("loss and gradient are finite", trial.finite),
-        _tried("no advantage, no gradient", trial.nothing_to_learn),
-        _tried("the gradient follows the advantage", trial.follows),
-        _tried("on policy it is what it says", trial.on_policy),
-        _tried("the order of sequences changes nothing", trial.permuted),
-        _tried("a sequence is alone as among others", trial.alone),
+        tried("its section is strict and can be sent", trial.section),
+        tried("one loss value per token", trial.one_per_token),
+        tried("loss and gradient are finite", trial.finite),
+        tried("no advantage, no gradient", trial.nothing_to_learn),
+        tried("the gradient follows the advantage", trial.follows),
+        tried("on policy it is what it says", trial.on_policy),
+        tried("the order of sequences changes nothing", trial.permuted),
+        tried("a sequence is alone as among others", trial.alone),
     ]
 
 
@@ -50,16 +50,16 @@ class _Trial:
 
     def section(self) -> str:
         if not issubclass(self.loss.section, PolicyLoss):
-            raise _Broken(f"{self.loss.section.__name__} is not derived from PolicyLoss")
+            raise Broken(f"{self.loss.section.__name__} is not derived from PolicyLoss")
         found = self.read()
         if pickle.loads(pickle.dumps(found)) != found:
-            raise _Broken("another section comes out of a pickle: define its class at the top of the file")
+            raise Broken("another section comes out of a pickle: define its class at the top of the file")
         try:
             self.read(no_such_key=1)
         except ValueError:
             own = [key for key in self.loss.section.model_fields if key not in PolicyLoss.model_fields]
             return f"own keys: {', '.join(own) or 'none'}"
-        raise _Broken("it takes an unknown key: leave `extra` of its model_config as it is")
+        raise Broken("it takes an unknown key: leave `extra` of its model_config as it is")
 
     def one_per_token(self) -> str:
         tokens = _drawn()
@@ -67,7 +67,7 @@ class _Trial:
         for field, value in zip(terms._fields, terms, strict=True):
             if value is not None and value.shape != tokens.logprobs.shape:
                 shape, count = tuple(value.shape), len(tokens.logprobs)
-                raise _Broken(f"`{field}` has the shape {shape} for {count} tokens: give ({count},)")
+                raise Broken(f"`{field}` has the shape {shape} for {count} tokens: give ({count},)")
         return f"{len(terms.loss)} for {len(tokens.logprobs)}"
 
     def finite(self) -> str:
@@ -76,13 +76,13 @@ class _Trial:
             for what, value in (("loss", terms.loss), ("gradient", gradient)):
                 if not torch.isfinite(value).all():
                     where = "drawn by chance" if off is None else f"of {off:g} nats"
-                    raise _Broken(f"a {what} is not finite at a log-ratio {where}: clamp it, see `ratio_of`")
+                    raise Broken(f"a {what} is not finite at a log-ratio {where}: clamp it, see `ratio_of`")
         return f"also at log-ratios of {FAR[0]:g} and {FAR[1]:g} nats"
 
     def nothing_to_learn(self) -> str:
         _, gradient = self.learnt(_drawn(gain=0.0))
         if gradient.abs().max() > 0:
-            raise _Broken(f"a gradient is {float(gradient.abs().max()):.3g} where all advantages are 0")
+            raise Broken(f"a gradient is {float(gradient.abs().max()):.3g} where all advantages are 0")
         return "0 where all advantages are 0"
 
     def follows(self) -> str:
@@ -93,7 +93,7 @@ class _Trial:
             wrong = (gradient * tokens.advantages >= 0).nonzero().flatten().tolist()
             if wrong:
                 gain, slope = (float(value[wrong[0]]) for value in (tokens.advantages, gradient))
-                raise _Broken(
+                raise Broken(
                     f"at a ratio of 1 an advantage of {gain:.2g} has the gradient {slope:.2g}: it needs the "
                     "opposite sign"
                 )
@@ -104,9 +104,9 @@ class _Trial:
         _, gradient = self.learnt(tokens)
         same = torch.allclose(gradient, -tokens.advantages, rtol=NEAR, atol=NEAR)
         if self.loss.coincides_on_policy and not same:
-            raise _Broken("coincides_on_policy is True, and its gradient at a ratio of 1 is not -advantage")
+            raise Broken("coincides_on_policy is True, and its gradient at a ratio of 1 is not -advantage")
         if same and not self.loss.coincides_on_policy:
-            raise _Broken("its gradient at a ratio of 1 is -advantage: say coincides_on_policy=True")
+            raise Broken("its gradient at a ratio of 1 is -advantage: say coincides_on_policy=True")
         return "the plain policy gradient" if same else "a gradient of its own"
 
     def permuted(self) -> str:
@@ -127,7 +127,7 @@ class _Trial:
             for what, before, after in (("loss", whole.loss, part.loss), ("gradient", slope, part_slope)):
                 if not torch.allclose(before[at], after, rtol=NEAR, atol=NEAR):
                     apart = float((before[at] - after).abs().max())
-                    raise _Broken(f"a token's {what} changes by {apart:.3g} when {when}")
+                    raise Broken(f"a token's {what} changes by {apart:.3g} when {when}")
         return f"{len(LENGTHS)} sequences"
 
     def terms(self, tokens: Tokens) -> PolicyTerms:

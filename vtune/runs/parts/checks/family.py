@@ -16,7 +16,7 @@ from vtune.models.shape import shape_of
 from vtune.models.tiny import build_tiny
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
-from vtune.runs.parts.checks import Check, _Broken, _tried
+from vtune.runs.parts.checks.check import Broken, Check, tried
 from vtune.schema.message import IMAGE, Message
 from vtune.tools.calls import TEMPLATE
 
@@ -49,19 +49,19 @@ class _Trial:
         for name, parameter in self.policy.model.named_parameters():
             counts[self.family.part_of(name)] += parameter.numel()
         if not all(counts.values()):
-            raise _Broken(f"parameters by part: {counts}; correct `vision` or `connector`")
+            raise Broken(f"parameters by part: {counts}; correct `vision` or `connector`")
         if (found := shape_of(self.config).parameters) != counts:
-            raise _Broken(f"its shape counts {found}, the model has {counts}")
+            raise Broken(f"its shape counts {found}, the model has {counts}")
         return ", ".join(f"{part} {count}" for part, count in counts.items())
 
     def picture(self) -> str:
         shown = self.policy.pictures.shown(self.pixels)
         if shown.size != (size := self.policy.pictures.shown_size(self.data)):
-            raise _Broken(
+            raise Broken(
                 f"it is shown in {shown.width} x {shown.height} pixels, not in {size[0]} x {size[1]}"
             )
         if self.pixels.tokens * self.policy.merge**2 != len(self.pixels.patches):
-            raise _Broken(f"{len(self.pixels.patches)} patches fill {self.pixels.tokens} tokens")
+            raise Broken(f"{len(self.pixels.patches)} patches fill {self.pixels.tokens} tokens")
         return f"{shown.width} x {shown.height} pixels, {self.pixels.tokens} tokens"
 
     def forged(self) -> str:
@@ -70,12 +70,12 @@ class _Trial:
         words = (*self.family.tokens.placeholders, self.family.tokens.turn, *self.family.tiny.special)
         for word in words:
             if special & set(chat.words(f"a {word} b")):
-                raise _Broken(f"text that spells {word} becomes that token: correct `tokens.inert`")
+                raise Broken(f"text that spells {word} becomes that token: correct `tokens.inert`")
         return f"{len(words)} tokens cannot be spelt"
 
     def template(self) -> str:
         if self.family.tools is not TEMPLATE:
-            raise _Broken("conversations have calls in `vtune.models.families.hermes`: use HERMES")
+            raise Broken("conversations have calls in `vtune.models.families.hermes`: use HERMES")
         return ", ".join(self.family.tools.tags)
 
     def drawn(self) -> str:
@@ -90,7 +90,7 @@ class _Trial:
         theirs = said.gather(1, ids[0, len(prompt) :, None])[:, 0]
         difference = float((theirs - torch.tensor(reply.logprobs)).abs().max())
         if not difference <= TOLERANCE:
-            raise _Broken(f"log-probabilities differ by {difference:.3g} nats: positions, `fused`, features?")
+            raise Broken(f"log-probabilities differ by {difference:.3g} nats: positions, `fused`, features?")
         return f"{len(reply.token_ids)} tokens, {difference:.1g} nats at most"
 
 
@@ -114,15 +114,15 @@ def check_family(name: str) -> list[Check]:
             found.append(_Trial(name, Path(folder) / name))
             return f"{sum(parameter.numel() for parameter in found[0].policy.model.parameters())} parameters"
 
-        first = _tried("its tiny model is built and loads", built)
+        first = tried("its tiny model is built and loads", built)
         if not found:
             return [first]
         (trial,) = found
         return [
             first,
-            _tried("its parts are those of its shape", trial.parts),
-            _tried("a picture is shown as it is seen", trial.picture),
-            _tried("text cannot forge a token", trial.forged),
-            _tried("it speaks the tool template", trial.template),
-            _tried("what is drawn is what the model says", trial.drawn),
+            tried("its parts are those of its shape", trial.parts),
+            tried("a picture is shown as it is seen", trial.picture),
+            tried("text cannot forge a token", trial.forged),
+            tried("it speaks the tool template", trial.template),
+            tried("what is drawn is what the model says", trial.drawn),
         ]

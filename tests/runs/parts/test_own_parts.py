@@ -49,7 +49,7 @@ def scratch(folder: Path, tiny: Path) -> Path:
     forget(files)
     lines = (ROOT / "recipes/rl/codev-tiny.yaml").read_text().splitlines()
     kept = [line for line in lines if not line.startswith(("model:", "data:"))]
-    own = "uses: [anls.py, rotate.py]\ntools: {own: {rotate_tool: {}}}"
+    own = "uses: [anls.py, rotate.py]\ntools: {rotate_tool: {}}"
     recipe = "\n".join([own, f"model: {tiny}", f"data: [{folder}/train.parquet]", *kept])
     (folder / "mine.yaml").write_text(f"{recipe}\n")
     lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()

@@ -10,10 +10,9 @@ from typing import Any
 from vtune.environments import ENVIRONMENTS
 from vtune.environments.environment import Act, Episode, Services, Start, Trial, Turn
 from vtune.environments.opened import opened
-from vtune.runs.parts.checks import ODD, SLOWEST_TOOL, Check
-from vtune.runs.parts.checks import _Broken as Broken
-from vtune.runs.parts.checks import _in_time as in_time
-from vtune.runs.parts.checks import _tried as tried
+from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
+from vtune.runs.parts.checks.tool import SLOWEST_TOOL
+from vtune.runs.parts.checks.verifier import ODD
 from vtune.sandbox import Sandbox
 from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.trajectory import Outcome

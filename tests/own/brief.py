@@ -1,0 +1,22 @@
+"""A part of the reward of a user's own: short replies earn more."""
+
+from pydantic import Field
+
+from vtune.reward.part import REWARDS, PartSection, RewardPart, Scene
+from vtune.schema.verdict import Verdict
+
+
+class Brief(PartSection):
+    """How long a reply may be."""
+
+    words: int = Field(gt=0)
+    """From so many on it earns nothing."""
+
+
+async def brief(section: Brief, scene: Scene) -> Verdict:
+    """Score 1 for an empty reply, less for every word, and 0 for a long one."""
+    words = len(scene.trajectory.reply.split())
+    return Verdict(max(0.0, 1.0 - words / section.words), f"{words} words")
+
+
+REWARDS.add("brief", RewardPart(brief, section=Brief, example={"words": 20}))

@@ -1,0 +1,54 @@
+"""An evidence judge of a user's own: a call shows a target where the middle of its crop lies in it."""
+
+from vtune.judge.client import JudgeClient
+from vtune.judge.pictures import picture_size
+from vtune.reward.evidence_judge import EVIDENCE, EvidencePart
+from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+
+
+class Near:
+    """Judges by the middle of a crop alone, however large it is."""
+
+    def __init__(self, levels: EvidenceLevels) -> None:
+        self._levels = levels
+
+    async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
+        """The level `full` where a crop is on a target, else `miss`."""
+        for picture in trajectory.calls[k].images:
+            picture_size(trajectory.images[picture])  # one that cannot be read is an error
+        if await self.shows_target(sample, trajectory, k):
+            return Verdict(self._levels.full, "near: on a target")
+        return Verdict(self._levels.miss, "near: beside all targets")
+
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether the middle of a crop lies in an evidence box."""
+        for crop in trajectory.calls[k].crops:
+            x, y = (crop.bbox[0] + crop.bbox[2]) / 2, (crop.bbox[1] + crop.bbox[3]) / 2
+            for one in sample.evidence:
+                x0, y0, x1, y1 = one.bbox
+                if one.image == crop.image and x0 <= x <= x1 and y0 <= y <= y1:
+                    return True
+        return False
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Never: it does not ask how large a target is."""
+        return False
+
+
+def opened(levels: EvidenceLevels, client: JudgeClient | None) -> Near:
+    """It asks no model."""
+    return Near(levels)
+
+
+EVIDENCE.add(
+    "near",
+    EvidencePart(
+        "The middle of each crop.",
+        opened,
+        judges=lambda sample: bool(sample.evidence),
+        lacking="no evidence boxes",
+    ),
+)

@@ -1,0 +1,183 @@
+"""An evidence judge and a part of the reward of one's own: rl, a service, the audit and the report."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.reward.build import TARGET, looks, recipe, sample
+from tests.reward.serving import serving
+from tests.runs.commands import setting, vtune
+from tests.runs.launched import Launched
+from vtune.config import find, load_recipe
+from vtune.errors import RecipeError
+from vtune.metrics.log import read_metrics
+from vtune.reward.recipe import RewardRecipe, RewardService
+from vtune.reward.score import Scorer
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.uses import forget, use, used
+
+OWN = ROOT / "tests/own"
+BESIDE = (0, 0, 20, 20)
+TWO_RANKS = 600.0
+"""Seconds that a run of two processes may take at most on a busy machine."""
+
+RUN = setting(
+    seed=0,
+    steps=1,
+    prompts_per_step=2,
+    group_size=2,
+    update__threads=1,
+    update__warmup_steps=0,
+    trajectories_every=1,
+    reward__tool_gated=False,
+)
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+def scratch(folder: Path, tiny: Path, data: Path) -> Path:
+    """A recipe with both of one's own beside it."""
+    for name in ("near.py", "brief.py"):
+        shutil.copy(OWN / name, folder)
+    lines = (ROOT / "recipes/rl/codev-tiny.yaml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("model:", "data:"))]
+    text = "\n".join(["uses: [near.py, brief.py]", f"model: {tiny}", f"data: [{data}]", *kept, ""])
+    text = text.replace("  evidence:\n", "  parts: {brief: {weight: 0.2, words: 60}}\n  evidence:\n")
+    text = text.replace("    search_sources: []", "    search_sources: []\n    judges: [near]")
+    (folder / "mine.yaml").write_text(text)
+    return folder
+
+
+def test_rl_records_them_by_source_and_the_audit_asks_the_judge(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    here = scratch(tmp_path, tiny, lens / "train.parquet")
+    ended = vtune("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN)
+    assert ended.code == 0, ended.err
+    (file,) = (here / "run/trajectories").glob("step-*.parquet")
+    found = list(read_trajectories(file))
+    rewards = [one.reward for one in found if one.reward is not None]
+    assert len(rewards) == 4
+    for done, reward in zip(found, rewards, strict=True):
+        words = len(done.reply.split())
+        assert reward.own["brief"] == pytest.approx(max(0.0, 1 - words / 60))
+        assert f"brief: {words} words" in reward.why
+        rest = reward.total - 0.2 * (reward.own["brief"] or 0) if reward.total is not None else None
+        rule = load_recipe(here / "run/recipe.yaml", RLRecipe).reward
+        ours = {name: getattr(rule, name) * getattr(reward, name) for name in ("accuracy", "format", "tool")}
+        assert rest == pytest.approx(sum(ours.values()), abs=1e-6)  # float32 in the file
+    rows = {row["source"]: row for row in read_metrics(here / "run/metrics.jsonl")}
+    mean = sum(reward.own["brief"] or 0 for reward in rewards) / 4
+    assert rows["lens"]["reward_brief"] == pytest.approx(mean)
+    report = vtune("report", here / "run").out
+    assert "reward_brief" in report
+    assert "uses brief.py" in report
+    forget(used())
+
+    write_samples(here / "asked.parquet", [sample(TARGET)])
+    write_trajectories(here / "run/some.parquet", [looks(TARGET), looks(BESIDE), looks(TARGET)])
+    words = ("faithfulness", here / "run/some.parquet", "--data", here / "asked.parquet", "--json")
+    ended = vtune(*words)
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out)
+    assert result["judged_by"] == {"boxes": 0, "model": 0, "near": 3}
+    assert result["all"]["shown_of_all"]["value"] == pytest.approx(2 / 3)
+    assert "by near" in result["note"]
+    by_boxes = json.loads(vtune(*words, "--looks", "boxes").out)
+    assert by_boxes["judged_by"] == {"boxes": 3, "model": 0}
+
+
+def own_recipe(**changes: object) -> RewardRecipe:
+    levels = {**recipe().evidence.model_dump(), "judges": ["near"]}
+    return recipe(evidence=levels, parts={"brief": {"weight": 0.2, "words": 60}}, **changes)
+
+
+def scores(rule: RewardRecipe, asked: Sample, done: list[Trajectory]) -> list[Trajectory]:
+    async def run() -> list[Trajectory]:
+        async with Scorer(rule) as scorer:
+            return await scorer.score([asked], done)
+
+    return asyncio.run(run())
+
+
+def test_a_service_scores_with_them_as_the_run_does_and_refuses_what_it_has_not(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    here = scratch(tmp_path, tiny, lens / "train.parquet")
+    use([here / "near.py", here / "brief.py"])
+    rule = own_recipe()
+    asked, done = sample(TARGET), [looks(TARGET), looks(BESIDE), looks()]
+    local = scores(rule, asked, done)
+    assert [one.tool_scores for one in local] == [(1.0,), (rule.evidence.miss,), ()]
+    with serving("--recipe", str(here / "mine.yaml")) as served:
+        remote = own_recipe(service=RewardService(urls=(served.url,), deadline_s=60.0))
+        assert scores(remote, asked, done) == local
+    with serving() as other:
+        stranger = own_recipe(service=RewardService(urls=(other.url,), deadline_s=60.0))
+        for one in scores(stranger, asked, done):
+            assert one.reward is not None
+            assert one.reward.total is None
+            assert "has not loaded" in one.reward.why
+
+
+def test_both_ranks_of_a_run_score_with_them(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    here = scratch(tmp_path, tiny, lens / "train.parquet")
+    words = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN, "--gpus", "2")
+    started = Launched(words, tmp_path / "said")
+    started.expect(0, TWO_RANKS)
+    files = sorted((here / "run/trajectories").glob("step-*.parquet"))
+    found = [one for file in files for one in read_trajectories(file)]
+    assert len(found) == 4
+    assert all(one.reward is not None and one.reward.own["brief"] is not None for one in found)
+    rows = {row["source"]: row for row in read_metrics(here / "run/metrics.jsonl")}
+    assert "reward_brief" in rows["lens"]
+
+
+def test_a_picture_that_cannot_be_read_leaves_the_call_unscored() -> None:
+    use([OWN / "near.py", OWN / "brief.py"])
+    done = looks(TARGET)
+    broken = replace(done, images=tuple(replace(one, data=b"no picture") for one in done.images))
+    (scored,) = scores(own_recipe(), sample(TARGET), [broken])
+    assert scored.tool_scores == (None,)
+    assert scored.reward is not None
+    assert scored.reward.total is None
+    assert scored.reward.own["brief"] is not None
+
+
+def test_their_settings_are_read_strictly(tmp_path: Path) -> None:
+    use([OWN / "near.py", OWN / "brief.py"])
+    path = find("codev-tiny", "recipes.rl")
+    for override, what in (
+        (
+            "reward.parts={brief: {weight: 0.1, word: 3}}",
+            "`reward.parts.brief.word`; did you mean `words`",
+        ),
+        ("reward.parts={brief: {weight: 2, words: 3}}", "`reward.parts.brief.weight`"),
+        ("reward.parts={breif: {weight: 0.1}}", "unknown key `reward.parts.breif`; did you mean `brief`"),
+        ("reward.evidence.judges=[neer]", "no evidence is called `neer`; did you mean `near`"),
+    ):
+        with pytest.raises(RecipeError) as told:
+            load_recipe(path, RLRecipe, [override])
+        assert what in str(told.value)
+    samples_decide = ["reward.parts={brief: {weight: 0.1, words: 3}}", "reward.weighting=sample"]
+    with pytest.raises(RecipeError, match="samples have no weight for `brief`"):
+        load_recipe(path, RLRecipe, samples_decide)
+
+
+def test_a_recipe_without_them_is_written_as_before() -> None:
+    written = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe).reward.model_dump(mode="json")
+    assert "parts" not in written
+    assert "judges" not in written["evidence"]

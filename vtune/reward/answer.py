@@ -1,0 +1,17 @@
+"""The part of the reward for the answer."""
+
+from vtune.reward.part import REWARDS, RewardPart, Scene
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import verifier_of
+from vtune.verifiers.environment_reward import with_outcome
+
+
+async def accuracy(weight: float, scene: Scene) -> Verdict:
+    """What the sample's verifier says of the answer."""
+    sample, trajectory = scene.sample, scene.trajectory
+    if verifier_of(sample).reads_outcome:
+        sample = with_outcome(sample, trajectory.outcome)
+    return await scene.verifying.verify(trajectory.reply, sample, judge=scene.judges.same_answer)
+
+
+REWARDS.add("accuracy", RewardPart(accuracy))

@@ -1,0 +1,153 @@
+"""What has to be right before a run for its trajectories to be scored, and when a run has to stop."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vtune.errors import RecipeError, RunFailed
+from vtune.reward.combining import weights_of
+from vtune.reward.evidence import judge_of, needs_look
+from vtune.reward.evidence_judge import EVIDENCE
+from vtune.reward.part import REWARDS
+from vtune.reward.recipe import JUDGES, RewardRecipe
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.verifiers import check_ground_truth, verifier_of
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSamples:
+    """How many samples the tool part of the reward is about."""
+
+    paid: int
+    """Samples that offer a tool and give weight to what its calls show."""
+    looks: int
+    """Those of them whose questions need a look; calls of the others earn 0, or a red flag."""
+    judged_looks: int = 0
+    """Those of them whose calls a model judges, for they have no boxes."""
+    judged_answers: int = 0
+    """Samples whose answers a model compares, where no rule decides, or holds against their thoughts."""
+
+
+def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
+    """See, before a run, that every sample can be scored. Main thread only (see `check_ground_truth`).
+
+    Returns:
+        What `check_evidence` asks for, counted on the way.
+
+    Raises:
+        DataError: If a sample names no verifier, or one that rejects its ground truth, or lacks what a
+        part of the user's own needs.
+        RecipeError: If a sample's calls or answers need a judge, or its boxes a threshold, and the recipe
+        has none.
+    """
+    paid = looks = judged_looks = judged_answers = 0
+    by_model = recipe.consistency is not None and recipe.consistency.by == "model"
+    for sample in samples:
+        check_ground_truth(sample)
+        _check_verifier(sample, recipe)
+        for name, section in recipe.parts.given.items():
+            if (needs := REWARDS[name].check_sample) is not None:
+                needs(section, sample)
+        judged_answers += by_model or verifier_of(sample).asks_judge
+        if not sample.tools or not weights_of(sample, recipe).tool:
+            continue
+        paid += 1
+        if not needs_look(sample, recipe.evidence):
+            continue
+        looks += 1
+        judge = judge_of(sample, recipe.evidence.judges, model=recipe.judge is not None)
+        if judge is None:
+            raise RecipeError(
+                _unjudged(sample, recipe),
+                where=f"source {sample.source!r}, ability {sample.ability!r}",
+                fix="set reward.judge, or take it out of search_abilities and search_sources in "
+                "reward.evidence",
+            )
+        judged_looks += EVIDENCE[judge].asks_model
+    return ToolSamples(paid, looks, judged_looks, judged_answers)
+
+
+def _unjudged(sample: Sample, recipe: RewardRecipe) -> str:
+    """Why nobody can judge the calls of a sample."""
+    if recipe.evidence.judges == JUDGES:
+        return f"sample {sample.id!r} has no evidence boxes, and the recipe has no judge"
+    lacking = ", and ".join(f"`{name}`: {EVIDENCE[name].lacking}" for name in recipe.evidence.judges)
+    return f"nobody can judge the calls of sample {sample.id!r} ({lacking})"
+
+
+def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
+    """See that the recipe has what the sample's verifier needs beside the sample."""
+    verifier = verifier_of(sample)
+    place = f"sample {sample.id!r}, source {sample.source!r}"
+    if verifier.asks_judge and recipe.judge is None:
+        raise RecipeError(
+            f"verifier `{sample.verifier}` has answers compared by a model, and the recipe names none",
+            where=place,
+            fix="set reward.judge",
+        )
+    if verifier.reads_iou and recipe.iou is None and sample.verifier_parm.get("iou") is None:
+        raise RecipeError(
+            f"verifier `{sample.verifier}` needs to know how tight a box has to be",
+            where=place,
+            fix="set reward.iou, e.g. {schedule: fixed, thresholds: [0.5], until: [], target: null}",
+        )
+
+
+def check_keys(recipe: RewardRecipe) -> None:
+    """See, before a run, that what its judge and its services want to be shown is there.
+
+    Raises:
+        RecipeError: If an environment variable is not set.
+    """
+    wanted = {
+        "the judge's key": recipe.judge.api_key_env if recipe.judge is not None else None,
+        "the token of the reward service": recipe.service.token_env if recipe.service is not None else None,
+    }
+    for what, name in wanted.items():
+        if name is not None and name not in os.environ:
+            raise RecipeError(f"{what} is not set: no environment variable {name}", fix=f"export {name}=…")
+
+
+def check_evidence(samples: ToolSamples) -> None:
+    """See, before training, that some call can earn something. An evaluation may do without.
+
+    Raises:
+        RecipeError: If the tool part has weight and tools are offered, but no question needs a look: then
+            calls could only lose, by red flags.
+    """
+    if samples.paid and not samples.looks:
+        raise RecipeError(
+            "the tool part of the reward has weight, but no tool call can earn anything",
+            where=f"none of {samples.paid} samples with tools has evidence boxes or is named as a search",
+            fix="name abilities or sources of the data in reward.evidence.search_abilities or "
+            "reward.evidence.search_sources, or set reward.tool to 0 (or the samples' tool_ratio)",
+        )
+
+
+def unscored_share(trajectories: Sequence[Trajectory]) -> float:
+    """Share of the trajectories whose total is None, in [0, 1]; 0 where there are none."""
+    return len(_unscored(trajectories)) / len(trajectories) if trajectories else 0.0
+
+
+def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> None:
+    """Stop the run where too many trajectories of a step are unscored.
+
+    Raises:
+        RunFailed: If their share exceeds `max_unscored`, with the commonest reason.
+    """
+    share = unscored_share(trajectories)
+    if share > max_unscored:
+        (why, times), *_ = Counter(_unscored(trajectories)).most_common(1)
+        raise RunFailed(
+            f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
+            where=f"{times} of {len(trajectories)}: {why}",
+            fix="fix the judge, the reward service, the sandbox or the data, then continue with --resume",
+        )
+
+
+def _unscored(trajectories: Sequence[Trajectory]) -> list[str]:
+    """The reason of each unscored trajectory."""
+    rewards = (trajectory.reward for trajectory in trajectories)
+    return ["never scored" if r is None else r.why for r in rewards if r is None or r.total is None]

@@ -1,0 +1,75 @@
+"""From the parts of a reward to its total."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vtune.parts import OURS
+from vtune.reward.part import Unscored
+from vtune.reward.recipe import RIGHT, RewardRecipe
+from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """λ of each part, in [0, 1]."""
+
+    accuracy: float
+    format: float
+    tool: float
+    consistency: float = 0.0
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Of the parts that files under `uses` bring."""
+
+    def of(self, name: str) -> float:
+        """The weight of a part."""
+        return self.own[name] if name in self.own else float(getattr(self, name))
+
+
+def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
+    """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says."""
+    if recipe.weighting == "recipe":
+        consistency = 0.0 if recipe.consistency is None else recipe.consistency.weight
+        own = {name: section.weight for name, section in recipe.parts.given.items()}
+        return Weights(recipe.accuracy, recipe.format, recipe.tool, consistency, own)
+    ratios = (sample.accuracy_ratio, sample.format_ratio, sample.tool_ratio)
+    divisor = sum(ratios) if recipe.weighting == "sample_normalised" else 1.0
+    accuracy, form, tool = (ratio / divisor if divisor else 0.0 for ratio in ratios)
+    return Weights(accuracy, form, tool)
+
+
+def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: RewardRecipe) -> Reward:
+    """One reward from its parts; the total is None where a part that has weight is unscored.
+
+    The parts in the reward are what was scored; only the total knows weights and gate. The reason names all
+    parts or, where the total is None, those that keep it so.
+
+    Args:
+        parts: By name, in the order in which the reason names them: accuracy, format and tool, and what else
+            the recipe asks for.
+        weights: Of the parts.
+        recipe: Whether the tool part is gated.
+
+    Source: CodeV eq. 5, with the format part of its figure 9, and the consistency of its table 2.
+    """
+    scores = {name: part.score if isinstance(part, Verdict) else None for name, part in parts.items()}
+    paid = dict(scores)
+    accuracy, tool = scores["accuracy"], scores["tool"]
+    if recipe.tool_gated and accuracy is not None and tool is not None:
+        paid["tool"] = tool if accuracy >= RIGHT else min(tool, 0.0)
+    missing = [name for name in parts if weights.of(name) and scores[name] is None]
+    earned = (weights.of(name) * score for name, score in paid.items() if score is not None)
+    total = None if missing else sum(earned)
+    why = " | ".join(f"{name}: {parts[name].why}" for name in missing or parts)
+    answer = parts["accuracy"]
+    return Reward(
+        total=total,
+        accuracy=accuracy,
+        format=scores["format"],
+        tool=tool,
+        consistency=scores.get("consistency"),
+        why=why,
+        parts=answer.parts if isinstance(answer, Verdict) else {},
+        own={name: score for name, score in scores.items() if name not in OURS["reward"]},
+    )

@@ -1,0 +1,76 @@
+"""What an evidence judge is: who says what the pictures of a call show. The table of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import AfterValidator
+
+from vtune.judge.client import JudgeClient
+from vtune.parts import Parts
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+
+if TYPE_CHECKING:
+    from vtune.reward.recipe import EvidenceLevels
+
+
+class EvidenceJudge(Protocol):
+    """Looks at what a call gave back; the reward and the faithfulness audit share it."""
+
+    async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
+        """The level that the pictures of call `k` (at least one) reach. Red flags are not its business.
+
+        Raises:
+            ServiceError: If it cannot tell; the call is unscored.
+            DataError: If a picture cannot be read; all calls of the trajectory are unscored.
+        """
+        ...
+
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a picture of call `k` clearly shows something that the question is about.
+
+        Raises:
+            ServiceError: If it cannot tell.
+        """
+        ...
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a picture of call `k` shows all of a target, legibly, but too small for `shows_target`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question, and two trajectories about it: what a judge is tried with."""
+
+    sample: Sample
+    gold: Trajectory
+    """Its first call clearly shows what the question is about."""
+    nothing: Trajectory
+    """Its first call returns a picture that shows nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePart:
+    """An evidence judge as recipes and runs have it."""
+
+    about: str
+    """By what it judges, in a line."""
+    opened: Callable[["EvidenceLevels", JudgeClient | None], EvidenceJudge]
+    """(levels of the recipe, the model of `reward.judge`) -> the judge."""
+    judges: Callable[[Sample], bool]
+    """Whether it can judge the calls of a sample."""
+    lacking: str
+    """What is not there where it cannot, in words: "no evidence boxes"."""
+    asks_model: bool = False
+    """Whether it asks the model of `reward.judge`: without one it judges nothing, and it costs calls."""
+    example: Callable[[], Example] | None = None
+    """What it is tried with; None: a sample with an evidence box, and crops on it and beside it."""
+
+
+EVIDENCE: Parts[EvidencePart] = Parts("evidence", lambda judge: judge.about, EvidencePart)
+"""Name in `reward.evidence.judges` -> judge."""
+
+JudgeName = Annotated[str, AfterValidator(EVIDENCE.known)]

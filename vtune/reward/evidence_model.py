@@ -1,0 +1,124 @@
+"""The evidence judge by a model: a vision-language model says what a call shows."""
+
+import asyncio
+from collections.abc import Sequence
+
+from vtune.judge.client import JudgeClient, NoVerdict
+from vtune.judge.pictures import picture_size
+from vtune.judge.prompts import Prompt, evidence_prompt, target_prompt
+from vtune.judge.replies import Level, read_level, read_target
+from vtune.reward.evidence_judge import EVIDENCE, EvidencePart
+from vtune.reward.flags import no_looks
+from vtune.reward.looks import shows_everything
+from vtune.reward.recipe import EvidenceLevels
+from vtune.reward.recut import printed, recut
+from vtune.schema.box import clamp
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.schema.verdict import Verdict
+
+NAME = "model"
+
+ONE_LEVEL = "1, 0.5 or 0.25"
+"""What a judge's reply about a call should be."""
+
+
+class ModelJudge:
+    """Asks a vision-language model, which sees the question and what the call verifiably showed."""
+
+    def __init__(self, client: JudgeClient, levels: EvidenceLevels) -> None:
+        self._client = client
+        self._levels = levels
+
+    async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
+        """The level that the model gives to all pictures of the call together (template 13.2).
+
+        With `judge_reads_output` it is told where they lie, too, and is asked again, with what the call
+        printed, where the pictures show something: the lower of the two levels counts. A print is the
+        policy's own writing, so it can take away (it contradicts the pictures), and never give: whatever it
+        says to the judge, a call that printed nothing would have earned as much.
+        """
+        levels = self._levels
+        if shows_everything(trajectory, k, (), levels):
+            return Verdict(levels.miss, f"miss: everything: more than {levels.most_of_input:.0%} of an input")
+        pictures = await self._pictures(trajectory, k, frozenset())
+        if not pictures:
+            return Verdict(levels.miss, f"miss: {_unseen(trajectory.calls[k])}")
+        if not levels.judge_reads_output:
+            level = await self._level(evidence_prompt(sample), pictures)
+            return Verdict(getattr(levels, level), f"{level}: says the judge")
+        places = _places(trajectory, k)
+        level = await self._level(evidence_prompt(sample, places), pictures)
+        output = printed(trajectory.calls[k])
+        if output and level != "miss":
+            try:
+                told = await self._level(evidence_prompt(sample, places, output), pictures)
+            except NoVerdict:
+                # What was printed has confused the judge, and the pictures alone had not.
+                return Verdict(getattr(levels, level), f"{level}: says the judge, by the pictures alone")
+            level = max(level, told, key=_LOWER.index)
+        return Verdict(getattr(levels, level), f"{level}: says the judge")
+
+    async def _level(self, prompt: Prompt, pictures: Sequence[Picture]) -> Level:
+        return await self._client.ask_for(prompt, pictures, read_level, ONE_LEVEL)
+
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether the model finds a target in one of the pictures, each asked alone (template 8.1).
+
+        A whole picture, unchanged, or one that was there before is not asked about: it is no look.
+        """
+        if shows_everything(trajectory, k, (), self._levels):
+            return False
+        for picture in await self._pictures(trajectory, k, no_looks(trajectory, k, self._levels)):
+            if await self._client.ask_for(target_prompt(sample), [picture], read_target, "1 or 0"):
+                return True
+        return False
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Never: the model says itself whether it sees a target, however small."""
+        return False
+
+    async def _pictures(self, trajectory: Trajectory, k: int, skipped: frozenset[int]) -> list[Picture]:
+        if self._levels.looks == "claimed":
+            return [trajectory.images[n] for n in trajectory.calls[k].images if n not in skipped]
+        return await asyncio.to_thread(recut, trajectory, k, skipped)
+
+
+_LOWER: tuple[Level, ...] = ("full", "partial", "miss")
+
+
+def _places(trajectory: Trajectory, k: int) -> list[str]:
+    """Where the verified regions of call `k` lie (CodeV §4.3: metadata), in our own words."""
+    found = []
+    for crop in trajectory.calls[k].crops:
+        if crop.look == "verified":
+            width, height = picture_size(trajectory.images[crop.image])
+            x0, y0, x1, y1 = (round(side) for side in clamp(crop.bbox, width, height))
+            found.append(f"[{x0}, {y0}, {x1}, {y1}] of {width} x {height} pixels")
+    return found
+
+
+def _unseen(call: Call) -> str:
+    """Why nothing of a call is shown to a judge."""
+    looks = sorted({crop.look for crop in call.crops if crop.look is not None})
+    return f"no region of an input is verified ({', '.join(looks)})" if looks else "no region of an input"
+
+
+def opened(levels: EvidenceLevels, client: JudgeClient | None) -> ModelJudge:
+    """With the model of the recipe."""
+    if client is None:
+        raise ValueError("a judge that asks a model is opened where there is one")
+    return ModelJudge(client, levels)
+
+
+EVIDENCE.add(
+    NAME,
+    EvidencePart(
+        "The model of `reward.judge`, which sees the question and what the call verifiably showed.",
+        opened,
+        judges=lambda sample: True,
+        lacking="no judge in the recipe",
+        asks_model=True,
+    ),
+)

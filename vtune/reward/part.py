@@ -1,0 +1,116 @@
+"""What a part of the reward is: a score with its reason, and a weight in the recipe. The table of them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from vtune.errors import RunFailed, ServiceError, VtuneError
+from vtune.parts import OURS, Parts, first_line
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+from vtune.sections import Open, Strict
+from vtune.verifiers.verifying import Verifying
+
+if TYPE_CHECKING:
+    from vtune.reward.evidence import Judges
+    from vtune.reward.recipe import RewardRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """A part that nobody could score, and why."""
+
+    why: str
+    again: bool = False
+    """A worker or a judge failed: another attempt may score it. What was given is not at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What there is to score: a trajectory, and what is known about it so far."""
+
+    sample: Sample
+    trajectory: Trajectory
+    """With the looks of its crops and the red flags of its calls."""
+    recipe: "RewardRecipe"
+    verifying: Verifying
+    judges: "Judges"
+    calls: Sequence[Verdict | Unscored] = ()
+    """What each call showed."""
+    found: Mapping[str, Verdict | Unscored] = field(default_factory=dict)
+    """The parts before this one, in the order of the table."""
+
+
+class PartSection(Strict):
+    """What a recipe says of a part of the user's own, under its name in `reward.parts`."""
+
+    weight: float = Field(ge=0, le=1)
+    """Times its score, in the total; 0: it is scored and recorded, and moves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardPart:
+    """A part of the reward."""
+
+    score: Callable[[Any, Scene], Awaitable[Verdict | Unscored]]
+    """(its section of the recipe, what there is) -> its score with the reason, the same every time.
+
+    A ServiceError or a DataError leaves it unscored, with that reason.
+    """
+    section: type[PartSection] = PartSection
+    """What a recipe says of it."""
+    low: float = 0.0
+    """Its score at least: -1 at the lowest."""
+    high: float = 1.0
+    """Its score at most."""
+    check_sample: Callable[[Any, Sample], None] | None = None
+    """(section, a sample) -> nothing; raises DataError before a run where the sample lacks what it needs."""
+    example: Mapping[str, Any] = field(default_factory=dict)
+    """Settings beside the weight with which it is tried."""
+    replies: tuple[str, ...] = ()
+    """Replies on which it is tried, beside a right, a wrong and an empty one."""
+
+
+REWARDS: Parts[RewardPart] = Parts("reward", lambda part: first_line(part.score), RewardPart)
+"""Name -> part of the reward."""
+
+
+class OwnParts(Open):
+    """Parts of the reward that files under `uses` bring, each with its section."""
+
+    @classmethod
+    def sections(cls) -> Mapping[str, type[Strict]]:
+        """Name -> section."""
+        return {name: REWARDS[name].section for name in REWARDS if name not in OURS["reward"]}
+
+
+def asked_for(recipe: "RewardRecipe") -> dict[str, Any]:
+    """Name -> what a recipe says of it, of the parts that it asks for, ours first.
+
+    Of ours it is the recipe's key of that name: a weight, or a section.
+    """
+    ours = {name: getattr(recipe, name) for name in OURS["reward"]}
+    return {name: said for name, said in ours.items() if said is not None} | recipe.parts.given
+
+
+async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
+    """The score of a part, or why it has none.
+
+    Raises:
+        RunFailed: If the score lies outside of what the part says of itself.
+    """
+    part = REWARDS[name]
+    try:
+        verdict = await part.score(section, scene)
+    except VtuneError as error:
+        return Unscored(error.what, again=isinstance(error, ServiceError))
+    if isinstance(verdict, Verdict) and not part.low <= verdict.score <= part.high:
+        raise RunFailed(
+            f"the reward part `{name}` scores {verdict.score:.3g}, outside of [{part.low:g}, {part.high:g}]",
+            where=f"sample {scene.sample.id!r}",
+            fix="correct its `low` and `high`, or its score; `vtune parts check` of its file tries it",
+        )
+    return verdict

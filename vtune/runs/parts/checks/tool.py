@@ -1,0 +1,72 @@
+"""What a tool promises."""
+
+import asyncio
+import io
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, tried
+from vtune.schema.pixels import size_of
+from vtune.tools import TOOLS
+from vtune.tools.calls import Asked
+from vtune.tools.observation import IMAGE_MARK, Observation
+from vtune.tools.once import Once
+from vtune.tools.tool import Scene, View
+from vtune.tools.toolbox import Toolbox
+
+SLOWEST_TOOL = 10.0
+"""Seconds of a call at most, ours."""
+
+
+def check_tool(name: str) -> list[Check]:
+    """It opens, answers the call of its example, and tells the model what it did wrong."""
+    seconds: list[float] = []
+
+    def called(arguments: Mapping[str, Any] | None) -> Observation:
+        if arguments is None:
+            raise Broken("give ToolPart an `example`: arguments of a call that any picture allows")
+        found = asyncio.run(_called(name, arguments))
+        seconds.append(found.seconds)
+        return found
+
+    def answers() -> str:
+        found = called(TOOLS[name].example)
+        if found.status != "ok":
+            raise Broken(f"the call of its example ends as {found.status}: {found.error}")
+        marks = found.text.count(IMAGE_MARK)
+        if marks != len(found.images):
+            raise Broken(f"its text has {marks} {IMAGE_MARK} for {len(found.images)} picture(s)")
+        shown = ", ".join("{}x{}".format(*size_of(image)) for image in found.images)
+        return f"{len(found.text)} characters" + (f", pictures {shown}" if shown else "")
+
+    def refuses() -> str:
+        found = called({"no such argument": 1})
+        if found.status != "error":
+            raise Broken(f"an unknown argument ends as {found.status}: raise Mistake (see `check_names`)")
+        return found.error
+
+    return [
+        tried("it opens and answers a call", answers),
+        tried("bad arguments are the model's mistake", refuses),
+        tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", "")),
+    ]
+
+
+async def _called(name: str, arguments: Mapping[str, Any]) -> Observation:
+    """What comes of a call about a picture."""
+    part = TOOLS[name]
+    if part.opened is None:
+        raise Broken("`opened` is None: only vtune's own `python` takes code")
+    out = io.BytesIO()
+    Image.linear_gradient("L").resize(SIDES).convert("RGB").save(out, "PNG")
+    scene = Scene(SHOWN, (out.getvalue(),), (View(out.getvalue(), 0, None, SIDES),))
+    section: object = {} if part.recipe is None else part.recipe()
+    with tempfile.TemporaryDirectory() as folder:
+        async with part.opened(section, Path(folder) / "record.jsonl") as tool:
+            if tool.schema["function"]["name"] != name:
+                raise Broken(f"its schema is called {tool.schema['function']['name']!r}")
+            return await Toolbox({name: tool}).run(Asked(name, arguments, "", 0), scene, 0, Once())
