@@ -11,7 +11,7 @@ from typing import Literal
 
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
-from vtune.verifiers import verifier_of
+from vtune.verifiers import VERIFIERS, verifier_of
 from vtune.verifiers.verifier import one_of
 
 Mark = Literal["<think>", "<answer>", "\\boxed"]
@@ -41,7 +41,8 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
     text = asked(sample)
     place = one_of(sample, "answer_in", MARKS, default="tag")
     # Where the environment judges, no answer is read.
-    wanted = () if verifier_of(sample).reads_outcome else MARKS[place]
+    verifier = VERIFIERS.get(sample.verifier)
+    wanted = () if verifier is not None and verifier.reads_outcome else MARKS[place]
     if sample.format_ratio > 0:
         wanted = (*MARKS["tag"], *wanted)
     return tuple(mark for mark in dict.fromkeys(wanted) if mark not in text)

@@ -122,7 +122,7 @@ def test_a_promise_of_a_tool_that_is_not_kept_is_found(
         ('"right", "right", "down"', '"right", "right"', "its turns bring it to an end", "does not end it"),
         (
             '"right", "right", "down"',
-            '"up", "right", "down"',
+            '"up", "right", "right", "down"',
             "its turns bring it to an end",
             "ends as error",
         ),

@@ -78,12 +78,13 @@ class _Played:
         self._name = name
         self._part = ENVIRONMENTS[name]
         self._sandbox = sandbox
+        self._first: _Walk | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self.slowest = 0.0
         """Seconds of the longest turn."""
 
     async def answers(self) -> str:
-        found = (await self._walk(self._trial.turns[:1])).said[0]
+        found = (await self._alone()).said[0]
         if found is None:
             return "its first turn ends it"
         pictures = [size_of(data) for act in found for data in act.seen.images]
@@ -92,7 +93,7 @@ class _Played:
         return f"{length} characters" + (f", pictures {shown}" if shown else "")
 
     async def ends(self) -> str:
-        *before, last = (await self._walk(self._trial.turns)).said
+        *before, last = (await self._alone()).said
         if None in before:
             raise Broken(f"turn {before.index(None) + 1} of its trial ends it, before the last")
         if last is not None:
@@ -109,7 +110,7 @@ class _Played:
 
     async def apart(self) -> str:
         turns = self._trial.turns
-        alone = await self._walk(turns)
+        alone = await self._alone()
         both = await asyncio.gather(self._walk(turns), self._walk(turns))
         async with opened(self._start()) as waiting:
             await self._walk(turns)
@@ -121,7 +122,7 @@ class _Played:
         return "two at once go as one alone"
 
     async def pays(self) -> str:
-        begun, ended = await self._walk(()), await self._walk(self._trial.turns)
+        begun, ended = await self._walk(()), await self._alone()
         if begun.outcome is None or ended.outcome is None:
             return "it gives none: the sample's verifier judges"
         return f"{begun.outcome.score:g} before the first turn, {ended.outcome.score:g} at the end"
@@ -131,6 +132,12 @@ class _Played:
             await self._walk(turns)
         await asyncio.gather(*self._under_way)
         return "both times"
+
+    async def _alone(self) -> _Walk:
+        """The trial as it went when nobody had opened the environment before."""
+        if self._first is None:
+            self._first = await self._walk(self._trial.turns)
+        return self._first
 
     @property
     def _trial(self) -> Trial:
