@@ -15,7 +15,6 @@ from vtune.runs.part_checks import (
     check_tool,
     check_verifier,
 )
-from vtune.runs.part_checks_family import check_family
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -29,6 +28,13 @@ ROOMS: Mapping[Kind, str] = {
 }
 """Kind -> the module that has its table."""
 
+
+def _check_family(name: str) -> list[Check]:
+    from vtune.runs.part_checks_family import check_family  # loads torch, which a list of parts does without
+
+    return check_family(name)
+
+
 CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "verifier": check_verifier,
     "tool": check_tool,
@@ -36,7 +42,7 @@ CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
     "scorer": check_scorer,
     "prompt": check_prompt,
     "filter": check_filter,
-    "family": check_family,
+    "family": _check_family,
 }
 """Kind -> what is promised by a part of a name."""
 
