@@ -7,17 +7,6 @@ from typing import Any
 
 from vtune.parts import OURS, TABLES, Kind
 from vtune.runs.parts.checks.check import Check
-from vtune.runs.parts.checks.environment import check_environment
-from vtune.runs.parts.checks.evidence import check_evidence
-from vtune.runs.parts.checks.family import check_family
-from vtune.runs.parts.checks.filter import check_filter
-from vtune.runs.parts.checks.format import check_format
-from vtune.runs.parts.checks.loss import check_loss
-from vtune.runs.parts.checks.prompt import check_prompt
-from vtune.runs.parts.checks.reward import check_reward
-from vtune.runs.parts.checks.scorer import check_scorer
-from vtune.runs.parts.checks.tool import check_tool
-from vtune.runs.parts.checks.verifier import check_verifier
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -35,20 +24,13 @@ ROOMS: Mapping[Kind, str] = {
 }
 """Kind -> the module that has its table."""
 
-CHECKS: Mapping[Kind, Callable[[str], list[Check]]] = {
-    "verifier": check_verifier,
-    "tool": check_tool,
-    "environment": check_environment,
-    "format": check_format,
-    "scorer": check_scorer,
-    "prompt": check_prompt,
-    "filter": check_filter,
-    "loss": check_loss,
-    "family": check_family,
-    "evidence": check_evidence,
-    "reward": check_reward,
-}
-"""Kind -> what is promised by a part of a name."""
+
+def contract_of(kind: Kind) -> Callable[[str], list[Check]]:
+    """What is promised by a part of a kind, given its name; loaded when it is asked for: some need torch."""
+    contract: Callable[[str], list[Check]] = getattr(
+        import_module(f"vtune.runs.parts.checks.{kind}"), f"check_{kind}"
+    )
+    return contract
 
 
 def list_parts(files: Sequence[Path]) -> dict[str, Any]:
@@ -96,9 +78,11 @@ def _checked(file: Used) -> list[dict[str, Any]]:
             "kind": kind,
             "name": name,
             "about": _about(kind, name),
-            "checks": [{"name": one.name, "ok": one.ok, "found": one.found} for one in CHECKS[kind](name)],
+            "checks": [
+                {"name": one.name, "ok": one.ok, "found": one.found} for one in contract_of(kind)(name)
+            ],
         }
-        for kind in CHECKS
+        for kind in ROOMS
         for known, name in file.parts
         if known == kind
     ]
