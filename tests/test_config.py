@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from vtune.config import LARGEST, Strict, differing_keys, dump_recipe, find, load_recipe
+from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe
 from vtune.errors import RecipeError
+from vtune.sections import LARGEST
 
 
 class Rollout(Strict):
