@@ -79,7 +79,7 @@ def test_rl_records_them_by_source_and_the_audit_asks_the_judge(
         rule = load_recipe(here / "run/recipe.yaml", RLRecipe).reward
         ours = {name: getattr(rule, name) * getattr(reward, name) for name in ("accuracy", "format", "tool")}
         assert rest == pytest.approx(sum(ours.values()), abs=1e-6)  # float32 in the file
-    rows = {row["source"]: row for row in read_metrics(here / "run/metrics.jsonl")}
+    rows = {row.source: row.values for row in read_metrics(here / "run/metrics.jsonl")}
     mean = sum(reward.own["brief"] or 0 for reward in rewards) / 4
     assert rows["lens"]["reward_brief"] == pytest.approx(mean)
     report = vtune("report", here / "run").out
@@ -142,7 +142,7 @@ def test_both_ranks_of_a_run_score_with_them(tiny: Path, lens: Path, tmp_path: P
     found = [one for file in files for one in read_trajectories(file)]
     assert len(found) == 4
     assert all(one.reward is not None and one.reward.own["brief"] is not None for one in found)
-    rows = {row["source"]: row for row in read_metrics(here / "run/metrics.jsonl")}
+    rows = {row.source: row.values for row in read_metrics(here / "run/metrics.jsonl")}
     assert "reward_brief" in rows["lens"]
 
 
