@@ -275,6 +275,8 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
         return f"unknown {name} `{facts['tag']}` in `{key}`; {nearest(facts['tag'], tags)}"
     if error == "tuple_type":
         return f"`{key}`: write a list, e.g. [a, b]"
+    if error == "unknown_key":  # of a section that a table of parts has; it says which are known
+        return f"unknown key `{key}`; {message}"
     if error != "extra_forbidden":
         message = message.removeprefix("Value error, ")
         return f"`{key}`: {message[:1].lower()}{message[1:]}" if key else message

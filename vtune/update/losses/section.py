@@ -48,10 +48,11 @@ def _explained(problem: ErrorDetails, algorithm: str) -> InitErrorDetails:
     if len(loc) == 1 and kind == "extra_forbidden":
         key = str(loc[0])
         having = [name for name, loss in LOSSES.items() if key in loss.section.model_fields]
-        text = f"has no effect with algorithm {algorithm}, only with {', '.join(having)}: leave it out"
-        if not having:
-            text = f"unknown key; {nearest(key, LOSSES[algorithm].section.model_fields)}"
-        kind = "loss_key"
+        if having:
+            kind = "key_without_effect"
+            text = f"has no effect with algorithm {algorithm}, only with {', '.join(having)}: leave it out"
+        else:
+            kind, text = "unknown_key", nearest(key, LOSSES[algorithm].section.model_fields)
     elif len(loc) == 1 and (kind == "missing" or problem["input"] is None):
         kind, text = "missing", f"algorithm {algorithm} needs it"
     return {
