@@ -32,7 +32,7 @@ Map = npt.NDArray[np.float64]
 FACTOR = 28
 """Sides of a seen picture are multiples of it: patch 14, merge 2 (Qwen2-VL)."""
 MAX_ASPECT = 100
-"""A thinner picture is padded with black, as `vtune.models.pictures` does."""
+"""A thinner picture is padded with black, as `vtune.models.families.qwen` does."""
 
 ROWS, COLUMNS = 7, 5
 MARGIN = 2

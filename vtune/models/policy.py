@@ -15,6 +15,7 @@ from vtune.models.families import family_of
 from vtune.models.families.family import Family
 from vtune.models.lean import use_lean_modules
 from vtune.models.pictures import PictureReader, PixelBudget
+from vtune.models.shape import shape_of
 
 Dtype = Literal["float32", "bfloat16"]
 
@@ -114,7 +115,7 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
         model=model.to(device),
         chat=_chat(name, family),
         pictures=PictureReader(family.processor(processor), budget),
-        merge=family.shape(config.to_dict()).merge,
+        merge=shape_of(config.to_dict()).merge,
     )
 
 
