@@ -13,7 +13,7 @@ from tests.runs.commands import vtune
 from vtune.data import lens
 from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
-from vtune.reward import score
+from vtune.reward import format as form
 from vtune.reward.format import format_reward
 from vtune.runs.data import importing
 from vtune.runs.recipes.chain.nodes import Node, shipped_nodes
@@ -258,7 +258,7 @@ def test_break_2_is_found_where_a_thought_is_demanded_of_each_turn(
             else format_reward(messages, calls)
         )
 
-    monkeypatch.setattr(score, "format_reward", strict)
+    monkeypatch.setattr(form, "format_reward", strict)
     found = breaks(check_joins(["rl/codev"], shipped=shipped))
     assert {(b["reader"], b["about"]) for b in found} == {("rl/codev", "format")}
     assert "without <think>" in found[0]["why"]

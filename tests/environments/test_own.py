@@ -200,7 +200,7 @@ def test_what_fails_on_our_side_leaves_the_walk_unscored(
         (("[self.drawn()])\n        return [Act", "[b'?'])\n        return [Act"), "cannot be decoded"),
         (('json.dumps({"move": named[0]})', '"move"'), "JSONDecodeError"),
         (("return [Act(seen, arguments=", "return [] and [Act(seen, arguments="), "`observe` gives no act"),
-        (("return [Act(seen", "return [Act(seen), Act(seen"), "2 acts with 1 <tool_response>"),
+        (("return [Act(seen", "return [Act(seen), Act(seen"), "2 acts with 1 responses"),
         (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
     ],
 )

@@ -81,7 +81,9 @@ class Checked(Episode):
                     raise TypeError(f"`arguments` is not a JSON object: {act.arguments!r:.60}")
             text = "\n".join(act.seen.text for act in acts)
             if responses(text) != max(len(acts), 1):
-                raise ValueError(f"{len(acts)} acts with {responses(text)} <tool_response>: give each one")
+                raise ValueError(
+                    f"{len(acts)} acts with {responses(text)} responses: frame each as `tool_response` does"
+                )
             return acts
 
     async def outcome(self) -> Outcome | None:

@@ -127,7 +127,7 @@ def mazes(folder: Path) -> Path:
 def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = lambda policy, max_batch, waiting=None: Walker(policy.chat, ["never"])  # noqa: E731
+    engine = lambda policy, max_batch, **_: Walker(policy.chat, ["never"])  # noqa: E731
     monkeypatch.setattr(vtune_engines, "TransformersEngine", engine)
     here = scratch(tmp_path, tiny)
     shutil.copy(ROOT / "tests/own/maze.py", here)
