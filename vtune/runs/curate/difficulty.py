@@ -321,8 +321,7 @@ class _Rollouts:
                 if kept is None:
                     return ServiceError(f"rollout {number} failed")
                 sample = with_shown_size(entry.sample, kept["shown"]) if "shown" in kept else entry.sample
-                if "outcome" in kept:
-                    sample = with_outcome(sample, Outcome(*kept["outcome"]))
+                sample = with_outcome(sample, Outcome(*kept["outcome"]) if "outcome" in kept else None)
                 ask = None if self._client is None else self._same_answer
                 try:
                     score = (await self._verifying.verify(kept["reply"], sample, judge=ask)).score
