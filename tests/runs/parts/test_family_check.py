@@ -59,7 +59,7 @@ def test_it_is_known_by_name_while_it_is_used() -> None:
             "what is drawn is what the model says",
             "log-probabilities differ",
         ),
-        ('"num_heads": 4', '"num_heads": 7', "its tiny model is built and loads", "Error"),
+        ('"embed_dim": 64', '"embed_dim": "wide"', "its tiny model is built and loads", "Error"),
     ],
 )
 def test_a_promise_that_is_not_kept_is_found(

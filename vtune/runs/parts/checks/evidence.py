@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from vtune.config import find, load_recipe
+from vtune.config import find, read_values
 from vtune.errors import ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence import Judges, score_call
@@ -15,7 +15,6 @@ from vtune.reward.evidence_judge import EVIDENCE, Example
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.score import with_flags
 from vtune.runs.parts.checks.check import Broken, Check, tried
-from vtune.runs.train.rl import RLRecipe
 from vtune.schema.box import Box
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
@@ -94,7 +93,7 @@ def check_evidence(name: str) -> list[Check]:
 
 def reward_recipe() -> RewardRecipe:
     """The reward section by which parts are tried: that of `codev-tiny`."""
-    return load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe).reward
+    return RewardRecipe.model_validate(read_values(find("codev-tiny", "recipes.rl"))["reward"])
 
 
 def levels_of(name: str) -> EvidenceLevels:
