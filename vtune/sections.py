@@ -49,7 +49,9 @@ class Open(Strict):
         if not isinstance(values, dict):
             return values
         known, read, problems = cls.sections(), dict(values), list[InitErrorDetails]()
-        for name in values.keys() - cls.model_fields:
+        for name in values:
+            if name in cls.model_fields:
+                continue
             try:
                 if name not in known:
                     problems.append({"type": "extra_forbidden", "loc": (name,), "input": values[name]})

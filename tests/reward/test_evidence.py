@@ -239,6 +239,7 @@ def test_evidence_an_ability_or_a_source_calls_for_a_look() -> None:
     assert needs_look(sample(ability="visual_search"), LEVELS)
     assert needs_look(sample(ability="math", source="vstar"), LEVELS)
     assert not needs_look(sample(ability="vstar", source="visual_search"), LEVELS)
+    assert not needs_look(replace(sample(TARGET, ability="visual_search"), environment="maze"), LEVELS)
 
 
 @pytest.mark.parametrize(("reply", "faithful"), [("1", True), ("0", False)])

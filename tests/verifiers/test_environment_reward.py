@@ -27,7 +27,8 @@ def test_the_score_is_the_environments_whatever_the_reply(score: float, reply: s
 
 
 def test_without_an_outcome_nothing_is_scored() -> None:
-    assert with_outcome(SAMPLE, None) is SAMPLE
+    assert with_outcome(SAMPLE, None) == SAMPLE
+    assert with_outcome(with_outcome(SAMPLE, Outcome(1.0, "from the data")), None) == SAMPLE
     with pytest.raises(DataError, match="has given no reward"):
         VERIFIERS[NAME].verify("7", SAMPLE)
 

@@ -26,7 +26,7 @@ class Contamination(Selected):
     """Drops rows that show a picture of a benchmark or, without pictures, ask one of its questions."""
 
     suites: Literal["all"] | tuple[str, ...] = "all"
-    """Names or paths of suites; `all` means those that ship. What is not here is told, and left out."""
+    """Names or paths of suites; `all` means those that ship. What is not here is reported, and left out."""
     data: tuple[str, ...] = ()
     """Further Parquet files to keep apart from, e.g. other held-out samples."""
     image_distance: int | None = Field(default=8, ge=0, lt=BITS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from vtune.environments import DEFAULT, name_of
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import Prompt, answer_prompt, conclusion_prompt
@@ -100,9 +101,9 @@ def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
 
     True where the sample carries evidence boxes, its ability is one of `search_abilities`, or its source one
     of `search_sources` (CodeV's code goes by the source). For all others the best policy is to skip tools
-    (§4.3), so their calls earn nothing.
+    (§4.3), so their calls earn nothing. What is done in another environment than our tools is no look at all.
     """
-    return (
+    return name_of(sample) == DEFAULT and (
         bool(sample.evidence)
         or sample.ability in levels.search_abilities
         or sample.source in levels.search_sources

@@ -58,7 +58,8 @@ class RewardPart:
     score: Callable[[Any, Scene], Awaitable[Verdict | Unscored]]
     """(its section of the recipe, what there is) -> its score with the reason, the same every time.
 
-    A ServiceError or a DataError leaves it unscored, with that reason.
+    A ServiceError or a DataError leaves it unscored, with that reason. What the policy wrote is never such a
+    reason: unscored trajectories are not learnt from, so a reply without sense earns the least.
     """
     section: type[PartSection] = PartSection
     """What a recipe says of it."""

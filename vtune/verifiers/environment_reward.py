@@ -47,10 +47,10 @@ def check_outcome(sample: Sample) -> None:
 
 
 def with_outcome(sample: Sample, outcome: Outcome | None) -> Sample:
-    """The sample, with what its environment gave for a trajectory."""
-    if outcome is None:
-        return sample
-    return replace(sample, verifier_parm={**sample.verifier_parm, OUTCOME: [outcome.score, outcome.why]})
+    """The sample, with what its environment gave for a trajectory, and never what stood in the data."""
+    given = {} if outcome is None else {OUTCOME: [outcome.score, outcome.why]}
+    others = {key: value for key, value in sample.verifier_parm.items() if key != OUTCOME}
+    return replace(sample, verifier_parm=others | given)
 
 
 def outcome_form(sample: Sample) -> str:

@@ -50,5 +50,5 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
         raise DataError(
             f"the ground truth itself earns {verdict.score:.3g}: {verdict.why}",
             where=where(sample),
-            fix="no reply could earn more: mend ground truth or verifier_parm, or name another verifier",
+            fix="no reply could earn more: fix ground truth or verifier_parm, or name another verifier",
         )

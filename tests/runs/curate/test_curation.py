@@ -31,6 +31,7 @@ from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample
+from vtune.uses import forget, used
 
 MADE = ("samples.parquet", "drops.jsonl", "page.html", "recipe.yaml", "curation.json")
 
@@ -310,6 +311,39 @@ def test_the_model_itself_draws_and_is_not_loaded_for_what_is_kept(
     monkeypatch.setattr(opening, "load_policy", None)
     curate(recipe, tmp_path / "out")
     assert made(tmp_path / "out") == before
+
+
+FLAT = """
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import VERIFIERS, Case, Verifier
+
+def verify(reply, sample):
+    return Verdict(1.0, "as ever")
+
+VERIFIERS.add("flat", Verifier(verify, lambda _: None, lambda _: "any", Case("a", "", "b")))
+"""
+
+
+def test_scores_by_a_verifier_of_the_users_own_are_kept_only_while_its_file_stays_the_same(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = ["<think>So.</think><answer>a pair</answer>"]
+    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, says))
+    data, mine, out = tmp_path / "n.parquet", tmp_path / "flat.py", tmp_path / "out"
+    write_samples(data, [sample("How many shoes?", "two", verifier="flat", pictures=(png((60, 60)),))])
+    spec = pass_rate(tiny, rollouts=1, first=None, tools=False, band={"of": "mean", "at_most": 1.0})
+    recipe = write_recipe(
+        tmp_path / "r.yaml", {"n": source(data)}, [spec | {"rows": "all"}], uses=["flat.py"]
+    )
+    for score in (1.0, 0.25):
+        mine.write_text(FLAT.replace("1.0", str(score)))
+        try:
+            curate(recipe, out)
+        finally:
+            forget(used())
+        (row,) = read_samples(out / "samples.parquet")
+        assert row.extra["pass_rate"] == score
+    assert len((out / "results" / "replies.jsonl").read_text().splitlines()) == 1
 
 
 def endpoint(judge: FakeJudge, **changes: Any) -> dict[str, Any]:

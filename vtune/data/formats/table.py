@@ -47,7 +47,10 @@ def plain_name(name: str) -> str:
     """
     if name in FORMATS:
         return name
-    aliases = {alias: plain for plain, layout in FORMATS.items() for alias in layout.aliases}
+    aliases: dict[str, str] = {}
+    for plain, layout in FORMATS.items():  # ours first, and a name of ours stays ours
+        for alias in layout.aliases:
+            aliases.setdefault(alias, plain)
     if name not in aliases:
         raise RecipeError(f"unknown format {name!r}", fix=nearest(name, [*FORMATS, *aliases]))
     return aliases[name]

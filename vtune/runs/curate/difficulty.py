@@ -11,13 +11,14 @@ from typing import Any, Self
 
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
-from vtune.environments import DEFAULT, ENVIRONMENTS, check_environment, name_of
+from vtune.environments import DEFAULT, check_environment, name_of
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import answer_prompt
 from vtune.judge.replies import read_same
 from vtune.models.pictures import PictureReader
 from vtune.models.policy import load_chat, resolved
+from vtune.parts import Kind
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
 from vtune.runs.agent.engines import check_vllm
@@ -41,6 +42,8 @@ from vtune.verifiers.verifying import Verifying
 CHUNK = 256
 """Samples whose rollouts are drawn together (ours): enough to keep an engine busy, few enough that their
 pictures fit in memory."""
+DRAWING: tuple[Kind, ...] = ("tool", "environment", "prompt", "family")
+"""Kinds of parts that can move a reply: where a user's own changes, rollouts are drawn again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,7 @@ class _Rollouts:
         self._agent: Agent | None = None
         self._pictures: PictureReader | None = None
         self._client: JudgeClient | None = None
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "model": model_print(resolved(spec.model)),
             "engine": spec.engine,
             "seed": spec.seed,
@@ -228,6 +231,8 @@ class _Rollouts:
             "rollout": spec.rollout.model_dump(mode="json", exclude={"max_batch"}),
             "sandbox": spec.sandbox.model_dump(mode="json"),
         }
+        if own := prints(DRAWING):
+            self._settings["uses"] = own
         self._found = tools_print(spec.tools)
 
     async def __aenter__(self) -> Self:
@@ -251,7 +256,7 @@ class _Rollouts:
         if any(TOOLS[name].opened is not None for name in sample.tools if name in TOOLS):
             settings = settings | {"tools": self._found, "cached": cached_search(sample)}
         if name_of(sample) != DEFAULT:
-            settings = settings | {"environment": sample.environment, "uses": prints([ENVIRONMENTS.kind])}
+            settings = settings | {"environment": sample.environment}
         return Posed(place, sample, pictures, asked_key(sample, pictures, settings))
 
     async def scores(
@@ -314,15 +319,16 @@ class _Rollouts:
         for number in range(count):
             key = _rollout_key(entry.key, number)
             judge = self._spec.judge
-            judged = digest([judged_key(key, entry.sample), judge and [judge.model, judge.temperature]])
+            asked = judge and [judge.model, judge.temperature]
+            own = prints([VERIFIERS.kind])
+            judged = digest([judged_key(key, entry.sample), asked, *([own] if own else [])])
             score = self._scores.get(judged)
             if score is None:
                 kept = self._replies.get(key)
                 if kept is None:
                     return ServiceError(f"rollout {number} failed")
                 sample = with_shown_size(entry.sample, kept["shown"]) if "shown" in kept else entry.sample
-                if "outcome" in kept:
-                    sample = with_outcome(sample, Outcome(*kept["outcome"]))
+                sample = with_outcome(sample, Outcome(*kept["outcome"]) if "outcome" in kept else None)
                 ask = None if self._client is None else self._same_answer
                 try:
                     score = (await self._verifying.verify(kept["reply"], sample, judge=ask)).score

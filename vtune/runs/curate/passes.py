@@ -142,7 +142,7 @@ def _pay(
             f"{name}: {len(found.unscored)} of {len(found.asked)} rows could not be judged, "
             f"the limit is {spec.max_unscored:.1%}",
             where=Counter(found.unscored.values()).most_common(1)[0][0],
-            fix="mend the model or its service, then start the same command again: nothing is asked twice",
+            fix="fix the model or its service, then start the same command again: nothing is asked twice",
         )
     ledger.concerned[column] += len(found.asked)
     reasons = found.dropped | {place: f"not judged: {why}" for place, why in found.unscored.items()}

@@ -192,7 +192,7 @@ def _services(values: Mapping[str, Any]) -> Iterator[Check]:
     yield from _searches(values.get("tools") or {})
     for url in values.get("rollout", {}).get("servers", ()):
         _, why = _ask(f"{url.rstrip('/')}/health", None)
-        fix = "start it, or mend rollout.servers"
+        fix = "start it, or fix rollout.servers"
         yield Check(
             "rollout server", "fail" if why else "ok", f"{url}{': ' + why if why else ''}", fix if why else ""
         )
@@ -229,7 +229,7 @@ def _search_service(title: str, url: str, variable: str | None, kind: str) -> Ch
     text, why = _ask(f"{url}/health", None)
     if why:
         return Check(
-            title, "fail", f"{url}: {why}", f"start it (`vtune serve search`), or mend the URL ({kind})"
+            title, "fail", f"{url}: {why}", f"start it (`vtune serve search`), or fix the URL ({kind})"
         )
     try:
         count = json.loads(text)[kind]
@@ -255,7 +255,7 @@ def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Ite
     for url in service["urls"]:
         text, why = _ask(f"{url}/health", None)
         if why:
-            fix = "start it (`vtune serve rewards`), or mend reward.service"
+            fix = "start it (`vtune serve rewards`), or fix reward.service"
             yield Check("reward service", "fail", f"{url}: {why}", fix)
             continue
         _, why = _ask(f"{url}/metrics", token)
@@ -286,12 +286,12 @@ def _judge(judge: Mapping[str, Any]) -> Check:
     text, why = _ask(f"{url.rstrip('/')}/models", key)
     if why and why not in UNLISTED:
         port = url.rsplit(":", 1)[-1].split("/")[0]
-        fix = f"start it, e.g. `vllm serve {model} --port {port}`, or mend reward.judge.base_url"
+        fix = f"start it, e.g. `vllm serve {model} --port {port}`, or fix reward.judge.base_url"
         return Check("judge", "fail", f"{url}: {why}", fix)
     served = _served(text)
     if served and model not in served:
         return Check(
-            "judge", "fail", f"{url} serves {', '.join(served)}, not {model}", "mend reward.judge.model"
+            "judge", "fail", f"{url} serves {', '.join(served)}, not {model}", "fix reward.judge.model"
         )
     return Check("judge", "ok", f"{url} answers" + (f", with {model}" if served else ""))
 
