@@ -6,7 +6,7 @@ from vtune.parts import Parts
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
 
-ENVIRONMENTS: Parts[EnvironmentPart] = Parts("environment", lambda one: one.about)
+ENVIRONMENTS: Parts[EnvironmentPart] = Parts("environment", lambda one: one.about, EnvironmentPart)
 """Name in the data -> environment."""
 
 DEFAULT = "tools"

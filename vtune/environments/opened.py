@@ -45,7 +45,7 @@ async def _opened(name: str, start: Start) -> Episode:
 
 
 class Checked(Episode):
-    """A user's episode: what it gives is looked at, and what it raises is told with its line.
+    """A user's episode: what it gives is checked, and what it raises is reported with its line.
 
     Args:
         name: Of the environment.
@@ -64,7 +64,7 @@ class Checked(Episode):
             self._check_seen(self.opening)
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
-        """What the user's own says; a `Mistake` is told to the policy."""
+        """What the user's own says; the policy reads the message of a `Mistake`."""
         with _named(self._name):
             try:
                 acts = await self._episode.observe(turn)

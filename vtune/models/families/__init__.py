@@ -9,7 +9,7 @@ from vtune.errors import DataError
 from vtune.models.families.family import Family
 from vtune.parts import Parts
 
-FAMILIES: Parts[Family] = Parts("family", lambda family: family.about)
+FAMILIES: Parts[Family] = Parts("family", lambda family: family.about, Family)
 """`model_type` -> family."""
 
 

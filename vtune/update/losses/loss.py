@@ -83,7 +83,7 @@ class Loss(Generic[S]):
     """Values of its own keys, with which it is tried."""
 
 
-LOSSES: Parts[Loss[Any]] = Parts("loss", lambda loss: first_line(loss.terms))
+LOSSES: Parts[Loss[Any]] = Parts("loss", lambda loss: first_line(loss.terms), Loss)
 """Name in a recipe -> loss."""
 
 
