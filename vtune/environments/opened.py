@@ -57,7 +57,7 @@ class Checked(Episode):
         self._name = name
         self._start = start
         self._episode = episode
-        self.stop = tuple(episode.stop)
+        self.stop = _stops(episode.stop)
         self.sandbox = episode.sandbox
         self.opening = episode.opening
         if self.opening is not None:
@@ -109,6 +109,13 @@ class Checked(Episode):
                 self._start.services.pictures.read(data)
             except DataError as error:
                 raise ValueError(error.what) from None
+
+
+def _stops(given: object) -> tuple[str, ...]:
+    """The stop texts; one text by itself would be taken for its characters."""
+    if not isinstance(given, tuple | list) or not all(isinstance(text, str) and text for text in given):
+        raise TypeError(f"`stop` is {given!r:.60}: give a tuple of texts, none of them empty")
+    return tuple(given)
 
 
 @contextmanager
