@@ -273,8 +273,8 @@ class _Draw:
         drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
         if isnan(sum(chosen)):
             raise RunFailed(
-                "the model's logits are no numbers",
-                fix="its weights, or what they overflow to, are none: start from an earlier checkpoint",
+                "the model's logits are not numbers",
+                fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
             )
         ends = [
             self._note(row, token, logprob)
