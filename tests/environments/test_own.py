@@ -201,6 +201,7 @@ def test_what_fails_on_our_side_leaves_the_walk_unscored(
         (('json.dumps({"move": named[0]})', '"move"'), "JSONDecodeError"),
         (("return [Act(seen, arguments=", "return [] and [Act(seen, arguments="), "`observe` gives no act"),
         (("return [Act(seen", "return [Act(seen), Act(seen"), "2 acts with 1 responses"),
+        (("self.moves = 0\n", 'self.moves = 0\n        self.stop = "</move>"\n'), "give a tuple of texts"),
         (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
     ],
 )

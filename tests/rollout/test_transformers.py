@@ -295,7 +295,7 @@ def test_a_draw_that_fails_when_its_rows_have_left_is_not_told(broken: Policy) -
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
 def test_logits_that_are_no_numbers_end_the_run(broken: Policy, temperature: float) -> None:
-    with pytest.raises(RunFailed, match="logits are no numbers") as caught:
+    with pytest.raises(RunFailed, match="logits are not numbers") as caught:
         draw(broken, requests(ragged(broken), temperature=temperature))
     assert "earlier checkpoint" in caught.value.fix
 

@@ -45,7 +45,7 @@ async def _opened(name: str, start: Start) -> Episode:
 
 
 class Checked(Episode):
-    """A user's episode: what it gives is looked at, and what it raises is told with its line.
+    """A user's episode: what it gives is checked, and what it raises is reported with its line.
 
     Args:
         name: Of the environment.
@@ -57,14 +57,14 @@ class Checked(Episode):
         self._name = name
         self._start = start
         self._episode = episode
-        self.stop = tuple(episode.stop)
+        self.stop = _stops(episode.stop)
         self.sandbox = episode.sandbox
         self.opening = episode.opening
         if self.opening is not None:
             self._check_seen(self.opening)
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
-        """What the user's own says; a `Mistake` is told to the policy."""
+        """What the user's own says; the policy reads the message of a `Mistake`."""
         with _named(self._name):
             try:
                 acts = await self._episode.observe(turn)
@@ -111,6 +111,13 @@ class Checked(Episode):
                 self._start.services.pictures.read(data)
             except DataError as error:
                 raise ValueError(error.what) from None
+
+
+def _stops(given: object) -> tuple[str, ...]:
+    """The stop texts; one text by itself would be taken for its characters."""
+    if not isinstance(given, tuple | list) or not all(isinstance(text, str) and text for text in given):
+        raise TypeError(f"`stop` is {given!r:.60}: give a tuple of texts, none of them empty")
+    return tuple(given)
 
 
 @contextmanager

@@ -165,8 +165,9 @@ def ask(
 ) -> tuple[Message, ...]:
     """A sample as turns, in the style that a recipe names; see the function of each for the arguments.
 
-    A style tells of our tools: a sample of another environment keeps its own turns. In every style that is not `bare` a prompt names the places that verifier and format reward read, and the form of
-    the answer where nobody could guess it, also where neither file nor template does.
+    A style describes our tools: a sample of another environment keeps its own turns. In every style that is
+    not `bare` a prompt names the places that verifier and format reward read, and the form of the answer where
+    nobody could guess it, also where neither file nor template does.
     """
     how = STYLES[style]
     if how.bare:

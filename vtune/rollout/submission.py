@@ -86,7 +86,7 @@ class Submissions:
                 fix="it has to take pictures as they come: --mm-processor-kwargs '{\"do_resize\": false}'",
             )
         if len(answer.logprobs) != len(answer.token_ids):
-            raise RunFailed("vLLM gave other than one log-probability a token", fix="use vllm 0.32")
+            raise RunFailed("vLLM did not give one log-probability per token", fix="use vllm 0.32")
         finish: Finish = "length"
         if answer.finish == "stop":
             finish = "end" if answer.stop == self._chat.end_id else "stop"

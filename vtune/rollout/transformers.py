@@ -158,7 +158,9 @@ class TransformersEngine:
             chat = self._policy.chat
             size = len(chat.tokenizer)
             words = chat.tokenizer.batch_decode([[i] for i in range(size)])
-            self._closers[last] = frozenset(i for i, word in enumerate(words) if set(last) & set(word))
+            # What is not ASCII may be spread over tokens, each of which is no character by itself.
+            ends = {*last} if last.isascii() else {*last, "\ufffd"}
+            self._closers[last] = frozenset(i for i, word in enumerate(words) if ends & set(word))
         return self._closers[last]
 
 
@@ -271,8 +273,8 @@ class _Draw:
         drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
         if isnan(sum(chosen)):
             raise RunFailed(
-                "the model's logits are no numbers",
-                fix="its weights, or what they overflow to, are none: start from an earlier checkpoint",
+                "the model's logits are not numbers",
+                fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
             )
         ends = [
             self._note(row, token, logprob)
@@ -291,7 +293,7 @@ class _Draw:
         if token in self.closing[row]:
             # Longer than any stop text in tokens: each token holds at least one byte of it.
             stops = self.requests[row].sampling.stop
-            tail = self.policy.chat.decode(tokens[-2 * max(len(stop) for stop in stops) :])
+            tail = self.policy.chat.decode(tokens[-2 * max(len(stop.encode()) for stop in stops) :])
             if any(stop in tail for stop in stops):
                 self.finish[row] = "stop"
                 return True

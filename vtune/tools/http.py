@@ -108,7 +108,7 @@ class Poster:
             raise ServiceError(
                 f"{self._name} refuses: HTTP {status}: {response.text[:200]}",
                 where=self._url,
-                fix="mend `tools` in the recipe, or the key",
+                fix="fix `tools` in the recipe, or the key",
             )
         try:
             return response.json()

@@ -128,7 +128,7 @@ class Replayed:
                 raise DataError(
                     f"no thumbnail at {self._folder / path}",
                     where=f"sample {sample.id!r}, extra_info.{THUMBNAILS}",
-                    fix="mend tools.image_search.thumbnails, or set it to null to show titles only",
+                    fix="fix tools.image_search.thumbnails, or set it to null to show titles only",
                 )
 
     def _columns(self, sample: Sample) -> tuple[list[str], list[str]]:
@@ -151,7 +151,7 @@ class Replayed:
             raise DataError(
                 f"{THUMBNAILS} is no list of as many paths as {TITLES} has titles",
                 where=where,
-                fix="mend the row, or set tools.image_search.thumbnails to null",
+                fix="fix the row, or set tools.image_search.thumbnails to null",
             )
         return titles, paths
 

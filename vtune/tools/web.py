@@ -44,7 +44,7 @@ class Web:
         self._known: dict[tuple[str, int], list[Passage]] = {}
         for path in recorded:
             self._known |= _read(path)
-        own = _read(record, mend=True) if record.exists() else {}
+        own = _read(record, repair=True) if record.exists() else {}
         self._known |= own
         self._spent = len(own)
         self._budget = max_requests
@@ -111,16 +111,16 @@ def _organic(answer: Any) -> list[Passage]:
         raise ServiceError(f"not an answer of Serper: {str(answer)[:200]!r}") from None
 
 
-def _read(path: Path, *, mend: bool = False) -> dict[tuple[str, int], list[Passage]]:
-    """Recorded answers. A last line that a kill cut short is left out and, to `mend` the file, cut off."""
+def _read(path: Path, *, repair: bool = False) -> dict[tuple[str, int], list[Passage]]:
+    """Recorded answers. A last line that a kill cut short is left out and, to `repair` the file, cut off."""
     try:
         text = read_text(path, limit=MAX_DOCUMENT)
     except OSError as error:
         raise DataError(
-            f"no record can be read at {path}: {error.strerror}", fix="mend tools.text_search.web.recorded"
+            f"no record can be read at {path}: {error.strerror}", fix="fix tools.text_search.web.recorded"
         ) from None
     whole = text[: text.rfind("\n") + 1]
-    if mend and len(whole) < len(text):
+    if repair and len(whole) < len(text):
         with path.open("r+b") as file:
             file.truncate(len(whole.encode()))
     found: dict[tuple[str, int], list[Passage]] = {}

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """One training process a device; a launcher (deepspeed, torchrun) says which one this is."""
+    """One training process per device; a launcher (deepspeed, torchrun) says which one this is."""
 
     rank: int
     world: int

@@ -170,6 +170,13 @@ def test_a_promise_of_an_environment_that_is_not_kept_is_found(
         ("likely) **", "2 * likely) **", "the gradient follows", "needs the opposite sign"),
         ("example=", "coincides_on_policy=True, example=", "on policy it is", "is not -advantage"),
         ('"fade": 1.0', '"fade": 0.0', "on policy it is", "say coincides_on_policy=True"),
+        ("* tokens.logprobs)", "* tokens.logprobs + 0 * likely.max())", "it takes no tokens", "max()"),
+        (
+            "* tokens.logprobs)",
+            "* tokens.logprobs, tokens.moved if len(likely) else None)",
+            "it takes no",
+            "None for some",
+        ),
     ],
 )
 def test_a_promise_of_a_loss_that_is_not_kept_is_found(

@@ -616,11 +616,11 @@ def test_an_algorithm_that_one_on_policy_update_makes_another_of_is_warned_of(
     assert [bool(doubts(recipe)) for recipe in plan.recipes.values()] == [False, True]
     assert not doubts(plan.recipes["sharp"].model_copy(update={"updates_per_step": 2}))
     sweep(plan, tmp_path / "out", runs)
-    assert capsys.readouterr().err.count("warning: with one on-policy update a step") == 1
+    assert capsys.readouterr().err.count("warning: with one on-policy update per step") == 1
     given = [option for word in words(tiny, lens) for option in ("--set", word)]
     given += ["--set", f"loss={json.dumps(soft)}", "--dry-run"]
     told = vtune("rl", "--recipe", RECIPE, *given)
-    assert "# warning: with one on-policy update a step, loss.algorithm sapo" in told.out
+    assert "# warning: with one on-policy update per step, loss.algorithm sapo" in told.out
 
 
 def test_an_interrupted_sweep_says_what_to_type(

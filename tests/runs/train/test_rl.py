@@ -190,7 +190,7 @@ def test_there_is_nothing_to_resume_in_an_empty_folder(schooled: Path, lens: Pat
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (setting(updates_per_step=3), "8 rollouts a process do not split into"),
+        (setting(updates_per_step=3), "8 rollouts per process do not split into"),
         (setting(group_size=1), "`group_size`"),
         (setting(rollout__temperature=0.7), "train at 1.0"),
         (setting(model="/nowhere/model"), "there is no model folder /nowhere/model"),

@@ -66,7 +66,7 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
         recipe: What to do.
         out: The run folder.
         resume: Continue the run in it.
-        track: Name of a tracker that is told what `metrics.jsonl` is told, and shown trajectories.
+        track: Name of a tracker that gets what `metrics.jsonl` gets, and trajectories.
 
     Returns:
         `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were seen to be those

@@ -155,10 +155,10 @@ def evaluations_of(recipe: OnlineEval, steps: int) -> int:
 def cost_of(
     recipe: OnlineEval | None, rollouts: Mapping[str, int], *, steps: int, trained: int | None
 ) -> dict[str, Any]:
-    """What a dry run tells of the evaluations: how many, and what they draw.
+    """What a dry run reports of the evaluations: how many, and what they draw.
 
     Args:
-        recipe: The section; None: nothing is told.
+        recipe: The section; None: nothing.
         rollouts: Of each suite.
         steps: Of the run.
         trained: Rollouts that it learns from; None where it draws none.

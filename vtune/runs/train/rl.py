@@ -103,7 +103,7 @@ def doubts(recipe: RLRecipe) -> list[str]:
     on_policy = recipe.updates_per_step == 1 and recipe.rollout.staleness == 0
     if on_policy and algorithm != DEFAULT and LOSSES[algorithm].coincides_on_policy:
         found.append(
-            f"with one on-policy update a step, loss.algorithm {algorithm} has the gradient of {DEFAULT} "
+            f"with one on-policy update per step, loss.algorithm {algorithm} has the gradient of {DEFAULT} "
             "with the same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or "
             "rollout.staleness to 1"
         )
@@ -144,7 +144,7 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
     rollouts = recipe.prompts_per_step * recipe.group_size
     if rollouts // world % recipe.updates_per_step:
         raise RecipeError(
-            f"{rollouts // world} rollouts a process do not split into {recipe.updates_per_step} updates",
+            f"{rollouts // world} rollouts per process do not split into {recipe.updates_per_step} updates",
             fix="let it divide prompts_per_step x group_size / processes",
         )
     if recipe.rollout.temperature != 1.0:

@@ -143,7 +143,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
         recipe: What to do.
         out: The run folder.
         resume: Continue the run in it.
-        track: Name of a tracker that is told what `metrics.jsonl` is told.
+        track: Name of a tracker that gets what `metrics.jsonl` gets.
 
     Returns:
         `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None where

@@ -34,6 +34,7 @@ def check_loss(name: str) -> list[Check]:
         tried("on policy it is what it says", trial.on_policy),
         tried("the order of sequences changes nothing", trial.permuted),
         tried("a sequence is alone as among others", trial.alone),
+        tried("it takes no tokens, too", trial.without_tokens),
     ]
 
 
@@ -115,6 +116,20 @@ class _Trial:
     def alone(self) -> str:
         return self.rearranged([(number,) for number in range(len(LENGTHS))], "its sequence stands alone")
 
+    def without_tokens(self) -> str:
+        """A process that has fewer micro-batches than others goes along without a token to learn from."""
+        some = _drawn()
+        found = self.terms(some)
+        terms, _ = self.learnt(_laid_out([], *(value[:0] for value in _values(some))))
+        if terms.loss.shape != (0,):
+            raise Broken(f"the loss of no tokens has the shape {tuple(terms.loss.shape)}: give (0,)")
+        for field, value, other in zip(terms._fields, terms, found, strict=True):
+            if (value is None) != (other is None):
+                raise Broken(
+                    f"`{field}` is None for some tokens and not for others: give it always, or never"
+                )
+        return "a process may have none while others have some"
+
     def rearranged(self, parts: Sequence[Sequence[int]], when: str) -> str:
         """Loss and gradient stay with their tokens where some sequences, by number, are all that there is."""
         tokens = _drawn()
@@ -126,7 +141,7 @@ class _Trial:
             )
             for what, before, after in (("loss", whole.loss, part.loss), ("gradient", slope, part_slope)):
                 if not torch.allclose(before[at], after, rtol=NEAR, atol=NEAR):
-                    apart = float((before[at] - after).abs().max())
+                    apart = float((before[at] - after).detach().abs().max())
                     raise Broken(f"a token's {what} changes by {apart:.3g} when {when}")
         return f"{len(LENGTHS)} sequences"
 
@@ -168,7 +183,9 @@ def _places(number: int) -> range:
 
 def _laid_out(lengths: Sequence[int], now: Tensor, old: Tensor, gains: Tensor, moved: Tensor) -> Tokens:
     numbers = [number for number, length in enumerate(lengths) for _ in range(length)]
-    return Tokens(now.detach().clone().requires_grad_(True), old, gains, moved, torch.tensor(numbers))
+    return Tokens(
+        now.detach().clone().requires_grad_(True), old, gains, moved, torch.tensor(numbers, dtype=torch.long)
+    )
 
 
 def _values(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
