@@ -37,6 +37,8 @@ LONGEST = (
     "test_deepspeed.py",
     "test_mixed_tasks.py",
     "test_outcomes.py",
+    "test_own_parts.py",
+    "test_own_scores.py",
     "test_benchmarks.py",
     "test_curation.py",
     "test_verifying.py",

@@ -133,11 +133,25 @@ def test_a_service_scores_with_them_as_the_run_does_and_refuses_what_it_has_not(
             assert "has not loaded" in one.reward.why
 
 
-def test_both_ranks_of_a_run_score_with_them(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_both_ranks_of_a_run_score_with_them_and_train_with_a_loss_of_ones_own(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
     here = scratch(tmp_path, tiny, lens / "train.parquet")
-    words = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN, "--gpus", "2")
+    seen = f"    open({str(here / 'seen-')!r} + os.environ['RANK'], 'w').close()\n    likely ="
+    loss = (OWN / "pushes.py").read_text().replace("    likely =", seen)
+    (here / "pushes.py").write_text(f"import os\n{loss}")
+    own = setting(
+        uses=f"[{', '.join(str(here / name) for name in ('near.py', 'brief.py', 'pushes.py'))}]",
+        loss="{algorithm: pushes, fade: 0.5, aggregation: token_mean, kl_weight: 0.0}",
+    )
+    words = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN, *own, "--gpus", "2")
     started = Launched(words, tmp_path / "said")
-    started.expect(0, TWO_RANKS)
+    try:
+        started.expect(0, TWO_RANKS)
+    finally:
+        started.end()
+        Launched.every.remove(started)
+    assert {path.name for path in here.glob("seen-*")} == {"seen-0", "seen-1"}
     files = sorted((here / "run/trajectories").glob("step-*.parquet"))
     found = [one for file in files for one in read_trajectories(file)]
     assert len(found) == 4
