@@ -43,6 +43,7 @@ def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
         pytest.param({"category": "OCR"}, "unknown category 'OCR'", id="category"),
         pytest.param({"index": "0"}, "comes twice", id="index"),
         pytest.param({"image": "!" * 80}, "not base64", id="no base64"),
+        pytest.param({"image": "é" * 80}, "not base64", id="beyond ASCII"),
         pytest.param({"image": "99"}, "not before this one", id="a row that is not there"),
     ],
 )

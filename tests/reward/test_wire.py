@@ -80,6 +80,7 @@ def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
         ({"repyl": "B"}, "unknown key `repyl`"),
         ({"trajectory": {"sample_id": "other"}}, "answers 'other'"),
         ({"trajectory": {"images": [{"bytes": "?"}]}}, "not base64"),
+        ({"trajectory": {"images": [{"bytes": "\x80"}]}}, "not base64"),
         ({"trajectory": {"images": 3}}, "no list"),
         ({"trajectory": {"stop_reason": "tired"}}, "unknown value 'tired'"),
     ],

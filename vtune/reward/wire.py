@@ -6,7 +6,6 @@ reads. A trajectory's pictures go along where it has calls: red flags and judges
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -291,5 +290,5 @@ def _picture(item: Any) -> Row:
     try:
         decoded = base64.b64decode(data, validate=True)
         return {"bytes": decoded, "path": None, "origin": item.get("origin"), "seen": item.get("seen")}
-    except binascii.Error:
+    except ValueError:  # also of text beyond ASCII
         raise DataError("not base64", where="column `images.bytes`", fix="encode the file's bytes") from None
