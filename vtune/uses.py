@@ -124,13 +124,15 @@ def _run(file: Used) -> None:
     try:
         exec(compile(file.source, file.path, "exec", dont_inherit=True), module.__dict__)
         _check_added(file, _modules() - known - {file.module})
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         forget([file])
         for name in _modules() - known:
             _drop(name)
             sys.modules.pop(name, None)  # so that the next try meets the same error
         if isinstance(error, VtuneError) and error.where.startswith(file.path):
             raise
+        if not isinstance(error, Exception | SystemExit):
+            raise  # Ctrl-C
         what = error.what if isinstance(error, VtuneError) else f"{type(error).__name__}: {error}"
         raise RecipeError(
             f"{file.name} cannot be loaded: {what}",

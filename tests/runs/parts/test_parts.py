@@ -219,6 +219,14 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
         ),
         (
             "brief.py",
+            "    words = len(scene",
+            "    from vtune.errors import DataError\n    if not scene.trajectory.reply.strip():\n"
+            "        raise DataError('no words')\n    words = len(scene",
+            "scores lie within its bounds",
+            "earn the least",
+        ),
+        (
+            "brief.py",
             "words = len(scene",
             "import random\n    words = random.randrange(20) * len(scene",
             "the same trajectory scores the same",

@@ -73,11 +73,15 @@ class _Trial:
     def bounds(self) -> str:
         scores = [reward.own[self.name] for reward in self.rewards()]
         known = [score for score in scores if score is not None]
-        unknown = len(scores) - len(known)
         if not known:
-            raise Broken(f"none of {unknown} trajectories is scored: {self.rewards()[0].why}")
-        told = f"{min(known):g} to {max(known):g} on {len(known)} trajectories"
-        return told + (f", {unknown} unscored" if unknown else "")
+            raise Broken(f"none of {len(scores)} trajectories is scored: {self.rewards()[0].why}")
+        if len(known) < len(scores):
+            why = next(reward.why for reward in self.rewards() if reward.own[self.name] is None)
+            raise Broken(
+                f"{len(scores) - len(known)} of {len(scores)} replies are unscored ({why}): what is "
+                "unscored is not trained on, so let a reply that makes no sense earn the least"
+            )
+        return f"{min(known):g} to {max(known):g} on {len(known)} trajectories"
 
     def same(self) -> str:
         first, again = self.rewards(), self.rewards()
