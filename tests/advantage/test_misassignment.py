@@ -23,7 +23,7 @@ def recipe(theta: float, alpha: float) -> Credit:
 def test_the_gated_delta_is_the_mean_of_what_a_slow_reading_of_the_paper_transfers(
     seed: int, theta: float, alpha: float
 ) -> None:
-    """Without the clip, what is added to an advantage is β F: so F is told by what came out of it."""
+    """Without the clip, what is added to an advantage is β F: so F follows from the result."""
     rng = random.Random(seed)
     groups = [random_question(rng, group) for group in range(30)]
     constants = recipe(theta, alpha)

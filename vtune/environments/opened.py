@@ -39,7 +39,7 @@ async def opened(start: Start) -> AsyncIterator[Episode]:
 
 
 async def _opened(name: str, start: Start) -> Episode:
-    with _named(name):
+    with _named(name, rows=True):
         episode = await ENVIRONMENTS[name].open(start)
         return Checked(name, start, episode)
 
@@ -121,12 +121,16 @@ def _stops(given: object) -> tuple[str, ...]:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Give what breaks in a user's environment its file and line."""
+def _named(name: str, *, rows: bool = False) -> Iterator[None]:
+    """Give what breaks in a user's environment its file and line; in `rows` a DataError is the row's."""
     try:
         yield
-    except VtuneError:
-        raise
+    except VtuneError as error:
+        if rows or not isinstance(error, DataError):
+            raise
+        raise RunFailed(
+            f"environment `{name}`: {error.what}", where=_place(name, error), fix=error.fix
+        ) from None
     except Exception as error:  # noqa: BLE001 - a user's file may do anything
         raise RunFailed(
             f"environment `{name}` is broken: {type(error).__name__}: {error}",
