@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe
+from vtune.config import RENAMED, Strict, differing_keys, dump_recipe, find, load_recipe
 from vtune.errors import RecipeError
 from vtune.sections import LARGEST
 
@@ -69,6 +69,19 @@ def test_all_problems_are_told_at_once_each_with_its_line(good: Path) -> None:
 def test_an_unknown_key_in_an_optional_section_gets_the_keys_of_that_section(good: Path) -> None:
     text = problem(good, f"{GOOD}judge: {{group_size: 1, temperature: 1.0, zzz: 0}}\n")
     assert "unknown key `judge.zzz`; known here: group_size, temperature" in text
+
+
+class Renaming(Strict):
+    advantage: Rollout
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_the_old_name_of_a_key_is_an_error_that_says_the_new_one(good: Path, old: str) -> None:
+    section, key = old.split(".")
+    good.write_text(f"{section}:\n  group_size: 4\n  temperature: 1.0\n  {key}: 1\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(good, Renaming)
+    assert f"plan.yaml:4: unknown key `{old}`; it is called `{RENAMED[old]}` now" in str(caught.value)
 
 
 def test_a_key_given_twice_is_an_error_with_its_line(good: Path) -> None:

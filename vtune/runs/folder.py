@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from vtune.config import Strict, differing_keys, dump_recipe, read_values
+from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_new_names
 from vtune.errors import DataError, RecipeError
 from vtune.files import writing
 from vtune.files.json_text import read_record
@@ -196,7 +196,7 @@ def check_same_run(
         DataError: If a data file does.
     """
     written = out / "recipe.yaml"
-    before = read_values(written, fix="the run wrote it; restore it")
+    before = with_new_names(read_values(written, fix="the run wrote it; restore it"))
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
     longer = {

@@ -12,7 +12,7 @@ class GRPO(PolicyLoss):
     """Keys of `grpo`.
 
     Dr. GRPO is this with the baseline `group_mean` and `fixed_length`; DAPO is this with a larger
-    `clip_high`, `token_mean`, `advantage.refills` and `advantage.overlong`.
+    `clip_high`, `token_mean`, `advantage.dynamic_sampling_rounds` and `advantage.overlong`.
     """
 
     clip_low: float = Field(gt=0)
