@@ -136,7 +136,7 @@ async def loop(recipe: RLRecipe, policy: Policy, trainer: Trainer, ranks: Ranks)
             phases.lap("rollout")
             # No reward: whatever the sign, the work is the same.
             items = [
-                item_of(replace(one, advantage=(-1.0) ** number), moved=False)
+                item_of(replace(one, advantage=(-1.0) ** number), off_policy=False)
                 for number, one in enumerate(drawn)
                 if any(one.loss_mask)
             ]

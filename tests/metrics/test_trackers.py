@@ -12,7 +12,7 @@ from PIL import Image
 from tests.schema.records import TRAJECTORY
 from vtune.errors import MissingExtra, RecipeError
 from vtune.metrics import trackers
-from vtune.metrics.sheet import HEIGHT, caption, sheet
+from vtune.metrics.montage import HEIGHT, caption, montage
 from vtune.metrics.trackers import SHOWN, Tracker, check_tracker
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Crop, Trajectory
@@ -146,8 +146,8 @@ def test_a_tracker_must_be_known_and_installed(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.fix == "pip install mlflow-skinny"
 
 
-def test_a_sheet_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -> None:
-    picture = sheet(looked())
+def test_a_montage_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -> None:
+    picture = montage(looked())
     assert picture.height == HEIGHT
     assert picture.getpixel((100, 200)) == (0, 0, 255)
     assert picture.getpixel((picture.width - 100, 200)) == (0, 128, 0)

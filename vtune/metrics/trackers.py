@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 from PIL import Image
 
 from vtune.errors import MissingExtra, RecipeError
-from vtune.metrics.sheet import caption, sheet
+from vtune.metrics.montage import caption, montage
 from vtune.schema.trajectory import Trajectory
 
 PROJECT = "vtune"
@@ -248,7 +248,7 @@ class Tracker:
         for number, one in enumerate(shown):
             self._safely(
                 lambda number=number, one=one: backend.picture(  # type: ignore[misc]
-                    step, f"trajectories/{number}", sheet(one), caption(one)
+                    step, f"trajectories/{number}", montage(one), caption(one)
                 )
             )
 

@@ -18,7 +18,7 @@ import torch
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
 from vtune.models.policy import Policy, load_policy
-from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
+from vtune.update.batch import Item, dummy_item, micro_batch, micro_batches
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.lora import WithoutAdapters, add_adapters, units
 from vtune.update.losses import PolicyLoss
@@ -95,7 +95,7 @@ class Trainer:
         self._steps = steps
         self._objective = objective
         self._settings = config_of(recipe, pinned=ranks.device.type == "cuda")
-        self._stand_in = stand_in(policy.chat, policy.pictures)
+        self._dummy = dummy_item(policy.chat, policy.pictures)
         self._skipped = 0
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         plain = recipe.lora is None and recipe.zero_stage < 3
@@ -227,7 +227,7 @@ class Trainer:
         """The loss of this process's micro-batch."""
         # Processes reduce in step only if each backward of each of them reaches every parameter.
         if not any(item.images for item in micro):
-            micro = [*micro, self._stand_in]
+            micro = [*micro, self._dummy]
         batch = micro_batch(micro, self._policy)
         given = (batch.packed, batch.predicting, batch.targets, chunks)
         stats: TokenStats = self._engine(*given)

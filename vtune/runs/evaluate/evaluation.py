@@ -250,7 +250,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     began = time.monotonic()
     look = black if suite.call_images == "black" else None
     async with (
-        open_fixed(suite, policy, asked.model, out, kind=asked.kind, look=look) as agent,
+        open_fixed(suite, policy, asked.model, out, kind=asked.kind, observation_transform=look) as agent,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
         records = await _draw(asked, agent, scorer)

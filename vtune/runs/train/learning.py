@@ -54,7 +54,7 @@ def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
         [
-            item_of(t, moved=number > 0 or _stale(t))
+            item_of(t, off_policy=number > 0 or _stale(t))
             for t in part
             if t.advantage is not None and any(t.loss_mask)
         ]
@@ -69,7 +69,7 @@ def _stale(trajectory: Trajectory) -> bool:
     )
 
 
-def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
+def item_of(trajectory: Trajectory, *, off_policy: bool) -> Item:
     """A trajectory as something to learn from: an advantage on every token that the policy sampled."""
     old = tuple(value for value in trajectory.logprobs if value is not None)
     return Item(
@@ -78,7 +78,7 @@ def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
         loss_mask=trajectory.loss_mask,
         advantages=token_advantages(trajectory),
         old_logprobs=old,
-        moved=moved,
+        off_policy=off_policy,
     )
 
 

@@ -32,7 +32,7 @@ from vtune.runs.train.online_recipe import Loaded, check_pinned, load_suites, pi
 from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl
-from vtune.runs.train.rollouts import Rollouts
+from vtune.runs.train.rollout_scheduler import RolloutScheduler
 from vtune.runs.train.step_row import Clock, groups_row, staleness, update_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
@@ -91,7 +91,7 @@ async def _train(
 ) -> dict[str, Any]:
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
         loop = _Loop(run, suites, track=track)
-        async with aclosing(loop.rollouts):
+        async with aclosing(loop.scheduler):
             last = await loop.steps()
     frozen = run.trainer.check_frozen()
     if frozen and ranks.first:
@@ -149,7 +149,7 @@ class _Loop:
         )
         ahead = recipe.rollout.staleness
         weights = run.trainer.weights
-        self.rollouts = Rollouts(
+        self.scheduler = RolloutScheduler(
             self._draw, run.engine, weights, ranks.wait, staleness=ahead, steps=recipe.steps
         )
         self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, aside=ahead > 0)
@@ -190,7 +190,7 @@ class _Loop:
     async def step(self, number: int) -> Step:
         """One step, in the order in which the data flows."""
         clock = Clock()
-        await self._together(number, self.rollouts.ready(number))
+        await self._together(number, self.scheduler.ready(number))
         clock.leave_out(await self._evaluate(number))
         step = await self._drawn_and_scored(number, clock)
         step = self._with_advantages(step)
@@ -200,7 +200,7 @@ class _Loop:
 
     async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
         """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
-        drawn = await self._together(number, self.rollouts.of(number))
+        drawn = await self._together(number, self.scheduler.of(number))
         clock.lap("rollout")
         shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
@@ -290,9 +290,9 @@ class _Loop:
     async def _evaluate_at_the_end(self) -> None:
         steps = self._recipe.steps
         if self._evaluation.due(steps):
-            await self._together(steps, self.rollouts.ready(steps))
+            await self._together(steps, self.scheduler.ready(steps))
             await self._evaluate(steps)
-            await self.rollouts.rest()
+            await self.scheduler.rest()
 
     def _save_unsaved(self, done: int) -> None:
         if done > self._stopping.saved:

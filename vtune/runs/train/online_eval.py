@@ -144,14 +144,20 @@ class OnlineEvaluation:
         """This process's share of a suite: drawn, scored and audited, a portion after the other."""
         suite, ranks = one.suite, self._ranks
         pictures = self._policy.pictures.within(suite.images)
-        look = black if suite.call_images == "black" else None
+        transform = black if suite.call_images == "black" else None
         questions = read_questions(suite, limit=one.limit, rank=ranks.rank, world=ranks.world)
         found = _Share()
         searches = self._out / f"search-eval-{ranks.rank}.jsonl"
         judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
         async with (
             open_agent(
-                suite, engine, self._policy.chat, pictures, record=searches, announced=False, look=look
+                suite,
+                engine,
+                self._policy.chat,
+                pictures,
+                record=searches,
+                announced=False,
+                observation_transform=transform,
             ) as agent,
             Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size) as scorer,
         ):

@@ -48,17 +48,17 @@ def grpo(tokens: Tokens, recipe: GRPO) -> PolicyTerms:
     efficient RL framework secretly brings you off-policy RL training" (2025), truncated importance sampling
     by token.
     """
-    logprobs, advantages, moved = tokens.logprobs, tokens.advantages, tokens.moved
+    logprobs, advantages, off_policy = tokens.logprobs, tokens.advantages, tokens.off_policy
     ratio = ratio_of(tokens)
     truncated = ratio > recipe.importance_cap
     # As large as the cap, with the gradient of a logarithm times the cap.
     capped = recipe.importance_cap * torch.exp(logprobs - logprobs.detach())
     weighed = torch.where(truncated, capped, ratio) * advantages
     bounded = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high) * advantages
-    clipped = moved & (bounded < ratio * advantages)
+    clipped = off_policy & (bounded < ratio * advantages)
     objective = torch.where(clipped, bounded, weighed)
     if recipe.dual_clip is not None:
-        floored = moved & (advantages < 0) & (ratio > recipe.dual_clip)
+        floored = off_policy & (advantages < 0) & (ratio > recipe.dual_clip)
         objective = torch.where(floored, recipe.dual_clip * advantages, objective)
         clipped = clipped | floored
     return PolicyTerms(-objective, clipped, truncated)
