@@ -6,7 +6,7 @@ import yaml
 
 from vtune.config import RENAMED, Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
-from vtune.runs.folder import check_same_run, environment, running, start_run, write_whole
+from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
@@ -133,16 +133,6 @@ def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         start_run(tmp_path / "run", plan(), [tmp_path / "none.parquet"], resume=False)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "file.json"
-    write_whole(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "new \ud800")
-    assert path.read_text() == "old"
-    write_whole(path, "new")
-    assert path.read_text() == "new"
 
 
 def test_a_machine_without_git_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A name to write to; what is there at the end becomes the file, and after an error nothing does.
 
     Raises:
@@ -93,13 +93,13 @@ def whole_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there completely or not at all.
 
     Raises:
         RecipeError: If it cannot be written.
     """
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

@@ -48,12 +48,12 @@ def evaluated(
         seed: Of its bootstrap.
     """
     found = by_source(trajectories, evidence_score=evidence_score)
-    whole = found.pop(ALL, {}) | _scores(scores)
+    overall = found.pop(ALL, {}) | _scores(scores)
     if audited:
         looks = faithfulness(audited, seed=seed, max_unaudited=max_unaudited)
         shares = {name: getattr(looks, name) for name in _LOOKS}
-        whole |= {name: share.value for name, share in shares.items() if share is not None}
-    return {row_name(suite, source): row for source, row in found.items()} | {row_name(suite): whole}
+        overall |= {name: share.value for name, share in shares.items() if share is not None}
+    return {row_name(suite, source): row for source, row in found.items()} | {row_name(suite): overall}
 
 
 def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
@@ -74,7 +74,7 @@ def curve_of(lines: Iterable[MetricsLine], suite: str, metric: str) -> dict[int,
 
 
 def finished_suites(lines: Iterable[MetricsLine], step: int) -> frozenset[str]:
-    """The suites whose evaluation after `step` steps is there whole."""
+    """The suites whose evaluation after `step` steps is complete."""
     names = [
         line.source.removeprefix(EVAL) for line in lines if line.step == step and line.source.startswith(EVAL)
     ]

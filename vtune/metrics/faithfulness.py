@@ -144,8 +144,8 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     no_tool, shown_small = correct * (1 - used), correct * small
     of = all_of.ratio
 
-    def looks(part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
-        return None if no_shares else of(part, whole)
+    def looks(part: NDArray[np.float64], of_all: NDArray[np.float64]) -> Estimate | None:
+        return None if no_shares else of(part, of_all)
 
     return Faithfulness(
         n=len(counted),
@@ -185,9 +185,9 @@ class _Resampled:
             draws = np.random.default_rng(seed).multinomial(len(rows), counts / len(rows), size=RESAMPLES)
             self._weights = np.vstack([self._weights, draws])
 
-    def ratio(self, part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
-        """How much of `whole` is `part`; None where nothing is."""
-        return _ratio(self._weights @ part, self._weights @ whole)
+    def ratio(self, part: NDArray[np.float64], of_all: NDArray[np.float64]) -> Estimate | None:
+        """How much of `of_all` is `part`; None where nothing is."""
+        return _ratio(self._weights @ part, self._weights @ of_all)
 
 
 def _buckets(rows: _Resampled) -> tuple[Bucket, ...]:
@@ -208,11 +208,11 @@ def _buckets(rows: _Resampled) -> tuple[Bucket, ...]:
     return tuple(buckets)
 
 
-def _ratio(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> Estimate | None:
-    """Quotients, the observed one first, then the resamples; those without a whole are left out."""
-    if wholes[0] == 0:
+def _ratio(parts: NDArray[np.float64], totals: NDArray[np.float64]) -> Estimate | None:
+    """Quotients, the observed one first, then the resamples; those with a total of 0 are left out."""
+    if totals[0] == 0:
         return None
-    kept = wholes > 0
-    ratios = parts[kept] / wholes[kept]
+    kept = totals > 0
+    ratios = parts[kept] / totals[kept]
     low, high = np.percentile(ratios[1:], [2.5, 97.5]) if len(ratios) > 1 else (ratios[0], ratios[0])
     return Estimate(float(ratios[0]), float(low), float(high))

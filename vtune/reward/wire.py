@@ -268,8 +268,8 @@ def _sample(row: Row) -> Sample:
         row = row | {"extra_info": {key: value for key, value in info.items() if key in IDENTITY}}
     images = row.get("images")
     # A path in a request must never be opened here, and no verifier looks at a sample's pictures.
-    hollow = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None
-    return sample_from_row(row | {"images": hollow}, place="request")
+    empty = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None
+    return sample_from_row(row | {"images": empty}, place="request")
 
 
 def _trajectory(row: Row, sample: Sample) -> Trajectory:

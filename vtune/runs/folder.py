@@ -16,9 +16,8 @@ from pydantic import ValidationError
 
 from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_new_names
 from vtune.errors import DataError, RecipeError
-from vtune.files import writing
 from vtune.files.json_text import read_record
-from vtune.files.writing import check_folder_output, unwritable
+from vtune.files.writing import check_folder_output, unwritable, write_atomically
 from vtune.report.progress import say
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
@@ -114,13 +113,13 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
     prints = {str(path): fingerprint(path) for path in data}
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
-        write_whole(written, dump_recipe(keep_uses(recipe, out)))
+        write_atomically(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
+        write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
     longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
     if longer:
         _note(out, longer)
-    write_whole(written, dump_recipe(keep_uses(recipe, out)))
+    write_atomically(written, dump_recipe(keep_uses(recipe, out)))
 
 
 def keep_uses(recipe: R, out: Path) -> R:
@@ -135,7 +134,7 @@ def keep_uses(recipe: R, out: Path) -> R:
         return recipe
     (out / USES).mkdir(parents=True, exist_ok=True)
     for file in used():
-        writing.write_whole(out / USES / file.name, file.source)
+        write_atomically(out / USES / file.name, file.source)
     copies = tuple(f"{USES}/{Path(name).name}" for name in getattr(recipe, "uses", ()))
     return recipe.model_copy(update={"uses": copies}) if copies else recipe
 
@@ -172,7 +171,7 @@ def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
     known = read_record(file, fix="the run wrote it; restore it")
     told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
     known["extended"] = [*known.get("extended", []), *told]
-    write_whole(file, json.dumps(known, indent=2) + "\n")
+    write_atomically(file, json.dumps(known, indent=2) + "\n")
     say(f"{out} is extended: {', '.join(told)}; what depends on the length of a run follows the new one")
 
 
@@ -297,15 +296,6 @@ def environment(data: Mapping[str, str]) -> dict[str, Any]:
         "git_commit": _commit(),
         "data": dict(data),
     }
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is there completely or not at all.
-
-    Raises:
-        RecipeError: If it cannot be written.
-    """
-    writing.write_whole(path, text)
 
 
 def _commit() -> str | None:

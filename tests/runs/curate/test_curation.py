@@ -675,7 +675,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"records": "traces", "filters": [{"filter": "no_guessing", "rows": "all"}]},
         "traces",
     ),
-    "a filter for traces": ({"filters": [{"filter": "whole_traces", "rows": "all"}]}, "samples"),
+    "a filter for traces": ({"filters": [{"filter": "complete_traces", "rows": "all"}]}, "samples"),
     "a cap of no source": ({"mix": {"caps": {"x": 1}, "repeat": {}}}, "is no source"),
     "tools of traces": (
         {"records": "traces", "sources": {"n": source(Path("n"), tools=["python"])}},

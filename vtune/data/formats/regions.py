@@ -105,6 +105,6 @@ def _pixels(spec: BoxColumn, box: Sequence[float], picture: Picture) -> list[flo
         x1, y1 = x0 + x1, y0 + y1
     if spec.space == "pixels":
         return [x0, y0, x1, y1]
-    whole = 1000.0 if spec.space == "relative_1000" else 1.0
+    full = 1000.0 if spec.space == "relative_1000" else 1.0
     width, height = picture_size(picture)
-    return [x0 * width / whole, y0 * height / whole, x1 * width / whole, y1 * height / whole]
+    return [x0 * width / full, y0 * height / full, x1 * width / full, y1 * height / full]

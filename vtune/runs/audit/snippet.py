@@ -11,7 +11,7 @@ import PIL.Image
 
 from vtune.errors import DataError
 from vtune.files.reading import read_bytes, read_text
-from vtune.files.writing import check_folder_output, write_whole
+from vtune.files.writing import check_folder_output, write_atomically
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.types import Isolation
 from vtune.schema.pixels import Refused, decode
@@ -108,7 +108,7 @@ def _picture(name: str, content: bytes, out: Path | None) -> dict[str, Any]:
     if out is not None:
         flat = name.replace("/", "_")
         path = out / (flat if flat.lower().endswith((ending, ".jpeg")) else flat + ending)
-        write_whole(path, content)
+        write_atomically(path, content)
     return {
         "name": name,
         "width": width,

@@ -23,11 +23,11 @@ from vtune.curate.judging import (
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.writing import write_atomically
 from vtune.judge.client import JudgeClient
 from vtune.report.progress import Steps
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.rows import chunks
-from vtune.runs.folder import write_whole
 from vtune.schema.message import Picture
 from vtune.verifiers import check_ground_truth
 
@@ -192,6 +192,6 @@ def _text(queue: Path) -> str:
 def write_queue(queue: Path, lines: list[dict[str, Any]]) -> None:
     """Write what waits for a person; no file where nothing does."""
     if lines:
-        write_whole(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        write_atomically(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     else:
         queue.unlink(missing_ok=True)

@@ -151,8 +151,8 @@ class _Reading:
         if isinstance(record, Trajectory):
             return record
         try:
-            whole = self._layout.own_questions or verifier_of(record).self_contained
-            return self_contained(record) if whole else record
+            complete = self._layout.own_questions or verifier_of(record).self_contained
+            return self_contained(record) if complete else record
         except DataError as error:
             return error
 

@@ -43,7 +43,7 @@ def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
         from vtune.tools.bm25_build import build_index
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
-    return _whole(corpus, out, lambda folder, tick: build_index(passages_of(corpus), folder, tick))
+    return _built(corpus, out, lambda folder, tick: build_index(passages_of(corpus), folder, tick))
 
 
 def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
         DataError: If a picture cannot be read, or lies in a folder whose `metadata.jsonl` does not name it.
     """
     entries = _folder(corpus) if _is_picture_folder(corpus) else _entries(corpus)
-    return _whole(corpus, out, lambda folder, tick: build_picture_index(entries, folder, tick))
+    return _built(corpus, out, lambda folder, tick: build_picture_index(entries, folder, tick))
 
 
-def _whole(
+def _built(
     corpus: Path, out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]
 ) -> dict[str, Any]:
     check_new(out, corpus)

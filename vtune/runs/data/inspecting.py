@@ -12,7 +12,7 @@ from PIL import ImageOps
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
-from vtune.files.writing import check_file_output, write_whole
+from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
 from vtune.runs.data.validating import picture_size, problem_of
@@ -78,7 +78,7 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
         "examples": examples,
     }
     if html is not None:
-        write_whole(html, samples_page(result, thumbnails))
+        write_atomically(html, samples_page(result, thumbnails))
         result["page"] = str(html)
     return result
 
@@ -130,7 +130,7 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
 def _thumbnail(picture: Picture, base: Path) -> str:
     """A reduced picture as a data URI."""
     out = BytesIO()
-    whole = decode_reduced(load_picture(picture, base), THUMBNAIL)
-    small = ImageOps.contain(whole, (THUMBNAIL, THUMBNAIL))
+    decoded = decode_reduced(load_picture(picture, base), THUMBNAIL)
+    small = ImageOps.contain(decoded, (THUMBNAIL, THUMBNAIL))
     small.save(out, "JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

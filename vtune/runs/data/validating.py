@@ -9,7 +9,7 @@ from typing import Any
 from vtune.data.coco import coco_samples, coco_traces
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
-from vtune.files.writing import check_file_output, write_whole
+from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem, describe_problem, first_problems
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
@@ -121,7 +121,7 @@ def validate(
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
     """Write problems, a line each."""
-    write_whole(path, "".join(f"{describe_problem(p)}\n" for p in problems))
+    write_atomically(path, "".join(f"{describe_problem(p)}\n" for p in problems))
 
 
 def check_data(

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
@@ -40,7 +41,7 @@ from vtune.runs.evaluate.questions import (
     without_pictures,
 )
 from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -208,14 +209,14 @@ def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) ->
                 fix="continue it with --resume, choose another --out, or remove it",
             )
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(written, dump_recipe(keep_uses(suite, out)))
-        write_whole(file, json.dumps(now, indent=2) + "\n")
+        write_atomically(written, dump_recipe(keep_uses(suite, out)))
+        write_atomically(file, json.dumps(now, indent=2) + "\n")
         return
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     _check_same(before, now, out)
-    write_whole(written, dump_recipe(keep_uses(suite, out)))
+    write_atomically(written, dump_recipe(keep_uses(suite, out)))
     drop_unscored(out / "trajectories")
 
 
@@ -260,7 +261,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     _put_together(everything, out / "trajectories.parquet")
     result = _result(asked, judged) | {"seconds": time.monotonic() - began}
-    write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
+    write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
     (out / STARTED).unlink()
     return result

@@ -123,8 +123,8 @@ def _rollout(
     share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
     rows = min(values["rollout"]["max_batch"], share)
     # The trained model draws: split weights are gathered for it, and adapters merged.
-    whole = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
-    return whole | {
+    gathered = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
+    return gathered | {
         "KV cache": float(rows * one),
         # Later turns have nothing in common: all rows are read again, at once.
         "reading the turns": float(rows * longest * memory.prefill_token(shape, b)),
@@ -165,8 +165,8 @@ def vllm_notes(
     fit = int(phases["rollout"]["KV cache"] / one)
     rows = _rows(values, machine)
     more = "" if fit >= rows else "; of shorter ones, more"
-    whole = longest_of(values)
-    return [f"KV cache: {fit} conversations of {whole} tokens, and {rows} are drawn at once{more}"]
+    longest = longest_of(values)
+    return [f"KV cache: {fit} conversations of {longest} tokens, and {rows} are drawn at once{more}"]
 
 
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:

@@ -164,14 +164,14 @@ def _relative(transfer: Transfer) -> float | None:
 def _cost(path: Path, steps: Sequence[_Step]) -> dict[str, Any] | None:
     """Seconds of both phases against those of a step, medians; as logged, else as measured just now."""
     rows = [line.values for line in read_metrics(path) if line.source == ALL] if path.is_file() else []
-    whole = [row["seconds"] for row in rows if "seconds" in row]
-    if not whole:
+    seconds = [row["seconds"] for row in rows if "seconds" in row]
+    if not seconds:
         return None
     logged = [row["seconds_credit"] for row in rows if "seconds_credit" in row]
     phases = median(logged or [one.seconds for one in steps])
     return {
         "seconds_credit": phases,
-        "seconds": median(whole),
-        "share": phases / median(whole),
+        "seconds": median(seconds),
+        "share": phases / median(seconds),
         "measured": "in the run" if logged else "now, on the stored trajectories",
     }

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
 from vtune.report.progress import say
 from vtune.runs.evaluate.evaluation import STARTED, EvalSuite, check_eval, judged_as_shown
 from vtune.runs.evaluate.questions import fingerprints
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked
 from vtune.runs.processes.child import last_words, run_child
 from vtune.runs.sweep.recipe import SUITES, Plan, Start
 from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
@@ -203,7 +204,7 @@ def run_sweep(
     check_sweep_folder(plan, out, resume=resume, processes=processes)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        write_whole(out / SWEEP, dump_recipe(plan.sweep))
+        write_atomically(out / SWEEP, dump_recipe(plan.sweep))
         _write_suites(out / SUITES, plan.suites)
         runs = runs_of(plan, out)
         failed: list[dict[str, str]] = []
@@ -218,14 +219,14 @@ def run_sweep(
                     if name == TRAINING:
                         break
             table = sweep_table(out)
-            write_whole(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
+            write_atomically(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
     return table | {"failed": failed}
 
 
 def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
     for name, suite in suites.items():
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / f"{name}.yaml", dump_recipe(suite))
+        write_atomically(folder / f"{name}.yaml", dump_recipe(suite))
 
 
 def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterator[Command]:
@@ -239,7 +240,7 @@ def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterat
     elif not (run.folder / DONE).exists():
         run.folder.mkdir(parents=True, exist_ok=True)
         file = run.folder.with_name(f"{run.folder.name}.yaml")
-        write_whole(file, dump_recipe(_seeded(plan.recipes[run.variant], run.seed)))
+        write_atomically(file, dump_recipe(_seeded(plan.recipes[run.variant], run.seed)))
         words = ["rl", "--recipe", str(file), "--out", str(run.folder), "--json", *options]
         begun = (run.folder / "recipe.yaml").exists()
         yield Command(TRAINING, [*words, *(["--resume"] if begun else [])], log, run.folder / DONE)

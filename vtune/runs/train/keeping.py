@@ -51,9 +51,9 @@ class Keeping:
         """
 
         def fill(folder: Path) -> None:
-            with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
+            with trainer.gathered(torch.device("cpu"), keep=ranks.first) as policy:
                 if ranks.first:
-                    save_policy(whole.model, source, folder)
+                    save_policy(policy.model, source, folder)
             trainer.save(folder / "deepspeed", {"step": step, **(state or {})})
 
         return write_checkpoint(

@@ -152,7 +152,7 @@ class _Loop:
         self.scheduler = RolloutScheduler(
             self._draw, run.engine, weights, ranks.wait, staleness=ahead, steps=recipe.steps
         )
-        self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, aside=ahead > 0)
+        self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, in_background=ahead > 0)
         settings = recipe.model_dump(mode="json")
         self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
@@ -165,7 +165,7 @@ class _Loop:
             steps=recipe.steps,
             done=run.done,
             policy=run.policy,
-            whole=self._whole,
+            gathered=self._gathered,
             ranks=ranks,
             out=run.out,
             record=self._record,
@@ -256,13 +256,13 @@ class _Loop:
         }
 
     async def _draw(self, number: int) -> StepGroups:
-        with self._whole():
+        with self._gathered():
             return await self._sampling.of(number)
 
-    def _whole(self) -> AbstractContextManager[object]:
+    def _gathered(self) -> AbstractContextManager[object]:
         # An engine with weights of its own was given them before.
         drawn_here = self._recipe.rollout.engine == "transformers"
-        return self._run.trainer.whole() if drawn_here else nullcontext()
+        return self._run.trainer.gathered() if drawn_here else nullcontext()
 
     async def _together(self, number: int, awaited: Awaitable[T]) -> T:
         """What is awaited; one process may lose its engine alone: all stop together, with what is trained."""

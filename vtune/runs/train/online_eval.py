@@ -49,7 +49,7 @@ class OnlineEvaluation:
         suites: On what.
         steps: Of the whole run.
         policy: The tokens and pictures of the model; whoever draws has its weights.
-        whole: Inside of it, a transformers engine has the weights; all processes enter together.
+        gathered: Inside of it, a transformers engine has the weights; all processes enter together.
         ranks: Of this process.
         out: The run folder.
         record: Where the numbers go.
@@ -63,7 +63,7 @@ class OnlineEvaluation:
         *,
         steps: int,
         policy: Policy,
-        whole: Callable[[], AbstractContextManager[object]],
+        gathered: Callable[[], AbstractContextManager[object]],
         ranks: Ranks,
         out: Path,
         record: Record,
@@ -74,7 +74,7 @@ class OnlineEvaluation:
         self._suites = suites
         self._steps = steps
         self._policy = policy
-        self._whole = whole
+        self._gathered = gathered
         self._ranks = ranks
         self._out = out
         self._record = record
@@ -109,7 +109,7 @@ class OnlineEvaluation:
         began = time.monotonic()
         found, failure = _Share(), None
         try:
-            with self._whole():
+            with self._gathered():
                 found = await self._drawn(one, step, engine)
         except RunFailed as error:
             failure = error
@@ -130,15 +130,15 @@ class OnlineEvaluation:
             max_unaudited=suite.reward.max_unscored,
             seed=suite.seed,
         )
-        whole = rows[row_name(one.name)]
-        whole["seconds_eval"] = time.monotonic() - began
+        overall = rows[row_name(one.name)]
+        overall["seconds_eval"] = time.monotonic() - began
         self._record.write(step, rows)
         if self._ranks.first:
             self._keeping.point()
-            if doubt := self._keeping.doubt(one.name, whole):
+            if doubt := self._keeping.doubt(one.name, overall):
                 say(doubt)
-            score = f"{whole['score']:.4g}" if "score" in whole else "unscored"
-            say(f"eval after step {step}: {one.name} {score}, in {whole['seconds_eval']:.0f} s")
+            score = f"{overall['score']:.4g}" if "score" in overall else "unscored"
+            say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")
 
     async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
         """This process's share of a suite: drawn, scored and audited, a portion after the other."""

@@ -11,11 +11,12 @@ from pydantic import BeforeValidator, Field, model_validator
 from vtune.config import Strict, differing_keys, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.evaluate.evaluation import EvalSuite, judged_as_shown, thresholds_of
 from vtune.runs.evaluate.questions import check_questions, fingerprints
-from vtune.runs.folder import MAY_CHANGE, write_whole
+from vtune.runs.folder import MAY_CHANGE
 from vtune.sandbox import Isolation
 from vtune.update.recipe import Checkpoints
 
@@ -180,7 +181,7 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
     """
     pinned = check_pinned(suites, out)
     if pinned:
-        write_whole(out / PINNED, json.dumps(pinned, indent=2) + "\n")
+        write_atomically(out / PINNED, json.dumps(pinned, indent=2) + "\n")
 
 
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:

@@ -133,13 +133,13 @@ class _Trial:
     def rearranged(self, parts: Sequence[Sequence[int]], when: str) -> str:
         """Loss and gradient stay with their tokens where some sequences, by number, are all that there is."""
         tokens = _drawn()
-        whole, slope = self.learnt(tokens)
+        full, slope = self.learnt(tokens)
         for numbers in parts:
             at = [place for number in numbers for place in _places(number)]
             part, part_slope = self.learnt(
                 _laid_out([LENGTHS[n] for n in numbers], *(value[at] for value in _values(tokens)))
             )
-            for what, before, after in (("loss", whole.loss, part.loss), ("gradient", slope, part_slope)):
+            for what, before, after in (("loss", full.loss, part.loss), ("gradient", slope, part_slope)):
                 if not torch.allclose(before[at], after, rtol=NEAR, atol=NEAR):
                     apart = float((before[at] - after).detach().abs().max())
                     raise Broken(f"a token's {what} changes by {apart:.3g} when {when}")
