@@ -105,7 +105,7 @@ def coco(
     traces: Annotated[
         Path | None, typer.Option("--traces", help="Parquet file for cold-start traces of them.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of samples.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -310,7 +310,7 @@ def inspect(
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")],
     problems: Annotated[
-        Path | None, typer.Option("--problems", help="Write all bad rows here, a line each.")
+        Path | None, typer.Option("--problems", help="Write all bad rows here, one per line.")
     ] = None,
     uses: UsedFiles = None,
     as_json: AsJson = False,

@@ -41,7 +41,7 @@ Gpus = Annotated[
     typer.Option(
         "--gpus",
         min=1,
-        help="Start this many processes on each machine: one a GPU, or CPU processes where there is no GPU.",
+        help="Start this many processes on each machine: one per GPU, or CPU processes where it has no GPU.",
     ),
 ]
 GpuMemory = Annotated[
@@ -56,7 +56,7 @@ ShapeOf = Annotated[
 ]
 Track = Annotated[
     str | None,
-    typer.Option("--track", metavar="TRACKER", help="Also tell trackio, wandb, tensorboard or mlflow."),
+    typer.Option("--track", metavar="TRACKER", help="Also report to trackio, wandb, tensorboard or mlflow."),
 ]
 Hostfile = Annotated[
     Path | None,

@@ -147,8 +147,8 @@ def test_an_override_reaches_into_a_list_by_number(good: Path) -> None:
     plan = load_recipe(good, Plan, ["steps_of.1.hours=3", "data.0=c"])
     assert plan.steps_of == (Short(kind="short", seconds=1), Long(kind="long", hours=3))
     assert plan.data == ("c", "b")
-    assert "`2` is none of 2 items" in problem(good, text, "steps_of.2.hours=3")
-    assert "`first` is none of 2 items" in problem(good, text, "data.first=c")
+    assert "`2` is not one of the 2 items" in problem(good, text, "steps_of.2.hours=3")
+    assert "`first` is not one of the 2 items" in problem(good, text, "data.first=c")
     assert "--set: `steps_of.1.hours`" in problem(good, text, "steps_of.1.hours=x")
 
 

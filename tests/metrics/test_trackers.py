@@ -122,7 +122,7 @@ def test_a_tracker_that_fails_is_said_once_and_counted(
     tracker, told = tracked("wandb", tmp_path)
     assert tracker.failures == 2 + SHOWN + 1
     assert told == [
-        "wandb failed, the run goes on: ConnectionError: no route to host",
+        "wandb failed, the run continues: ConnectionError: no route to host",
         f"wandb failed {tracker.failures} times in this run",
     ]
 
@@ -133,7 +133,7 @@ def test_a_tracker_that_does_not_open_is_no_tracker(tmp_path: Path, monkeypatch:
 
     monkeypatch.setitem(trackers.BACKENDS, "wandb", (refuse, "json", "wandb"))
     tracker, told = tracked("wandb", tmp_path)
-    assert (tracker.failures, told) == (1, ["wandb failed, the run goes on: PermissionError: no key"])
+    assert (tracker.failures, told) == (1, ["wandb failed, the run continues: PermissionError: no key"])
 
 
 def test_a_tracker_must_be_known_and_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def flags(trajectory: Trajectory) -> list[tuple[str, ...]]:
         pytest.param(["timeout"], [("sandbox_error",)], id="timeout"),
         pytest.param(["killed"], [("sandbox_error",)], id="killed"),
         pytest.param(["infra"], [()], id="our failure is no flag"),
-        pytest.param(["limit"], [()], id="nor is a limit that nobody told"),
+        pytest.param(["limit"], [()], id="nor is a limit that the prompt does not mention"),
         pytest.param(["ok"], [()], id="printing only is no flag"),
     ],
 )
@@ -175,7 +175,7 @@ HABITS = {
         [(), ("scratchpad",)],
     ),
 }
-"""Pieces of code, one a call, and their flags."""
+"""Pieces of code, one per call, and their flags."""
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vtune.errors import DataError, RecipeError
 from vtune.tools import dense_build
 from vtune.tools.dense import DenseIndex
-from vtune.tools.dense_build import Method, Told, build_dense_index, tidy_dense_index
+from vtune.tools.dense_build import Callbacks, Method, build_dense_index, tidy_dense_index
 from vtune.tools.passage import Passage
 
 WIDTH = 16
@@ -50,8 +50,8 @@ def corpus(count: int) -> list[Passage]:
     return [Passage(f"p{n}", "", f"topic{n % 20} fact {n}") for n in range(count)]
 
 
-def silent() -> Told:
-    return Told(lambda: None, lambda text: None)
+def silent() -> Callbacks:
+    return Callbacks(lambda: None, lambda text: None)
 
 
 def build(

@@ -54,8 +54,8 @@ class SinglesToMultis(Selected):
 class CategoryTail(Selected):
     """Drops samples with a category that few samples of their source have: the long tail.
 
-    A dropped sample makes its other categories rarer, so this goes on until every category that is left is
-    in at least so many samples.
+    A dropped sample makes its other categories rarer, so this is repeated until every category that is left
+    is in at least this many samples.
     """
 
     at_least: int = Field(default=10, gt=0)

@@ -25,7 +25,7 @@ MOST = 0.5
 LOOKS = 4
 """Regions that one call shows at most (ours; the sandbox returns five)."""
 LEGIBLE = 28
-"""Pixels a side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
+"""Pixels per side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
 
 
 def regions(sample: Sample) -> list[Region]:

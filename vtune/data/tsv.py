@@ -1,4 +1,4 @@
-"""Benchmarks as one TSV file: a question a row, its picture in base64 (the layout of VLMEvalKit)."""
+"""Benchmarks as one TSV file: a question per row, its picture in base64 (the layout of VLMEvalKit)."""
 
 import base64
 import csv
@@ -53,7 +53,7 @@ class TsvRow:
         """The letter of the right option.
 
         Raises:
-            DataError: If it is none of them.
+            DataError: If it is not one of them.
         """
         letter = self.values["answer"].strip()
         if letter not in ascii_uppercase[: len(self.choices)] or len(letter) != 1:
@@ -83,7 +83,7 @@ def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
 
 
 def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]:
-    """One entry a row: the row, or the error that `read_tsv` would raise there.
+    """One entry per row: the row, or the error that `read_tsv` would raise there.
 
     Raises:
         DataError: If the file is missing, lacks a column, or is no TSV from some line on.
@@ -206,7 +206,7 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
     """The visual-search question of a row, without tools; `extra` keeps its index and its categories.
 
     Raises:
-        DataError: If its category is none of `categories`, or its options or its answer are none.
+        DataError: If its category is not one of `categories`, or it has no options or no answer.
     """
     choices = row.choices
     category = row.values["category"]

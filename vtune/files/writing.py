@@ -32,7 +32,7 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
     kind = _kind(path, option)
     if kind is not None:
         raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
-    # A new file in a folder that is read is none of those that are found there.
+    # A new file in a folder that is read is not among those that are found there.
     _apart(path, inputs if path.exists() else [given for given in inputs if not given.is_dir()], option)
     probe = _beside(path)
     try:

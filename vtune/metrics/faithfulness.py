@@ -120,7 +120,7 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     """Summarise audited trajectories.
 
     Args:
-        rows: One a trajectory. Rows with an unscored answer are counted and left out.
+        rows: One per trajectory. Rows with an unscored answer are counted and left out.
         seed: Of the bootstrap; the same seed gives the same intervals.
         max_unaudited: Share of the trajectories with calls, in [0, 1], above which unscored looks are a
             reason to give no shares of looks; below, these trajectories are left out.

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one line for each step and source, appended while a run goes on."""
+"""`metrics.jsonl`: one line for each step and source, appended while a run runs."""
 
 import json
 import math

@@ -44,7 +44,7 @@ def _head(evaluation: Evaluation) -> str:
 
 
 def _judged_by(evaluation: Evaluation) -> str:
-    """A warning where boxes say what a call shows; evaluations older than `judged_by` do not tell."""
+    """A warning where boxes say what a call shows; evaluations older than `judged_by` do not say."""
     if not evaluation.get("judged_by", {}).get("boxes"):
         return ""
     return "\n  faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"

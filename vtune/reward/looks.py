@@ -173,7 +173,7 @@ def _in_one_piece(item: Evidence, crops: Iterable[Crop], levels: EvidenceLevels)
 
 
 def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
-    """The region that a returned picture shows: what is claimed, or more where its rest goes on around it.
+    """The region that a returned picture shows: what is claimed, or more where its rest continues around it.
 
     Code may claim half of a picture and return the whole.
 

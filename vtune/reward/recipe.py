@@ -72,7 +72,7 @@ class EvidenceLevels(Strict):
     """`verified`: a region counts where the returned pixels agree with it, as the policy sees them (see
     `vtune.looks`). `claimed`: the word of the session counts, which code can fake: for comparison only."""
     legible_side: float = Field(default=28.0, gt=0)
-    """Pixels a side (the root of the area), as the policy sees it, from which on a target is legible though
+    """Pixels per side (the root of the area), as the policy sees it, from which on a target is legible though
     the question's picture shows it as large. 28 is one visual token of Qwen2.5-VL."""
     most_of_input: float = Field(default=0.5, gt=0, le=1)
     """The regions of one call together are a look only while they cover no more of an input. 0.5 suits,

@@ -193,7 +193,7 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
     """The trajectory with the scores of `scores_of`.
 
     Raises:
-        ServiceError: If they are none, or those of another trajectory.
+        ServiceError: If they are not scores, or those of another trajectory.
     """
     # Not every service tells them apart.
     unseen: list[tuple[Look | None, ...]] = [(None,) * len(call.crops) for call in trajectory.calls]

@@ -119,7 +119,7 @@ class Agent:
     ) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
 
-        Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
+        Each continues as soon as its own turn or tool is done, whatever the others do; as many run at a time
         as the batch and the sandbox hold, and the next begins when one ends.
         An environment that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         Calls of one turn run at the same time, and the same call of one group is made once.

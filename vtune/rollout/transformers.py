@@ -148,7 +148,7 @@ class TransformersEngine:
             if all(future.done() for _, future in asked):
                 # Also where all were cancelled: nobody wants the rest.
                 return
-            # Whoever waits for the sandbox goes on between two tokens.
+            # Whoever waits for the sandbox continues between two tokens.
             await asyncio.sleep(0)
 
     def _closing_ids(self, request: Request) -> frozenset[int]:

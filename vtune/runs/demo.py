@@ -41,7 +41,7 @@ ACCURACY_ONLY = ("reward.tool=0.0",)
 def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ()) -> dict[str, Any]:
     """Run what is not done yet in `out`, and return the table.
 
-    Every part is a run folder of its own; an interrupted demo goes on where it stopped.
+    Every part is a run folder of its own; an interrupted demo continues where it stopped.
 
     Args:
         out: Folder for everything.
@@ -51,7 +51,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
         common: Overrides for reinforcement training and evaluation alike, e.g. the sandbox's tier.
 
     Returns:
-        One entry a row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
+        One entry per row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
         or with `compare` `accuracy_only` and `evidence`), each with the numbers of `COLUMNS` and `n`;
         besides `seed`, `seconds` and `folder`.
 

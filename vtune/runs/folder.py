@@ -79,12 +79,12 @@ MAY_CHANGE = (
 """Keys that a resumed run may change: they do not touch what is learnt."""
 
 LENGTHS = ("steps", "epochs")
-"""Keys that a resumed run may raise: it goes on beyond its end."""
+"""Keys that a resumed run may raise: it continues beyond its end."""
 
 
 @contextmanager
 def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks) -> Iterator[None]:
-    """A run goes on in its folder; the first rank sees to it that it may begin and that no other does.
+    """A run continues in its folder; the first rank sees to it that it may begin and that no other does.
 
     Raises:
         RecipeError: As `start_run`, or if another process works in the folder.
@@ -101,7 +101,7 @@ def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ra
 
 
 def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) -> None:
-    """Make the folder of a new run, or prove that it is the same run that goes on.
+    """Make the folder of a new run, or prove that it is the same run that continues.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way
@@ -166,7 +166,7 @@ def check_uses(before: Mapping[str, str], out: Path) -> None:
 
 
 def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
-    """Write beside the run, and say, that it goes on beyond the end that it began with."""
+    """Write beside the run, and say, that it continues beyond the end that it began with."""
     file = out / "environment.json"
     known = read_record(file, fix="the run wrote it; restore it")
     told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
@@ -239,7 +239,7 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
 
 
 def check_start(out: Path, *, resume: bool) -> None:
-    """See that a run can begin in a folder, or go on in it.
+    """See that a run can begin in a folder, or continue in it.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
@@ -258,7 +258,7 @@ def check_folder(out: Path) -> None:
     """See that `out` is, or can become, a folder that can be written into.
 
     Raises:
-        RecipeError: If it is none, or cannot.
+        RecipeError: If it is not one, or cannot.
     """
     check_folder_output(out)
 

@@ -105,7 +105,7 @@ class Trajectory:
     stop_reason: StopReason = "answer"
     reward: Reward | None = None
     tool_scores: tuple[float | None, ...] = ()
-    """One a call; None = unscored."""
+    """One per call; None = unscored."""
     advantage: float | None = None
     call_advantages: tuple[float | None, ...] = field(default=())
     sandbox: str = ""

@@ -57,7 +57,7 @@ def decoded(data: bytes) -> Image.Image:
     """The picture in colours.
 
     Raises:
-        DataError: If it is none, or breaks a limit of `vtune.schema.pixels`.
+        DataError: If it is not a picture, or breaks a limit of `vtune.schema.pixels`.
     """
     return decode_picture(data)
 

@@ -19,7 +19,7 @@ from vtune.schema.message import IMAGE, Message
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One conversation. The two last lists have one entry a token where `loss_mask` is true."""
+    """One conversation. The two last lists have one entry per token where `loss_mask` is true."""
 
     token_ids: Sequence[int]
     """The conversation, placeholders expanded, shape (T,)."""

@@ -80,11 +80,11 @@ class Keep(Strict):
     """Which checkpoints stay; the others are removed when the next one is written."""
 
     newest: int = Field(gt=0)
-    """So many."""
+    """How many."""
     best: Best | None = None
     """And the one that an evaluation found best, to which the link `best` points; null: none."""
     every: int | None = Field(default=None, gt=0)
-    """And those of every so many steps, for the curve; null: none."""
+    """Steps between those that stay for the curve; null: none stay."""
 
     @model_serializer(mode="wrap")
     def _as_it_was_written(self, plain: SerializerFunctionWrapHandler) -> Any:

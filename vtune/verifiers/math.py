@@ -152,7 +152,7 @@ def _truth(sample: Sample) -> list[Any]:
 
 
 def parsed(text: str, *, words: bool = False) -> list[Any]:
-    """The expression that a text is as a whole, in a list; an empty list where it is none.
+    """The expression that a text is as a whole, in a list; an empty list where it is not one.
 
     Args:
         text: An answer, with or without its box.

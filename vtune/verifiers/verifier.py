@@ -113,7 +113,7 @@ def given_answer(reply: str, sample: Sample) -> str | None:
     """The answer, read where the sample's `answer_in` says; None where there is no single one.
 
     Raises:
-        DataError: If `answer_in` is none of `ANSWER_IN`.
+        DataError: If `answer_in` is not one of `ANSWER_IN`.
     """
     place = one_of(sample, "answer_in", ANSWER_IN, default="tag")
     return ANSWER_IN[place](reply)
@@ -141,7 +141,7 @@ def one_of(sample: Sample, key: str, known: Collection[str], *, default: str) ->
     """The value of an option that has a few names for values.
 
     Raises:
-        DataError: If it is none of them.
+        DataError: If it is not one of them.
     """
     value = sample.verifier_parm.get(key)
     if value is None:

@@ -133,7 +133,7 @@ def test_what_a_dense_index_needs_is_missed_before_a_run(folder: Path, tmp_path:
 def test_an_interrupted_command_goes_on_when_it_is_given_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that cannot be read stops a build, too; mended, it goes on behind what was embedded."""
+    """A row that cannot be read stops a build, too; once fixed, it continues behind what was embedded."""
     monkeypatch.setattr(dense_build, "WINDOW", 2)
     rows = (folder / "wiki.jsonl").read_text()
     corpus = tmp_path / "wiki.jsonl"

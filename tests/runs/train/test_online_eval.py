@@ -36,7 +36,7 @@ def evaluations(run: Path) -> dict[int, dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Ended]:
-    """One run that is never evaluated, and one that broke down in its second evaluation and went on."""
+    """One run that is never evaluated, and one that broke down in its second evaluation and continued."""
     root = tmp_path_factory.mktemp("online")
     plain, watched = root / "plain", root / "watched"
     ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", plain))

@@ -35,7 +35,7 @@ def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list
         shown: The pictures of the question, with their bytes.
 
     Raises:
-        DataError: If it is none of these, or names a picture that is not there.
+        DataError: If it is not one of these, or names a picture that is not there.
     """
     found = []
     for entry in _entries(spec.column, value):

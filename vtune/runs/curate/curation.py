@@ -107,7 +107,7 @@ def _count(path: Path, only: str | None) -> int:
 def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> dict[str, Any]:
     """Curate, and write records, drops, a page and the funnel to `out`.
 
-    A run that was interrupted goes on when it is started again: replies of models are kept in `out/results`
+    A run that was interrupted continues when it is started again: replies of models are kept in `out/results`
     by the content that they are about, so that none is asked for twice, also by another recipe in the same
     folder. Where nothing has changed, the result of the last run is given back.
 

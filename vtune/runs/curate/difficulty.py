@@ -148,7 +148,7 @@ async def measure_all(
         spec: The filter.
         items: (position, row) of what is left, of all sources.
         folder: Where replies and scores are kept.
-        progress: Advanced by a step a row.
+        progress: Advanced by a step per row.
     """
     found = Opinions()
     async with _Sampler(spec, folder) as rollouts:

@@ -67,7 +67,7 @@ async def judge_all(
         items: (position, row) of what is left, of all sources.
         reviews: What persons have decided.
         cache: Where the judge's replies are kept.
-        progress: Advanced by a step a row.
+        progress: Advanced by a step per row.
     """
     found = Opinions()
     async with JudgeClient(spec.judge, cache=cache) as client:

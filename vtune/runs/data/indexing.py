@@ -19,7 +19,7 @@ from vtune.tools.picture_index import Entry, build_picture_index
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 
 _SHOWN = 5
-"""At most so many pictures that the metadata leave out are listed."""
+"""Pictures that the metadata leave out and that are listed, at most."""
 
 METADATA = "metadata.jsonl"
 """Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""

@@ -112,7 +112,7 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
         entries = parse_json(sample.ground_truth)
         boxes = [(str(entry.get("label") or ""), [float(n) for n in entry["bbox_2d"]]) for entry in entries]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return []  # `validate` tells what is wrong with it
+        return []  # `validate` reports what is wrong with it
     relative = sample.verifier_parm.get("space") == "relative_1000"
     width, height = (size / 1000 if relative else 1.0 for size in sizes[0])
     return [

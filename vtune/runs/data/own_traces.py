@@ -50,7 +50,7 @@ def make_box_traces(data: Sequence[Path], out: Path, *, prompt: Style) -> dict[s
     Args:
         data: Files of samples.
         out: Parquet file of traces.
-        prompt: How the samples are put, as `rollout.prompt` of the recipe that goes on with the policy.
+        prompt: How the samples are put, as `rollout.prompt` of the recipe that continues with the policy.
 
     Returns:
         `file`, `traces`, and `left_out`: reason -> samples.

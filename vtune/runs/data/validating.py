@@ -57,7 +57,7 @@ def make_coco(
             raise DataError(
                 "no question can be asked about these photographs",
                 where=str(instances),
-                fix="it needs boxes of at least 16 pixels a side, in pixels of the photographs",
+                fix="it needs boxes of at least 16 pixels per side, in pixels of the photographs",
             )
 
     rows = write_samples(out, counted())
@@ -69,7 +69,7 @@ def make_coco(
 
 
 Scan = Callable[[Path], Iterator[Sample | DataError]]
-"""Reads a file: one entry a row, the sample or what is wrong with it."""
+"""Reads a file: one entry per row, the sample or what is wrong with it."""
 
 
 def validate(
@@ -120,7 +120,7 @@ def validate(
 
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
-    """Write problems, a line each."""
+    """Write problems, one per line."""
     write_atomically(path, "".join(f"{describe_problem(p)}\n" for p in problems))
 
 

@@ -128,7 +128,7 @@ def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
 
 
 def _kept(keep: Keep, steps: int) -> int:
-    """Checkpoints that a run of so many steps has at its end, at most."""
+    """Checkpoints that a run of `steps` steps has at its end, at most."""
     for_the_curve = steps // keep.every if keep.every is not None else 0
     return keep.newest + (keep.best is not None) + for_the_curve
 

@@ -205,7 +205,7 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
         turns, conversations = 1, values["batch_size"]
         text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
     tokens = min(longest, text + picture + crop + written)
-    assumed["tokens a conversation"] = tokens
+    assumed["tokens per conversation"] = tokens
     patches = (picture + crop) * shape.merge**2
     flops = _forward_flops(shape, tokens, patches, written)
     update = values["update"]
@@ -225,7 +225,7 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
         "written": conversations * written,
         **{f"seconds, {phase}": round(value, 1) for phase, value in seconds.items()},
         "seconds": round(total, 1),
-        "tokens a second": round(conversations * tokens / total),
+        "tokens per second": round(conversations * tokens / total),
     }
     if values.get("steps"):
         step["hours, all steps"] = round(total * values["steps"] / 3600, 1)

@@ -21,7 +21,7 @@ from vtune.schema.parquet import read_trajectories
 from vtune.schema.trajectory import Trajectory
 
 THETAS = tuple(k / 10 for k in range(1, 11))
-"""Thresholds at which shares are told (the axis of Dong et al., figure 2)."""
+"""Thresholds at which shares are reported (the axis of Dong et al., figure 2)."""
 BINS = 10
 """Of similarity (figure 2c)."""
 
@@ -50,7 +50,7 @@ def run_credit(paths: Sequence[Path]) -> dict[str, Any]:
         `runs`, one entry a folder: `name`, `path`, `credit` (the constants) and `transferred` (whether the
         run did it), `steps`, `failing_trajectories`, `failing_calls`; `correctable`, shares by `theta`;
         `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row a step;
-        `training_tools`, one a step and tool type; `cost`, or None without a step in the metrics.
+        `training_tools`, one per step and tool type; `cost`, or None without a step in the metrics.
 
     Raises:
         DataError: If a folder is not that of a run, or holds no trajectories.

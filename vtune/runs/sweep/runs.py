@@ -48,7 +48,7 @@ def runs_of(plan: Plan, out: Path) -> list[Run]:
 
 
 def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -> None:
-    """See that a sweep can begin in a folder, or go on in it with what is there.
+    """See that a sweep can begin in a folder, or continue in it with what is there.
 
     Variants and seeds may be added to a sweep, and taken away.
 
@@ -107,15 +107,15 @@ def plan_sweep(
     processes: int,
     begin: bool = True,
 ) -> dict[str, Any]:
-    """What a dry run tells: each variant's own plan, and what would become of each run.
+    """What a dry run reports: each variant's own plan, and what would become of each run.
 
     Args:
         plan: The sweep.
         out: Its folder.
         check: The plan of one recipe.
-        resume: Whether the sweep in the folder would go on.
+        resume: Whether the sweep in the folder would be continued.
         processes: Of each run.
-        begin: Whether a sweep is to begin, or go on, in just this folder: else nobody minds what is in it.
+        begin: Whether a sweep is to begin, or continue, in just this folder: else nobody minds what is in it.
 
     Raises:
         VtuneError: With the problems found.
@@ -131,7 +131,7 @@ def plan_sweep(
 
 
 def _missing(plan: Plan) -> list[str]:
-    """What evaluations would not find; what the variants want to be there is told with them."""
+    """What evaluations would not find; what the variants want to be there is reported with them."""
     suites = [*plan.suites.values(), *(s for start in plan.untrained.values() for s in start.suites.values())]
     files = dict.fromkeys(name for suite in suites for name in suite.data if not Path(name).exists())
     models = dict.fromkeys(
@@ -163,7 +163,7 @@ def _state(plan: Plan, run: Run) -> str:
         begun = any((run.evaluation(name) / STARTED).exists() for name in suites)
     if finished:
         return "finished"
-    return "to go on" if begun else "to start"
+    return "to continue" if begun else "to start"
 
 
 def run_sweep(
@@ -185,7 +185,7 @@ def run_sweep(
     Args:
         plan: The sweep.
         out: Folder for everything; gets `sweep.yaml` and, after each run, `table.json`.
-        resume: Go on in a folder that holds a sweep: finished runs stay, others are resumed exactly.
+        resume: Continue in a folder that holds a sweep: finished runs stay, others are resumed exactly.
         processes: Of each run.
         options: Words for each run's command line, e.g. `--gpus 8`.
         start: (words, log=…, result=…) -> exit status; runs one command.

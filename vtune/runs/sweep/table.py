@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it is told to people: the path of its folder inside the sweep's."""
+        """As it is shown to people: the path of its folder inside the sweep's."""
         return self.variant if self.seed is None else f"{self.variant}/seed-{self.seed}"
 
     def evaluation(self, suite: str) -> Path:
@@ -88,7 +88,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of the questions that
     need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right` (algorithm 1)
-    and `tool calls`. Where nobody could tell what calls showed, they are None, and `no_shares` says why.
+    and `tool calls`. Where what calls showed is unknown, they are None, and `no_shares` says why.
 
     Args:
         path: The sweep's folder.

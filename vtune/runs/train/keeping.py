@@ -102,7 +102,7 @@ class Keeping:
 
 
 def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int, dict[str, Any] | None]:
-    """Where a run goes on: steps done, and the state that was saved with them; the trainer takes up its own.
+    """Where a run resumes: steps done, and the state that was saved with them; the trainer takes up its own.
 
     Args:
         checkpoints: Of the run.

@@ -53,7 +53,7 @@ class OnlineEvaluation:
         ranks: Of this process.
         out: The run folder.
         record: Where the numbers go.
-        keeping: Told of each evaluation.
+        keeping: Notes each evaluation.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ def _from_name(value: Any) -> Any:
 
 
 class OnlineEval(Strict):
-    """When weights are evaluated in training: before the first step, every so many, and after the last."""
+    """When weights are evaluated in training: before the first step, periodically, and after the last."""
 
     every: int = Field(gt=0)
     """Steps."""
@@ -149,7 +149,7 @@ def missing_data(suites: Iterable[Loaded]) -> list[str]:
 
 
 def evaluations_of(recipe: OnlineEval, steps: int) -> int:
-    """How often a run of so many steps is evaluated."""
+    """How often a run of `steps` steps is evaluated."""
     return 1 + steps // recipe.every + (steps % recipe.every > 0)
 
 
@@ -187,7 +187,7 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
     """See that a run's evaluations are still the same; to be asked before anything of the run is written.
 
-    Suites may be added when a run goes on, and left out.
+    Suites may be added when a run continues, and left out.
 
     Returns:
         What the evaluations are known by, those of before included.

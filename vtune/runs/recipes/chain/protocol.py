@@ -51,7 +51,7 @@ def protocol_joins(policy: Policy, suite: EvalSuite, name: str, samples: Sequenc
     missing = sorted(policy.tools - offered)
     if missing:
         why = f"the suite offers no {listed(missing)}, which the policy was trained to call"
-        fix = f"offers: [{', '.join(sorted(policy.tools))}] of the suite, in a prompt that tells of it"
+        fix = f"offers: [{', '.join(sorted(policy.tools))}] of the suite, in a prompt that mentions it"
         yield Join(policy.name, name, "tools", written, read, "break", why, fix)
     else:
         yield Join(policy.name, name, "tools", written, read)
