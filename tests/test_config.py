@@ -137,7 +137,7 @@ def test_overrides_are_applied_in_order_and_checked(good: Path) -> None:
     null = problem(good, GOOD, "rollout=null", "rollout.temperature=1")
     assert "`rollout` is null here" in null
     assert "give all of it: rollout={key: value, ...}" in null
-    assert "steps is true, which is no value for it" in problem(good, GOOD, "steps=true")
+    assert "steps is true, which is not a value for it" in problem(good, GOOD, "steps=true")
     assert "not YAML" in problem(good, GOOD, "steps=[")
 
 

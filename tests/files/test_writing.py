@@ -1,4 +1,4 @@
-"""An output never takes the place of what is no file, nor of what is read, and appears whole."""
+"""An output never takes the place of what is not a file, nor of what is read, and appears whole."""
 
 import errno
 import os

@@ -43,7 +43,7 @@ def damaged_jpeg() -> bytes:
 
 
 def special(folder: Path) -> dict[str, Path]:
-    """What is no regular file of content: missing, folders, pipes, devices, sockets, loops, giants."""
+    """What is not a regular file of content: missing, folders, pipes, devices, sockets, loops, giants."""
     folder.mkdir()
     names = {name: folder / name for name in ("missing", "folder", "pipe", "socket", "loop", "empty", "huge")}
     names["folder"].mkdir()

@@ -112,7 +112,7 @@ def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
 
 
 def _kind(path: Path, option: str) -> str | None:
-    """What is there that is no regular file; None for a regular file, and where nothing is."""
+    """What is there that is not a regular file; None for a regular file, and where nothing is."""
     try:
         return kind_of(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +126,7 @@ def _kind(path: Path, option: str) -> str | None:
 
 
 def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
-    """See that an output is no input, and lies in none."""
+    """See that an output is not an input, and lies in none."""
     place = os.path.realpath(path)
     for given in inputs:
         source = os.path.realpath(given)

@@ -132,7 +132,7 @@ def _faint(first: Pixels, second: Pixels, side: float) -> Checked:
     plane = first.astype(np.float32)
     off = plane - second
     colour = off.mean(axis=(0, 1))
-    # Shading is no detail: whatever is blurred keeps it.
+    # Shading is not detail: whatever is blurred keeps it.
     detail = plane - blurred(plane, BANDS[-1] * span(*first.shape[:2]))
     # The root of the square: the mean of what is off would forgive a glyph that is gone.
     lost = float(np.sqrt(np.square(off - colour).mean()))

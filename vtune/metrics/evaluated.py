@@ -42,7 +42,7 @@ def evaluated(
         suite: Its name.
         trajectories: Scored.
         scores: What the suite's scorer made of them.
-        audited: Trajectories whose samples have boxes; none: nobody looked.
+        audited: Trajectories whose samples have boxes; none: looks were not audited.
         evidence_score: See `by_source`.
         max_unaudited: See `faithfulness`.
         seed: Of its bootstrap.

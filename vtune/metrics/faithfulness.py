@@ -102,7 +102,7 @@ class Faithfulness:
     unfaithful_of_all: Estimate | None
     small_of_correct: Estimate | None
     """Of the unfaithful: no call shows a target as large as it has to be, but one shows all of it, smaller.
-    A model that judges as CodeV's does may well see it there (§15): this is no look beside it."""
+    A model that judges as CodeV's does may well see it there (§15): this is not a look beside it."""
     small_of_all: Estimate | None
     no_tool_of_correct: Estimate | None
     no_tool_of_all: Estimate | None

@@ -30,7 +30,7 @@ class AuditRow:
     small: bool = False
     """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
     by: str | None = None
-    """The name of the judge of its looks; None where nobody could."""
+    """The name of the judge of its looks; None where there was none."""
     why: str = ""
     """Why something is None."""
 

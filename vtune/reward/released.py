@@ -144,7 +144,7 @@ def _shown(grid: Any) -> dict[str, Any]:
     try:
         _, height, width = grid[0]
     except (TypeError, ValueError, KeyError, IndexError):
-        what = "`image_grid_thw` is no list of [t, height, width]"
+        what = "`image_grid_thw` is not a list of [t, height, width]"
         raise DataError(what, fix="send e.g. [[1, 420, 616]]") from None
     return {"reply_space": "shown_pixels", "shown_width": width, "shown_height": height}
 

@@ -128,7 +128,7 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
     """The recipe that settings describe, with the service's own judge if they want one.
 
     Raises:
-        RecipeError: If they are no settings, or want another judge than the service has.
+        RecipeError: If they are not settings, or want another judge than the service has.
     """
     wanted = settings.get("judge")
     if isinstance(wanted, dict):
@@ -229,7 +229,7 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
 
 def _looks(names: Any) -> tuple[Look | None, ...]:
     if not isinstance(names, list):
-        raise DataError("the looks of a call are no list")
+        raise DataError("the looks of a call are not a list")
     return tuple(Fields({"look": name}).one_of_or_null("look", Look) for name in names)
 
 
@@ -275,7 +275,7 @@ def _sample(row: Row) -> Sample:
 def _trajectory(row: Row, sample: Sample) -> Trajectory:
     images = row.get("images") or []
     if not isinstance(images, list):
-        raise DataError("column `images` is no list", fix="send a list of pictures")
+        raise DataError("column `images` is not a list", fix="send a list of pictures")
     nothing = dict.fromkeys(TRAJECTORY_COLUMNS.names)
     known = {"sample_id": sample.id, "data_source": sample.source, "stop_reason": "answer"}
     return trajectory_from_row(nothing | known | row | {"images": [_picture(item) for item in images]})

@@ -373,7 +373,7 @@ class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -24,7 +24,7 @@ class DenseIndex:
         encoder: The one that embedded its passages.
 
     Raises:
-        DataError: If the folder holds no whole dense index, or another encoder made it.
+        DataError: If the folder holds no complete dense index, or another encoder made it.
     """
 
     def __init__(self, folder: Path, encoder: TextEncoder) -> None:
@@ -49,7 +49,9 @@ class DenseIndex:
                 else _exact(folder, self.passages, facts["width"], starts)
             )
         except (OSError, ValueError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         held = sum(part.passages for part in self._parts)
         if not len(self._records) == held == self.passages or facts["width"] != encoder.width:
             raise DataError(f"the files in {folder} do not belong together", fix="build the index again")

@@ -156,7 +156,7 @@ def open_graph(path: Path) -> Index:
     except RuntimeError as error:
         raise ValueError(f"{path.name}: {error}") from None
     if graph is None:
-        raise ValueError(f"{path.name} is no graph")
+        raise ValueError(f"{path.name} is not a graph")
     return graph
 
 

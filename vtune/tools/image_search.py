@@ -137,7 +137,7 @@ class Replayed:
         paths = sample.extra.get(THUMBNAILS) if self._folder is not None else None
         if not isinstance(titles, list) or not all(isinstance(title, str) for title in titles):
             raise DataError(
-                f"no cached image search: {TITLES} is no list of texts",
+                f"no cached image search: {TITLES} is not a list of texts",
                 where=where,
                 fix="import data that has it, take image_search_tool out of `tools`, or search an index",
             )
@@ -149,7 +149,7 @@ class Replayed:
             or not all(isinstance(p, str) for p in paths)
         ):
             raise DataError(
-                f"{THUMBNAILS} is no list of as many paths as {TITLES} has titles",
+                f"{THUMBNAILS} is not a list of as many paths as {TITLES} has titles",
                 where=where,
                 fix="fix the row, or set tools.image_search.thumbnails to null",
             )

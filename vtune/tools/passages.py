@@ -55,7 +55,7 @@ def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex |
     """An index of passages, whichever kind it is.
 
     Raises:
-        DataError: If there is none, it is not whole, or its encoder cannot be loaded or is another one.
+        DataError: If there is none, it is not complete, or its encoder cannot be loaded or is another one.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """

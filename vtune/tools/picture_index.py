@@ -53,7 +53,7 @@ def build_picture_index(
         The manifest: `kind`, `pictures`, `width` of the vectors.
 
     Raises:
-        DataError: If there is no entry, or one is no picture.
+        DataError: If there is no entry, or one is not a picture.
     """
     hashes: list[np.uint64] = []
     vectors: list[Vector] = []
@@ -90,7 +90,7 @@ class PictureIndex:
         embed: As it was built with.
 
     Raises:
-        DataError: If the folder holds no whole index of pictures, or another embedding made it.
+        DataError: If the folder holds no complete index of pictures, or another embedding made it.
     """
 
     def __init__(self, folder: Path, *, min_score: float = MIN_SCORE, embed: Embed = layout) -> None:
@@ -101,7 +101,9 @@ class PictureIndex:
             self._hashes = np.load(folder / "hashes.npy", mmap_mode="r")
             self._vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         except (OSError, ValueError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         self._embed = embed
         self._min_score = min_score
         self.pictures: int = facts["pictures"]

@@ -131,7 +131,7 @@ def look(trajectory: Trajectory, call: Call) -> Look | None:
 
     Crops that come from the sample's pictures are known by their number, others by their bytes.
 
-    A crop that no picture shows, or whose picture does not show it, is no look.
+    A crop that no picture shows, or whose picture does not show it, is not a look.
     """
     found = []
     for crop in call.crops:

@@ -60,7 +60,7 @@ class Records:
     """Reads what a `RecordWriter` wrote; any number of threads may read.
 
     Raises:
-        DataError: If the files are not there, or are not whole.
+        DataError: If the files are not there, or are not complete.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -69,7 +69,9 @@ class Records:
             self._ends = np.load(folder / f"{name}.ends.npy", mmap_mode="r")
             self._file = open_input(path)
         except (OSError, ValueError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         if len(self) and os.fstat(self._file.fileno()).st_size != self._ends[-1]:
             raise DataError(f"{path} is cut short", fix="build the index again")
 

@@ -120,7 +120,7 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
     given = given_answer(reply, sample)
     found = boxes_in(given) if given is not None else None
     if found is None:
-        verdict = no_answer(sample) if given is None else unreadable("the answer is no list of boxes")
+        verdict = no_answer(sample) if given is None else unreadable("the answer is not a list of boxes")
         return Verdict(0.0, verdict.why, {**_facts([], judging), **verdict.parts})
     predicted = [LabelledBox(e.label, spaces.to_truth(e.box)) for e in found]
     if not labelled:

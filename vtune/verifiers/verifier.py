@@ -69,7 +69,7 @@ class Verifier:
     in_worker: bool = False
     """It may run long or crash, so `Verifying` runs it in a process of its own."""
     looks_slow: Callable[[str, Sample], bool] | None = None
-    """Tells at a glance whether (reply, sample) may take long; None: nobody can tell. It changes where
+    """Tells at a glance whether (reply, sample) may take long; None: unknown. It changes where
     a reply is verified, never its verdict."""
     reads_iou: bool = False
     """It needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see `with_iou`)."""

@@ -60,7 +60,7 @@ def box_truth(column: str, value: Any) -> str:
         value: As for `evidence_rows`; xyxy in the space that `verifier_parm` names.
 
     Raises:
-        DataError: If it is no list of boxes.
+        DataError: If it is not a list of boxes.
     """
     entries = [
         {"label": str(entry.get("label") or ""), "bbox_2d": _four(column, entry.get("bbox_2d"))}

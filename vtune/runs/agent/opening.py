@@ -76,7 +76,7 @@ async def open_agent(
 
     Raises:
         RecipeError: If a key or token of a tool is not set.
-        DataError: If an index of a tool is not there or not whole.
+        DataError: If an index of a tool is not there or not complete.
         MissingExtra: If a tool needs a package that is not installed.
     """
     async with (

@@ -122,7 +122,7 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
 
     Raises:
         RecipeError: If a key or token is not set.
-        DataError: If an index is not there or not whole.
+        DataError: If an index is not there or not complete.
         MissingExtra: If the index needs a package that is not installed.
     """
     async with AsyncExitStack() as stack:

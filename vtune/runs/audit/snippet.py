@@ -94,7 +94,9 @@ def _bytes(path: Path) -> bytes:
         decode(content, None)
     except Refused as refused:
         raise DataError(
-            f"this is no picture that can be used: {refused}", where=str(path), fix="give a PNG or JPEG file"
+            f"this is not a picture that can be used: {refused}",
+            where=str(path),
+            fix="give a PNG or JPEG file",
         ) from refused
     return content
 

@@ -94,7 +94,7 @@ def check_names(recipe: DataRecipe) -> None:
     for number, name in unknown:
         if name not in abilities and name not in ABILITIES:
             raise RecipeError(
-                f"filters.{number}.rows names {name!r}, which is no source and no ability of the data",
+                f"filters.{number}.rows names {name!r}, which is neither a source nor an ability of the data",
                 where=f"filter `{recipe.columns[number]}`",
                 fix=nearest(name, [*recipe.sources, *sorted(abilities)]),
             )

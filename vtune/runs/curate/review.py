@@ -41,7 +41,7 @@ class Opinions:
 
     dropped: dict[tuple[str, int], str] = field(default_factory=dict)
     unscored: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Rows that nobody could judge, and why; a service that failed is asked again by the next run."""
+    """Rows that could not be judged, and why; a service that failed is asked again by the next run."""
     asked: dict[tuple[str, int], str] = field(default_factory=dict)
     """Rows that the filter looked at, with their ids."""
     corrected: dict[tuple[str, int], str] = field(default_factory=dict)

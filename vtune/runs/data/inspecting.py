@@ -104,7 +104,7 @@ def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
 
 
 def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """The boxes of a ground truth, in pixels of the first picture; none where it is no list of boxes."""
+    """The boxes of a ground truth, in pixels of the first picture; none where it is not a list of boxes."""
     verifier = VERIFIERS.get(sample.verifier)
     if verifier is None or not verifier.answers_in_boxes or not sizes:
         return []

@@ -147,7 +147,7 @@ def _written(out: Path, traces: Iterator[Trajectory], left_out: Counter[str], fi
 
 
 def _unseen(sample: Sample) -> str:
-    """Why nobody can say how to look, or an empty text."""
+    """Why it is unknown how to look, or an empty text."""
     if not sample.evidence:
         return "without evidence boxes"
     if PYTHON in sample.tools:
@@ -189,7 +189,7 @@ def _filled(sample: Sample, base: Path) -> Sample:
 
 
 def _unfit(trajectory: Trajectory, *, full: float) -> str:
-    """Why a trajectory is no example, or an empty text."""
+    """Why a trajectory is not an example, or an empty text."""
     reward = trajectory.reward
     if reward is None or reward.accuracy is None or reward.format is None:
         return "unscored"

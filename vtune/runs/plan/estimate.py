@@ -254,7 +254,7 @@ def _cores(values: Mapping[str, Any], machine: Machine) -> float:
 
 
 def _share(machine: Machine, share: float) -> float:
-    # What was measured on a core is no peak: nothing is taken off.
+    # What was measured on a core is not a peak: nothing is taken off.
     return share if machine.kind == "gpu" else 1.0
 
 

@@ -15,7 +15,7 @@ from vtune.schema.parquet import fingerprint
 
 Series = dict[str, list[float]]
 
-RESTORE = "the run wrote it whole; restore it"
+RESTORE = "the run wrote a complete file; restore it"
 
 _RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
 _RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}

@@ -50,7 +50,7 @@ def run_search(
 
     Raises:
         RecipeError: If there is nothing to serve, no token where one is needed, or the address cannot be had.
-        DataError: If an index is not whole.
+        DataError: If an index is not complete.
     """
     check_token(host, token)
     service = SearchService(passages, pictures, threads=threads, encoder=encoder)

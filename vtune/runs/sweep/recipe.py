@@ -79,7 +79,7 @@ class Sweep(Strict):
         for name in (*self.variants, *self.untrained):
             if not _NAME.fullmatch(name) or name in _OWN:
                 raise ValueError(
-                    f"variant {name!r} is no name of a folder here: letters, digits and . + - _, "
+                    f"variant {name!r} is not a name of a folder here: letters, digits and . + - _, "
                     f"but none of {', '.join(_OWN)}"
                 )
         for name, settings in self.variants.items():
@@ -100,7 +100,9 @@ class Sweep(Strict):
         names = [one.title for one in self.held_out]
         for name in names:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"`held_out`: {name!r} is no name of a folder: letters, digits and . + - _")
+                raise ValueError(
+                    f"`held_out`: {name!r} is not a name of a folder: letters, digits and . + - _"
+                )
             if names.count(name) > 1:
                 raise ValueError(f"`held_out` has `{name}` twice: give one another `name`")
         if self.untrained and not self.held_out:

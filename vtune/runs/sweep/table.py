@@ -22,7 +22,7 @@ DONE = "done.json"
 """In the folder of a run that is finished: what it returned."""
 RESULTS = "results.json"
 
-RESTORE = "the evaluation wrote it whole; restore it"
+RESTORE = "the evaluation wrote a complete file; restore it"
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -151,7 +151,7 @@ def _finished(
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    sweep = read_values(file, fix="the sweep wrote it whole; restore it")
+    sweep = read_values(file, fix="the sweep wrote a complete file; restore it")
     if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
         raise DataError("not the settings of a sweep", where=str(file), fix="the sweep wrote it; restore it")
     if not isinstance(sweep["held_out"], list):

@@ -77,7 +77,7 @@ def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
     if recipe.every % checkpoints.every:
         raise ValueError(
             "checkpoints.keep.best needs a checkpoint of all weights that are evaluated: eval.every "
-            f"{recipe.every} is no multiple of checkpoints.every {checkpoints.every}"
+            f"{recipe.every} is not a multiple of checkpoints.every {checkpoints.every}"
         )
 
 

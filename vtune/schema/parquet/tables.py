@@ -180,7 +180,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise _unreadable(path, error) from None
     except pa.ArrowException as error:
         raise DataError(
-            f"not a Parquet file, or not a whole one: {error}",
+            f"not a Parquet file, or not a complete one: {error}",
             where=str(path),
             fix="import JSON lines with `vtune data import samples`"
             if path.suffix in (".jsonl", ".json")

@@ -30,7 +30,7 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
     """The trajectories of a file, in file order.
 
     Raises:
-        DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
+        DataError: At the first row that is not a valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
     for trajectory in scan_trajectories(path):

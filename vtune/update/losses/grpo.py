@@ -38,7 +38,7 @@ def grpo(tokens: Tokens, recipe: GRPO) -> PolicyTerms:
     r is the probability of a token now over that when it was drawn; w is r, its value truncated at the cap:
     a token's gradient is min(r, cap) A grad(logprobs), or none where the clip decides. Where weights have not
     moved since they drew a token, r is nothing but the mismatch of two implementations: it is corrected, but
-    it is no step that a clip could hold back. So the log-probabilities of the rollout serve in both cases,
+    it is not a step that a clip could hold back. So the log-probabilities of the rollout serve in both cases,
     and no pass of the old policy is needed.
 
     Source: GRPO, Shao et al. 2024, "From PPO to GRPO"; CodeV eq. 4 (CodeV writes the reference policy below
