@@ -49,7 +49,7 @@ def run_credit(paths: Sequence[Path]) -> dict[str, Any]:
     Returns:
         `runs`, one entry a folder: `name`, `path`, `credit` (the constants) and `transferred` (whether the
         run did it), `steps`, `failing_trajectories`, `failing_calls`; `correctable`, shares by `theta`;
-        `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row a step;
+        `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row per step;
         `training_tools`, one per step and tool type; `cost`, or None without a step in the metrics.
 
     Raises:
