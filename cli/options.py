@@ -61,7 +61,7 @@ Track = Annotated[
 Hostfile = Annotated[
     Path | None,
     typer.Option(
-        "--hostfile", help="Machines to start on, `name slots=N` a line; wants --gpus, pdsh and ssh."
+        "--hostfile", help="Machines to start on, `name slots=N` per line; wants --gpus, pdsh and ssh."
     ),
 ]
 TIERS = ("auto", "namespaces", "flat", "unsafe")
