@@ -71,7 +71,9 @@ def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> number, of nested mappings."""
+    """Dotted name -> number, of nested mappings; where a number has an interval, both are one."""
+    values = {**values, **values.get("intervals", {})}
+    values.pop("intervals", None)
     found: dict[str, Any] = {}
     for name, value in values.items():
         nested = isinstance(value, Mapping) and not is_estimate(value)

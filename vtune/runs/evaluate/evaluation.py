@@ -41,6 +41,7 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses, write_whole
+from vtune.schema.clusters import cluster_of
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -368,11 +369,10 @@ async def _judge(
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
     """What a scorer is told of one rollout."""
-    reward = trajectory.reward
-    if reward is None:
-        return Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
-    unreadable = reward.parts.get("unreadable", 0.0) > 0
-    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=unreadable, source=sample.source)
+    reward, cluster = trajectory.reward, cluster_of(trajectory)
+    score = None if reward is None else reward.accuracy
+    unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
+    return Mark(sample.id, sample.extra, score, unreadable, source=sample.source, cluster=cluster)
 
 
 def _put_together(files: Sequence[Path], out: Path) -> None:
