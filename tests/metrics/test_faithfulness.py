@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from vtune.metrics.faithfulness import faithfulness
 from vtune.metrics.intervals import Estimate
 
-
 NUMBERS = count()
 
 
