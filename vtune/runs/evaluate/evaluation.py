@@ -31,6 +31,7 @@ from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.questions import (
     Question,
     Source,
@@ -105,7 +106,8 @@ def run_eval(
     kind: Kind = "transformers",
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
+    """Roll out, score and audit; `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet` go to
+    `out`.
 
     Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
     end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
@@ -305,6 +307,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "engine": asked.kind,
         "rollouts": asked.total,
         "score": SCORERS[suite.scorer](judged.marks),
+        **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         "faithfulness": asdict(everything),
         "judged_by": judges_of(judged.rows),
