@@ -52,11 +52,12 @@ def _power(evaluation: Evaluation) -> str:
     power = evaluation.get("power")
     if not power:
         return ""
-    least, likely, apart = (100 * power[name] for name in ("paired_at_best", "paired", "unpaired"))
+    least, likely = (100 * power[name] for name in ("paired_at_best", "paired"))
+    discordant = percent(power["discordant"])
+    more = f", and under {likely:.1f} where {discordant} of the answers differ" if likely > least else ""
     return (
-        f"\n  {power['clusters']} independent questions: another model has to differ by {least:.1f} points "
-        f"at least to be told apart on them, by {likely:.1f} where {percent(power['discordant'])} of answers "
-        f"change, and by {apart:.1f} on other questions"
+        f"\n  {power['clusters']} independent questions: a difference under {least:.1f} points from another "
+        f"model on them is noise{more}"
     )
 
 

@@ -16,8 +16,8 @@ from vtune.runs.folder import MAY_CHANGE
 RULES = ("format", "scorer", "choices.answer_in", "choices.letter_rule", "reward.iou", "reward.judge")
 """Keys of a suite that say what a right answer is: scores by different ones do not compare."""
 
-PATHS = ("data", "data_from", "uses", "reward.judge.base_url", "reward.judge.api_key_env")
-"""Keys that say where things are, not what they are; the content of data and `uses` is compared."""
+PATHS = ("data", "data_from", "reward.judge.api_key_env")
+"""Keys that say where things are, not what they are; the content of data is compared."""
 
 LISTED = 20
 """Ids of questions that only one evaluation has, of each."""
