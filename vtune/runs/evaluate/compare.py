@@ -110,7 +110,9 @@ def _results(folder: Path) -> dict[str, Any]:
             fix="give two folders that `vtune eval` wrote; an unfinished one goes on with --resume",
         )
     results = read_record(file, "model", "suite", "environment", fix=RESTORE)
-    if not isinstance(results["environment"], dict) or not isinstance(results["suite"], dict):
+    environment, suite = results["environment"], results["suite"]
+    told = isinstance(environment, dict) and isinstance(environment.get("data"), dict)
+    if not told or not isinstance(suite, dict):
         raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
     return results
 
@@ -122,11 +124,11 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         DataError: If it is the data.
         RecipeError: If it is what a right answer is.
     """
-    prints = [sorted(map(str, dict(one["environment"].get("data", {})).values())) for one in (a, b)]
-    if prints[0] != prints[1] or not prints[0]:
+    prints = [sorted(map(str, one["environment"]["data"].values())) for one in (a, b)]
+    if prints[0] != prints[1]:
         raise DataError(
             "the two evaluations are not on the same data: the SHA-256 of `data` differ",
-            where=" and ".join(", ".join(one["environment"].get("data", {})) or "no data" for one in (a, b)),
+            where=" and ".join(", ".join(one["environment"]["data"]) or "no data" for one in (a, b)),
             fix="evaluate both models on the same files",
         )
     keys = [

@@ -54,8 +54,12 @@ def read_items(folder: Path) -> dict[str, Item]:
             f"the evaluation in {folder} has no {ITEMS}",
             fix="it is older than this file: evaluate again, with another --out",
         )
+    try:
+        lines = read_text(path, limit=MAX_DOCUMENT).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the questions cannot be read: {error}", where=str(path), fix=RESTORE) from None
     found: dict[str, Item] = {}
-    for number, line in enumerate(read_text(path, limit=MAX_DOCUMENT).splitlines()):
+    for number, line in enumerate(lines):
         item = _item(line, f"{path}, row {number}")
         if item.id in found:
             raise DataError(
