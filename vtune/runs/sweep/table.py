@@ -39,7 +39,7 @@ FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_cor
 """Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
 HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls")
 
-BY_QUESTIONS = "of a single evaluation: over its independent questions"
+BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
 
 Numbers = dict[str, SeedMean]
 """Name -> number of one run; what could not be measured has no key."""
@@ -265,12 +265,7 @@ def _held_out(folder: Path) -> tuple[Numbers, str]:
     score, looks = results["score"], results["faithfulness"]
     one = SeedMean(0.0, None, None, 1)
     names = {"accuracy": "score"} | {name: name for name in HRBENCH}
-    sure = score.get("intervals", {})
-    numbers = {
-        name: replace(one, **sure.get(key, {}) | {"value": score[key]})
-        for name, key in names.items()
-        if key in score
-    }
+    numbers = {name: replace(one, value=score[key]) for name, key in names.items() if key in score}
     for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
         if looks[key] is not None:
             numbers[name] = replace(one, **looks[key])
