@@ -35,6 +35,7 @@ HEAVY = {
     "pyarrow",
     "pydantic",
     "rich",
+    "scipy",
     "torch",
     "transformers",
     "vllm",

@@ -8,7 +8,7 @@ from vtune.metrics.faithfulness import Row, faithfulness
 from vtune.metrics.log import MetricsLine
 from vtune.schema.trajectory import Trajectory
 
-_COUNTS = ("n", "unreadable", "unscored")
+_COUNTS = ("n", "clusters", "unreadable", "unscored")
 """Of a scorer: they are in the rows as `trajectories` and shares."""
 
 _LOOKS = ("faithful_of_correct", "faithful_of_all", "unfaithful_of_correct", "no_tool_of_correct")

@@ -80,6 +80,8 @@ def cell(value: Any) -> str:
     if isinstance(value, int | float):
         return number(value)
     if isinstance(value, Mapping) and is_estimate(value):
+        if value["low"] is None:
+            return number(value["value"])
         return f"{number(value['value'])} [{number(value['low'])}, {number(value['high'])}]"
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value)) or GAP

@@ -32,6 +32,7 @@ from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.questions import (
     Question,
     Source,
@@ -42,6 +43,7 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses
+from vtune.schema.clusters import cluster_of
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -105,7 +107,8 @@ def run_eval(
     kind: Kind = "transformers",
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
+    """Roll out, score and audit; `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet` go to
+    `out`.
 
     Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
     end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
@@ -305,6 +308,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "engine": asked.kind,
         "rollouts": asked.total,
         "score": SCORERS[suite.scorer](judged.marks),
+        **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         "faithfulness": asdict(everything),
         "judged_by": judges_of(judged.rows),
@@ -369,11 +373,10 @@ async def _judge(
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
     """What a scorer is told of one rollout."""
-    reward = trajectory.reward
-    if reward is None:
-        return Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
-    unreadable = reward.parts.get("unreadable", 0.0) > 0
-    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=unreadable, source=sample.source)
+    reward, cluster = trajectory.reward, cluster_of(trajectory)
+    score = None if reward is None else reward.accuracy
+    unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
+    return Mark(sample.id, sample.extra, score, unreadable, source=sample.source, cluster=cluster)
 
 
 def _put_together(files: Sequence[Path], out: Path) -> None:

@@ -39,7 +39,7 @@ FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_cor
 """Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
 HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls")
 
-BY_QUESTIONS = "of a single evaluation's faithfulness: by bootstrap over its questions"
+BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
 
 Numbers = dict[str, SeedMean]
 """Name -> number of one run; what could not be measured has no key."""
