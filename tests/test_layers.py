@@ -182,7 +182,7 @@ def test_no_file_is_too_long() -> None:
         ("openai", {"vtune/judge/client.py"}),
         ("vllm", {"vtune/rollout/vllm.py"}),
         ("httpx2", {"vtune/rollout/servers.py", "vtune/tools/http.py"}),
-        ("httptools", {"vtune/reward/connections.py"}),
+        ("aiohttp", {"vtune/reward/connections.py"}),
         ("bm25s", {"vtune/tools/bm25.py", "vtune/tools/bm25_build.py", "vtune/tools/words.py"}),
         ("usearch", {"vtune/tools/dense.py", "vtune/tools/dense_build.py"}),
     ],
