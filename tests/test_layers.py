@@ -183,6 +183,8 @@ def test_no_file_is_too_long() -> None:
         ("vllm", {"vtune/rollout/vllm.py"}),
         ("httpx2", {"vtune/rollout/servers.py", "vtune/tools/http.py"}),
         ("aiohttp", {"vtune/reward/connections.py"}),
+        ("imagehash", {"vtune/curate/likeness.py", "vtune/tools/pictures.py"}),
+        ("datasketch", {"vtune/curate/likeness.py"}),
         ("bm25s", {"vtune/tools/bm25.py", "vtune/tools/bm25_build.py", "vtune/tools/words.py"}),
         ("usearch", {"vtune/tools/dense.py", "vtune/tools/dense_build.py"}),
     ],
