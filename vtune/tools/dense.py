@@ -13,8 +13,7 @@ from usearch.index import search
 from vtune.errors import DataError
 from vtune.tools.dense_build import VECTORS, TextEncoder, graph_of, open_graph, starts_of
 from vtune.tools.passage import Passage
-from vtune.tools.passages import check_same_encoder
-from vtune.tools.store import Records, read_manifest
+from vtune.tools.store import Records, check_same_encoder, read_manifest
 
 
 class DenseIndex:

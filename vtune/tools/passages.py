@@ -113,26 +113,6 @@ def check_model(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> None:
     check_local(model_of(facts, encoder))
 
 
-def check_same_encoder(folder: Path, made: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """See that the encoder which built an index is the one that searches it.
-
-    Args:
-        folder: Of the index.
-        made: The facts of the one that built it.
-        mine: Those of the one that searches.
-
-    Raises:
-        DataError: If not.
-    """
-    if made["fingerprint"] != mine["fingerprint"]:
-        raise DataError(
-            f"{made['model']} embedded what it holds, and {mine['model']} is another model: "
-            "vectors of two models cannot be compared",
-            where=str(folder),
-            fix="search with the model that built it, or build the index again",
-        )
-
-
 def model_of(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> str:
     """Where the model of an index is now."""
     named: str = facts["encoder"]["model"]

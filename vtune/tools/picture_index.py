@@ -14,9 +14,9 @@ from PIL import Image
 
 from vtune.errors import DataError, RecipeError
 from vtune.tools.observation import encodable
-from vtune.tools.passages import Device, IndexEncoder, check_model, check_same_encoder, model_of, torch_device
+from vtune.tools.passages import Device, IndexEncoder, check_model, model_of, torch_device
 from vtune.tools.pictures import Match, PictureEncoder, Vector, decoded, layout, perceptual_hash
-from vtune.tools.store import Records, RecordWriter, read_manifest, write_manifest
+from vtune.tools.store import Records, RecordWriter, check_same_encoder, read_manifest, write_manifest
 
 THUMBNAIL = 256
 """Longest side of what is shown of a match, in pixels; ours."""
