@@ -256,7 +256,11 @@ def index(
     ] = False,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help="Model that embeds passages: a dense index; without it, BM25."),
+        typer.Option(
+            "--encoder",
+            help="Model that embeds passages: a dense index; without it, BM25. With --pictures: a CLIP or "
+            "SigLIP; without it, hashes and colours.",
+        ),
     ] = None,
     family: Annotated[
         EncoderFamily | None,
@@ -271,9 +275,9 @@ def index(
     """Build an index for text_search_tool (BM25, or dense), or with --pictures for image_search_tool."""
     if encoder is None and (family is not None or search is not None):
         raise typer.BadParameter("it says how an --encoder is used", param_hint="--family, --search")
-    if encoder is not None and pictures:
-        raise typer.BadParameter("encoders of texts index no pictures", param_hint="--encoder")
-    if encoder is not None and family is None:
+    if pictures and (family is not None or search is not None):
+        raise typer.BadParameter("it says how passages are embedded", param_hint="--family, --search")
+    if encoder is not None and family is None and not pictures:
         raise typer.BadParameter("say of which family the encoder is", param_hint="--family")
     from vtune.report.values import render_values
     from vtune.runs.data.dense import index_dense
@@ -284,7 +288,7 @@ def index(
     if encoder is not None and family is not None:
         result = index_dense(corpus, out, encoder=encoder, family=family, method=search)
     else:
-        result = index_pictures(corpus, out) if pictures else index_passages(corpus, out)
+        result = index_pictures(corpus, out, encoder=encoder) if pictures else index_passages(corpus, out)
     show(result, render_values, as_json=as_json)
 
 

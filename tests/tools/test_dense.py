@@ -206,7 +206,7 @@ def test_numbers_that_half_precision_does_not_have_are_refused(tmp_path: Path) -
 
 def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
     build(tmp_path, corpus(3))
-    with pytest.raises(DataError, match="hashed embedded its passages, and other is another model"):
+    with pytest.raises(DataError, match="hashed embedded what it holds, and other is another model"):
         DenseIndex(tmp_path, Hashed("other"))
     assert DenseIndex(tmp_path, Hashed("moved/hashed")).find("topic1 fact 1", 1) == [corpus(3)[1]]
 

@@ -110,3 +110,23 @@ def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("kind") not in kinds:
         raise DataError(f"the index in {folder} is not one of {kinds[0]}", fix=fix)
     return facts
+
+
+def check_same_encoder(folder: Path, made: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    """See that the encoder which built an index is the one that searches it.
+
+    Args:
+        folder: Of the index.
+        made: The facts of the one that built it.
+        mine: Those of the one that searches.
+
+    Raises:
+        DataError: If not.
+    """
+    if made["fingerprint"] != mine["fingerprint"]:
+        raise DataError(
+            f"{made['model']} embedded what it holds, and {mine['model']} is another model: "
+            "vectors of two models cannot be compared",
+            where=str(folder),
+            fix="search with the model that built it, or build the index again",
+        )

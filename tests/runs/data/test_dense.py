@@ -168,7 +168,8 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
         (["--encoder", "m"], "of which family"),
         (["--family", "e5"], "how an --encoder is used"),
         (["--search", "hnsw"], "how an --encoder is used"),
-        (["--encoder", "m", "--family", "e5", "--pictures"], "index no pictures"),
+        (["--encoder", "m", "--family", "e5", "--pictures"], "how passages are embedded"),
+        (["--encoder", "/none", "--pictures"], "no model folder"),
         (["--encoder", "/none", "--family", "e5"], "no model folder"),
     ],
 )

@@ -9,16 +9,16 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.writing import write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.items import Item, items_of
 from vtune.metrics.power import power
 from vtune.metrics.repeated import repeated
-from vtune.runs.folder import write_atomically
 
 ITEMS = "items.jsonl"
 """In the folder of an evaluation, a question per line."""
 
-RESTORE = "the evaluation wrote it whole; restore it"
+RESTORE = "the evaluation wrote all of it; restore it"
 
 
 def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
