@@ -18,6 +18,7 @@ LAYERS = [
     {"environments"},
     {"data"},
     {"curate", "rollout", "reward", "advantage", "update", "metrics"},
+    {"protocols"},
     {"report"},
     {"runs"},
     {"cli"},
