@@ -56,10 +56,13 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         "format": _listed(
             "vtune.data.formats",
             "samples vtriune verl deepeyes codev questions:thinklite thyme questions:easyr1 search:mars "
-            "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench hub:hf",
+            "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench "
+            "detection_sets:coco_set detection_sets:ovdeval hub:hf",
         ),
         "scorer": _listed(
-            "vtune.metrics", "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources"
+            "vtune.metrics",
+            "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources "
+            "detection_scores:coco detection_scores:ovdeval",
         ),
         "filter": MappingProxyType(
             {

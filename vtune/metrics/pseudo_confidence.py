@@ -28,7 +28,8 @@ def center_bias(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
     width, height = size
     far = math.hypot(width / 2, height / 2)
     return [
-        1 - math.hypot((x0 + x1) / 2 - width / 2, (y0 + y1) / 2 - height / 2) / far for x0, y0, x1, y1 in boxes
+        1 - math.hypot((x0 + x1) / 2 - width / 2, (y0 + y1) / 2 - height / 2) / far
+        for x0, y0, x1, y1 in boxes
     ]
 
 

@@ -13,8 +13,8 @@ from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.sample import Sample
 from vtune.verifiers.exact import normalise
-from vtune.verifiers.spaces import spaces_of, told_coordinates
-from vtune.verifiers.verifier import where
+from vtune.verifiers.spaces import pixels_of, spaces_of, told_coordinates
+from vtune.verifiers.verifier import given_answer, where
 
 LONGEST = 20_000
 """Characters of an answer that is still parsed, ours: some 400 labelled boxes."""
@@ -56,6 +56,20 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
         return None
     found = [_entry(item) for item in value]
     return [entry for entry in found if entry is not None] if None not in found else None
+
+
+def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None:
+    """The boxes of a reply's answer in pixels of the stored picture; None where it is no list of them.
+
+    Raises:
+        DataError: As `given_answer` and `pixels_of` do.
+    """
+    given = given_answer(reply, sample)
+    found = boxes_in(given) if given is not None else None
+    if found is None:
+        return None
+    spaces = pixels_of(sample)
+    return tuple(LabelledBox(entry.label, spaces.to_truth(entry.box)) for entry in found)
 
 
 def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:

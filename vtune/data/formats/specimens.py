@@ -279,6 +279,23 @@ def coco(folder: Path) -> Specimen:
     return _annotated(folder / "instances.json", ("a.jpg", "b.jpg"), ("cat", "dog", "cup"), boxes, folder)
 
 
+def coco_set(folder: Path) -> Specimen:
+    """COCO's instances once more, with the photographs beside them."""
+    return coco(folder)
+
+
+def ovdeval(folder: Path) -> Specimen:
+    """OVDEval: a subset with what is on the picture, and what is not."""
+    for name in ("annotations", "images/color"):
+        (folder / "ovdeval" / name).mkdir(parents=True, exist_ok=True)
+    file = folder / "ovdeval" / "annotations" / "color.json"
+    _annotated(file, ("a.jpg",), ("red cup", "blue cup"), [(1, 1, TARGET)], folder / "ovdeval/images/color")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["images"][0] |= {"text": ["red cup"], "neg_text": ["blue cup"]}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return Specimen(folder / "ovdeval")
+
+
 def v3det(folder: Path) -> Specimen:
     """V3Det: photographs by category in a folder of folders."""
     name = "images/n07745046/21_371.jpg"

@@ -43,11 +43,13 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses
+from vtune.schema.annotated import KEY as ANNOTATED
 from vtune.schema.clusters import cluster_of
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.uses import prints as using
+from vtune.verifiers.boxes import answered_boxes
 
 AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
@@ -366,17 +368,20 @@ async def _judge(
     for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
         asked = [records[t.sample_id] for t in group]
         found.rows.extend(await audit(asked, group, scorer.judges))
-        found.marks.extend(mark_of(t, sample) for t, sample in zip(group, asked, strict=True))
+        shown = [scorer.with_shown_size(sample, t) for t, sample in zip(group, asked, strict=True)]
+        found.marks.extend(mark_of(t, sample) for t, sample in zip(group, shown, strict=True))
         found.trajectories.extend(map(slim, group))
     return found
 
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
-    """What a scorer is told of one rollout."""
+    """What a scorer is told of one rollout; the sample knows the size in which its picture was shown."""
     reward, cluster = trajectory.reward, cluster_of(trajectory)
     score = None if reward is None else reward.accuracy
     unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
-    return Mark(sample.id, sample.extra, score, unreadable, source=sample.source, cluster=cluster)
+    in_a_set = score is not None and ANNOTATED in sample.extra
+    boxes = answered_boxes(trajectory.reply, sample) if in_a_set else None
+    return Mark(sample.id, sample.extra, score, unreadable, sample.source, cluster, boxes)
 
 
 def _put_together(files: Sequence[Path], out: Path) -> None:

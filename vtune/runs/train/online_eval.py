@@ -175,7 +175,7 @@ class OnlineEvaluation:
         by_id = {sample.id: sample for sample in samples}
         boxed = [t for t in scored if by_id[t.sample_id].evidence]
         found.audited.extend(await audit(samples, boxed, scorer.judges))
-        found.marks.extend(mark_of(t, by_id[t.sample_id]) for t in scored)
+        found.marks.extend(mark_of(t, scorer.with_shown_size(by_id[t.sample_id], t)) for t in scored)
         found.trajectories.extend(map(slim, scored))
 
     def _jobs(self, window: Window, one: Loaded, step: int) -> list[Job]:
