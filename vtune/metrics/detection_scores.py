@@ -101,8 +101,8 @@ def coco(marks: Sequence[Mark]) -> Scores:
 def ovdeval(marks: Sequence[Mark]) -> Scores:
     """OVDEval's NMS-AP: the mean over its subsets, each of which is a set with categories of its own.
 
-    `score` is the mean AP after `suppressed`, and so are the other numbers of COCO's summary; `categories` has
-    them for each subset. Else as `coco`.
+    `score` is the mean AP after `suppressed`, and so are the other numbers of COCO's summary; `categories`
+    has them for each subset. Else as `coco`.
 
     Source: the released `eval.py` of OVDEval; that subsets weigh the same is ours, for it is left open there.
 

@@ -1,7 +1,7 @@
-"""Detection over a set of pictures, by COCO's rules: pycocotools decides what is found and what that is worth.
+"""Detection over a set of pictures, by COCO's rules: pycocotools decides what is found and what it is worth.
 
-Pictures without boxes in their replies count with what is missed; crowds, and things of other sizes than those
-that a number is about, are neither found nor missed.
+Pictures without boxes in their replies count with what is missed; crowds, and things of other sizes than
+those that a number is about, are neither found nor missed.
 """
 
 import io
@@ -143,9 +143,10 @@ def _dataset(answered: Sequence[Answered]) -> Any:
         for each in answered
         for one in each.picture.annotations
     ]
+    kinds = {one.category for each in answered for one in each.picture.annotations}
     truth.dataset = {
         "images": [{"id": each.picture.identity} for each in answered],
-        "categories": [{"id": number} for number in sorted({entry["category_id"] for entry in entries})],
+        "categories": [{"id": number} for number in sorted(kinds)],
         "annotations": entries,
     }
     return truth

@@ -1,7 +1,7 @@
-"""Detection as a set: one question a picture, with all that is annotated on it for the scorers `coco` and `ovdeval`.
+"""Detection as a set: a question about each picture, with all that is annotated on it for a scorer of sets.
 
-Unlike the format `coco`, which makes tasks to train on, nothing is dropped: crowds and tiny things are scored as
-COCO scores them. Boxes are in pixels of the stored picture.
+Unlike the format `coco`, which makes tasks to train on, nothing is dropped: crowds and tiny things are scored
+as COCO scores them. Boxes are in pixels of the stored picture.
 """
 
 import json
@@ -25,7 +25,8 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import detection
 
 WHOLE = frozenset({"celebrity", "landmark", "logo"})
-"""Subsets of OVDEval that ask for all of their categories; the others for `text` and `neg_text` of a picture."""
+"""Subsets of OVDEval that ask for all of their categories, as its `eval_glip.py` does; the others ask for
+`text` and `neg_text` of a picture."""
 
 
 @dataclass(frozen=True, slots=True)
