@@ -140,6 +140,6 @@ def test_there_is_no_interval_where_nothing_can_be_said() -> None:
     alike = interval(1.0, [perfect], [{n: str(n) for n in range(1, 21)}])
     assert (alike["low"], alike["high"]) == (None, None)
     assert "alike" in alike["why"]
-    few = interval(1.0, [perfect], [{n: "the same scene" for n in range(1, 21)}])
+    few = interval(1.0, [perfect], [dict.fromkeys(range(1, 21), "the same scene")])
     assert few["low"] is None
     assert "1 independent" in few["why"]

@@ -89,7 +89,7 @@ def test_who_loses_at_one_box_and_wins_at_another_stays() -> None:
     near = Annotation(2, 0, (4.0, 0.0, 20.0, 20.0), 400.0, False)
     first, between = Detection(0, SQUARE, 0.9), Detection(1, (8.0, 0.0, 20.0, 20.0), 0.5)
     assert kinds(RED, near, said=[first, between]) == [0]
-    far = Annotation(2, 0, (14.0, 0.0, 20.0, 20.0), 400.0, False)
+    far = Annotation(2, 0, (12.0, 0.0, 20.0, 20.0), 400.0, False)
     both = Detection(1, (6.0, 0.0, 20.0, 20.0), 0.5)
     assert kinds(RED, far, said=[first, both]) == [0, 1]
 

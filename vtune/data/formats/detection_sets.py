@@ -97,8 +97,9 @@ def read_ovdeval(path: Path, options: Options) -> Iterator[Found]:
 def _asked(file: _File, entry: Mapping[str, Any], number: int) -> list[int]:
     """The categories of `text` and `neg_text`."""
     known = {name: category for category, name in file.names.items()}
-    texts = [text for key in ("text", "neg_text") for text in entry.get(key, [None])]
-    if None in texts or not texts or set(texts) - set(known):
+    lists = [entry.get(key) for key in ("text", "neg_text")]
+    texts = [text for one in lists if isinstance(one, list) for text in one]
+    if not all(isinstance(one, list) for one in lists) or not texts or any(t not in known for t in texts):
         raise DataError(
             "`text` and `neg_text` are not lists of the file's categories",
             where=f"{file.path}, `images`[{number}]",
