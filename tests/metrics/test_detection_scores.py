@@ -75,7 +75,8 @@ def test_replies_score_what_pycocotools_says_of_their_results_file() -> None:
 @pytest.mark.parametrize("name", ["single", "multiple"])
 def test_a_subset_scores_as_if_it_were_all(name: str) -> None:
     content, pictures = mini()
-    pictures = [*pictures, replace(pictures[0], identity=1, annotations=pictures[0].annotations[:1])]
+    alone_on_it = replace(pictures[0].annotations[0], identity=1)
+    pictures = [*pictures, replace(pictures[0], identity=1, annotations=(alone_on_it,))]
     marks = said_of(content, pictures)
     part = [p for p in pictures if (len(p.annotations) == 1) == (name == "single")]
     kept = [one for one, p in zip(marks, pictures, strict=True) if p in part]

@@ -225,22 +225,12 @@ def _judging(sample: Sample, *, labelled: bool) -> _Judging:
     if penalty == 0:
         raise wrong_option(sample, "size_penalty", penalty, "a number above 0, 1 at most,")
     return _Judging(
-        truth=_truth(sample, labelled=labelled),
+        truth=truth_boxes(sample, labelled=labelled),
         ratios=weights,
         completeness=completeness,
         size_penalty=penalty,
         ranking=one_of(sample, "ap_ranking", AP_RANKINGS, default="area"),
     )
-
-
-def _truth(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
-    """The boxes of the ground truth; none where `may_be_empty` says that there need not be any."""
-    empty = sample.verifier_parm.get("may_be_empty")
-    if empty is not None and not isinstance(empty, bool):
-        raise wrong_option(sample, "may_be_empty", empty, "true or false")
-    if empty and boxes_in(sample.ground_truth) == []:
-        return []
-    return truth_boxes(sample, labelled=labelled)
 
 
 def _thresholds(sample: Sample) -> list[float]:

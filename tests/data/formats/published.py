@@ -372,6 +372,7 @@ def coco(folder: Path) -> Published:
 
 def coco_set(folder: Path) -> Published:
     """As COCO unpacks: photographs beside the folder of annotations."""
+    (folder / "val2017").mkdir(parents=True)
     published = coco(folder / "val2017")
     file = folder / "annotations" / "instances_val2017.json"
     file.parent.mkdir()

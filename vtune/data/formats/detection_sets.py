@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.coco_scenes import Photo, detection_question, photograph
-from vtune.data.formats import specimens
+from vtune.data.formats import specimens_sets
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.coco import FORMAT_RATIO
 from vtune.data.formats.source import Place, read_json
@@ -209,7 +209,7 @@ FORMATS.add(
         takes=("images", "tools"),
         own_questions=True,
         also=lambda options: ("coco",),  # its layout
-        specimen=specimens.coco_set,
+        specimen=specimens_sets.coco_set,
     ),
 )
 FORMATS.add(
@@ -220,6 +220,6 @@ FORMATS.add(
         takes=("images", "tools"),
         own_questions=True,
         also=lambda options: ("coco",),
-        specimen=specimens.ovdeval,
+        specimen=specimens_sets.ovdeval,
     ),
 )

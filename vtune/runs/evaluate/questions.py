@@ -25,7 +25,8 @@ from vtune.schema.parquet import fingerprint, load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
-from vtune.verifiers import choice
+from vtune.verifiers import VERIFIERS, choice
+from vtune.verifiers.spaces import Space
 
 Format = Annotated[str, AfterValidator(FORMATS.known)]
 
@@ -68,6 +69,9 @@ class Source(Strict):
     those that the data name, which a benchmark as it is published does not."""
     choices: Choices | None
     """Null leaves questions as the data put them."""
+    reply_space: Space | None = None
+    """In which the policy is asked for boxes and points, and in which they are read (`spaces_of`); null: as
+    the samples say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,8 @@ def _put(source: Source, sample: Sample) -> Sample:
     """The sample as the suite puts it."""
     if source.offers is not None:
         sample = offering(sample, source.offers)
+    if source.reply_space is not None and VERIFIERS[sample.verifier].answers_in_boxes:
+        sample = replace(sample, verifier_parm={**sample.verifier_parm, "reply_space": source.reply_space})
     if source.choices is None:
         return sample
     parm = source.choices.model_dump(include={"answer_in", "letter_rule"})
