@@ -59,11 +59,13 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
             "samples vtriune verl deepeyes codev questions:thinklite thyme questions:easyr1 search:mars "
             "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench "
             "benchmarks:mme_realworld benchmarks:treebench benchmarks:mmmu benchmarks:mmmu_pro "
-            "benchmarks:mmmu_pro_vision benchmarks:countbench benchmarks:vlmblind hub:hf",
+            "benchmarks:mmmu_pro_vision benchmarks:countbench benchmarks:vlmblind "
+            "detection_sets:coco_set detection_sets:ovdeval hub:hf",
         ),
         "scorer": _listed(
             "vtune.metrics",
-            "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources levels levels:tasks",
+            "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources levels levels:tasks "
+            "detection_scores:coco detection_scores:ovdeval",
         ),
         "protocol": _listed(
             "vtune.protocols", "vtune official vlmevalkit lmms_eval:lmms-eval evalscope mars paper"

@@ -6,7 +6,9 @@ from vtune.errors import DataError
 from vtune.metrics.benchmarks import SCORERS, Mark
 from vtune.metrics.proportion import wilson
 
-NAMES = list(SCORERS)
+SETS = ("coco", "ovdeval")
+"""Scorers of the boxes of many pictures as one: see test_detection_scores.py."""
+NAMES = [name for name in SCORERS if name not in SETS]
 
 
 def mark(category: str, cycle: str, score: float | None, *, unreadable: bool = False) -> Mark:

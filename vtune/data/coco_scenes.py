@@ -4,7 +4,7 @@ V3Det and Objects365 are published in the same layout, with fields of their own:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -189,6 +189,12 @@ def _unread(kind: str, number: int, error: Exception, needs: str) -> DataError:
         where=f"`{kind}s`[{number}]",
         fix=f"it needs {needs}; fix or drop it",
     )
+
+
+def detection_question(labels: Iterable[str]) -> str:
+    """V-Triune, figure 8, for several categories. How to answer is added by who asks."""
+    listed = "\n".join(f"- {label}" for label in labels)
+    return f"Please detect all instances of the following categories within the image:\n{listed}"
 
 
 def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> bytes:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator
 from vtune.errors import DataError
 from vtune.metrics.scores import cluster, interval
 from vtune.parts import Parts, first_line
+from vtune.verifiers.boxes import LabelledBox
 
 Scores = dict[str, Any]
 """Name -> number, or one more level of that. What could not be measured has no key."""
@@ -37,6 +38,9 @@ class Mark:
     """The sample's."""
     cluster: str = ""
     """What belongs together (`vtune.schema.clusters`); empty: the rollouts of the sample alone."""
+    boxes: tuple[LabelledBox, ...] | None = None
+    """What its answer lists, in pixels of the stored picture; None where that is no list of boxes, or the
+    sample has no annotated picture (`vtune.schema.annotated`)."""
 
 
 SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts("scorer", first_line)

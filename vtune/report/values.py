@@ -67,8 +67,8 @@ def _nested(value: Any) -> bool:
 
 
 def is_estimate(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a value with its interval."""
-    return set(value) - {"n"} == {"value", "low", "high"}
+    """Whether a mapping is a value with its interval, or with the reason why it has none."""
+    return set(value) - {"n", "why"} == {"value", "low", "high"}
 
 
 def cell(value: Any) -> str:

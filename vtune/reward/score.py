@@ -108,7 +108,7 @@ class Scorer:
         async def score_in_turn(trajectory: Trajectory) -> Trajectory:
             async with room:
                 try:
-                    sample = self._with_shown_size(by_id[trajectory.sample_id], trajectory)
+                    sample = self.with_shown_size(by_id[trajectory.sample_id], trajectory)
                 except DataError as error:
                     return _unscorable(trajectory, error.what)
                 return await self._score(sample, trajectory)
@@ -117,7 +117,7 @@ class Scorer:
             tasks = [group.create_task(score_in_turn(trajectory)) for trajectory in trajectories]
         return [task.result() for task in tasks]
 
-    def _with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
+    def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
         """The sample, told how large the policy saw its picture where its reply is in such pixels."""
         data = trajectory.images[0].data if trajectory.images else None
         if (

@@ -13,8 +13,8 @@ from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.sample import Sample
 from vtune.verifiers.exact import normalise
-from vtune.verifiers.spaces import spaces_of, told_coordinates
-from vtune.verifiers.verifier import where
+from vtune.verifiers.spaces import pixels_of, spaces_of, told_coordinates
+from vtune.verifiers.verifier import given_answer, where, wrong_option
 
 LONGEST = 20_000
 """Characters of an answer that is still parsed, ours: some 400 labelled boxes."""
@@ -58,8 +58,24 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
     return [entry for entry in found if entry is not None] if None not in found else None
 
 
+def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None:
+    """The boxes of a reply's answer in pixels of the stored picture; None where it is no list of them.
+
+    Raises:
+        DataError: As `given_answer` and `pixels_of` do.
+    """
+    given = given_answer(reply, sample)
+    found = boxes_in(given) if given is not None else None
+    if found is None:
+        return None
+    spaces = pixels_of(sample)
+    return tuple(LabelledBox(entry.label, spaces.to_truth(entry.box)) for entry in found)
+
+
 def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
     """The boxes of a ground truth, in its own space; with or without their labels.
+
+    There are none where it is `[]`, and `may_be_empty` of verifier_parm lets it be.
 
     Raises:
         DataError: If it holds no box, one that is improper or outside its picture, or, where labels count,
@@ -68,6 +84,8 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
     text = sample.ground_truth
     tagged = _TAGS.fullmatch(text)  # so in V-Triune's files
     found = boxes_in(tagged[1] if tagged else text)
+    if found == [] and _may_be_empty(sample):
+        return []
     if not found:
         raise DataError(
             f"the ground truth {text!r:.80} holds no boxes",
@@ -144,6 +162,13 @@ def box_of(value: Any) -> Box | None:
 def coordinates(values: list[Any]) -> Any:
     """Numbers as floats; one that is too large for a float, infinite or no number is 0."""
     return tuple(float(value) if abs(value) < 1e12 and isfinite(value) else 0.0 for value in values)
+
+
+def _may_be_empty(sample: Sample) -> bool:
+    value = sample.verifier_parm.get("may_be_empty", False)
+    if value is not None and not isinstance(value, bool):
+        raise wrong_option(sample, "may_be_empty", value, "true or false")
+    return bool(value)
 
 
 def _literal(text: str) -> Any:

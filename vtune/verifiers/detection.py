@@ -27,6 +27,7 @@ from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, with_parm
 from vtune.verifiers.verifier import (
     Case,
     Verifier,
+    answered,
     given_answer,
     no_answer,
     one_of,
@@ -48,7 +49,14 @@ _AP = {"map": "ap", "map50": "ap50", "map75": "ap75"}
 """The published names of terms of a score -> what of one reply stands for them: there is no mean over labels
 of a data set in it, so that it is no mAP."""
 _RATIOS = ("iou_max_label_first", "iou_max_iou_first", *_AP)
-_KNOWN = SPACE_OPTIONS | {"answer_in", "iou", "det_reward_ratio", "size_penalty", "ap_ranking"}
+_KNOWN = SPACE_OPTIONS | {
+    "answer_in",
+    "iou",
+    "det_reward_ratio",
+    "size_penalty",
+    "ap_ranking",
+    "may_be_empty",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,8 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
     - `ap_ranking`: what stands in for confidences in average precision: `area` (the default; appendix E), or
       `order`, that of the list (appendix D, and the server, where all are alike).
 
+    - `may_be_empty`: true lets the ground truth be `[]`: then no box at all scores 1, and any box 0 (ours).
+
     The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts say,
     whatever the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`, `iou@99`
     (shares of the ground truth's boxes that were found so well), `completeness` (at IoU 0.5), `ap`, `ap50`,
@@ -119,6 +129,9 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
     spaces = spaces_of(sample)
     given = given_answer(reply, sample)
     found = boxes_in(given) if given is not None else None
+    if found is not None and not judging.truth:
+        verdict = answered(float(not found), f"{len(found)} boxes where there is nothing")
+        return Verdict(verdict.score, verdict.why, {**verdict.parts, "boxes": float(len(found))})
     if found is None:
         verdict = no_answer(sample) if given is None else unreadable("the answer is not a list of boxes")
         return Verdict(0.0, verdict.why, {**_facts([], judging), **verdict.parts})
@@ -182,6 +195,8 @@ def _completeness(matched: int, truth: int, predicted: int) -> float:
 def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
     """What is reported about a reply, whatever the thresholds are."""
     truth = judging.truth
+    if not truth:
+        return {"boxes": float(len(predicted))}
     matched = label_first(predicted, truth, min_iou=0.0)
     ranked = by_area(predicted) if judging.ranking == "area" else predicted
     precisions = average_precision(ranked, truth)

@@ -99,6 +99,17 @@ def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
     return Spaces(x_end / x_from, y_end / y_from, x_end, y_end)
 
 
+def pixels_of(sample: Sample) -> Spaces:
+    """How the coordinates of a reply become pixels of the stored picture, whatever the ground truth's space.
+
+    Raises:
+        DataError: As `spaces_of` does.
+    """
+    reply = one_of(sample, "reply_space", REPLY_SPACES, default=_space(sample))
+    own = {k: v for k, v in sample.verifier_parm.items() if k not in ("space", "det_verifier_normalized")}
+    return spaces_of(replace(sample, verifier_parm={**own, "space": "pixels", "reply_space": reply}))
+
+
 def told_coordinates(sample: Sample) -> str:
     """What the numbers of a reply mean, in words for its question."""
     space = one_of(sample, "reply_space", REPLY_SPACES, default=_space(sample))

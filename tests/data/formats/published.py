@@ -372,6 +372,51 @@ def coco(folder: Path) -> Published:
     )
 
 
+def coco_set(folder: Path) -> Published:
+    """As COCO unpacks: photographs beside the folder of annotations."""
+    (folder / "val2017").mkdir(parents=True)
+    published = coco(folder / "val2017")
+    file = folder / "annotations" / "instances_val2017.json"
+    file.parent.mkdir()
+    content = json.loads(published.paths[0].read_text())
+    published.paths[0].unlink()
+    # Its last annotation is of no category: a set that lacks one cannot be scored.
+    content["annotations"].pop()
+    file.write_text(json.dumps(content))
+    return Published(
+        [file], {"detection": 2}, {f"{file}, row 2": "cannot read"}, Options(), sources=("coco",)
+    )
+
+
+def ovdeval(folder: Path) -> Published:
+    for subset in ("color", "logo"):
+        (folder / "images" / subset).mkdir(parents=True)
+        for number in range(2):
+            (folder / "images" / subset / f"{number}.jpg").write_bytes(jpeg(number))
+    width, height = SIZE
+    names = ["red cup", "blue cup", "green cup"]
+    texts = [(["red cup"], ["blue cup"]), (["blue cup"], ["red cup", "no cup"]), ([], ["green cup"])]
+    content = {
+        "images": [
+            {"id": number, "file_name": f"{number % 2}.jpg", "width": width, "height": height}
+            | {"text": text, "neg_text": negative}
+            for number, (text, negative) in enumerate(texts)
+        ],
+        "categories": [{"id": number, "name": name} for number, name in enumerate(names)],
+        "annotations": [{"id": 1, "image_id": 0, "category_id": 0, "bbox": [5, 5, 40, 30]}],
+    }
+    (folder / "annotations").mkdir()
+    color, logo = (folder / "annotations" / f"{subset}.json" for subset in ("color", "logo"))
+    color.write_text(json.dumps(content))
+    logo.write_text(json.dumps(content | {"images": content["images"][:1]}))
+    return Published(
+        [folder],
+        {"detection": 3},
+        {f"{color}, row 1": "`text` and `neg_text`"},
+        sources=("ovdeval_color", "ovdeval_logo"),
+    )
+
+
 def annotated(file: Path, photos: dict[str, str], categories: list[Any], boxes: list[Any]) -> None:
     """Annotations in COCO's layout of photographs of 200 x 100 pixels, by path; each lies at its value."""
     for number, place in enumerate(photos.values()):
@@ -535,6 +580,8 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "mars": mars,
     "mmsearch": mmsearch,
     "coco": coco,
+    "coco_set": coco_set,
+    "ovdeval": ovdeval,
     "v3det": v3det,
     "objects365": objects365,
     "vstar": vstar,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from vtune.data.coco_scenes import Scene, Thing, countable, photograph, read_scenes
+from vtune.data.coco_scenes import Scene, Thing, countable, detection_question, photograph, read_scenes
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, files
@@ -110,12 +110,10 @@ def scene_samples(scene: Scene, images: Path, place: Place, collection: Collecti
     if not groups:
         return
     asking = _Asking(scene, Picture(data, scene.photo.file_name), place, collection)
-    # Figure 8. How to answer is added by who imports.
-    listed = "\n".join(f"- {things[0].category}" for things in groups)
     yield asking.boxes(
         detection.NAME,
         asking.photograph,
-        f"Please detect all instances of the following categories within the image:\n{listed}",
+        detection_question(things[0].category for things in groups),
         [thing for things in groups for thing in things],
     )
     for things in groups:

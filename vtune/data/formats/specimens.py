@@ -275,28 +275,29 @@ def mmsearch(folder: Path) -> Specimen:
 def coco(folder: Path) -> Specimen:
     """COCO's instances: two photographs, with a thing that is there once and one that is there twice."""
     boxes = [(1, 1, TARGET), (1, 1, (100, 20, 150, 60)), (1, 2, (150, 70, 190, 110)), (2, 3, TARGET)]
-    return _annotated(folder / "instances.json", ("a.jpg", "b.jpg"), ("cat", "dog", "cup"), boxes, folder)
+    return annotated(folder / "instances.json", ("a.jpg", "b.jpg"), ("cat", "dog", "cup"), boxes, folder)
 
 
 def v3det(folder: Path) -> Specimen:
     """V3Det: photographs by category in a folder of folders."""
     name = "images/n07745046/21_371.jpg"
-    return _annotated(folder / "v3det_2023_v1_train.json", (name,), ("timer",), [(1, 1, TARGET)], folder)
+    return annotated(folder / "v3det_2023_v1_train.json", (name,), ("timer",), [(1, 1, TARGET)], folder)
 
 
 def objects365(folder: Path) -> Specimen:
     """Objects365: photographs in patches."""
     name = "images/v1/patch8/objects365_v1_00420916.jpg"
-    return _annotated(folder / "zhiyuan_objv2_train.json", (name,), ("Person",), [(1, 1, TARGET)], folder)
+    return annotated(folder / "zhiyuan_objv2_train.json", (name,), ("Person",), [(1, 1, TARGET)], folder)
 
 
-def _annotated(
+def annotated(
     file: Path,
     names: Sequence[str],
     categories: Sequence[str],
     boxes: Sequence[tuple[int, int, Any]],
     images: Path,
 ) -> Specimen:
+    """Annotations in COCO's layout: (number of the photograph, of the category, xyxy) a box, from 1."""
     for number, name in enumerate(names):
         (images / name).parent.mkdir(parents=True, exist_ok=True)
         (images / name).write_bytes(_picture(number))

@@ -148,7 +148,11 @@ def _asked(
 def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
     """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
     result = read_record(
-        out / "results.json", "model", "suite", "environment", fix="the evaluation wrote all of it; restore it"
+        out / "results.json",
+        "model",
+        "suite",
+        "environment",
+        fix="the evaluation wrote it; restore it",
     )
     before = {
         "model": result["model"],
@@ -354,7 +358,8 @@ async def _judge(
     for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
         asked = [records[t.sample_id] for t in group]
         found.rows.extend(await audit(asked, group, scorer.judges))
-        marks = [mark_of(t, sample) for t, sample in zip(group, asked, strict=True)]
+        shown = [scorer.with_shown_size(sample, t) for t, sample in zip(group, asked, strict=True)]
+        marks = [mark_of(t, sample) for t, sample in zip(group, shown, strict=True)]
         found.marks.extend(marks)
         found.fallbacks.extend(with_fallback(mark, t) for mark, t in zip(marks, group, strict=True))
         found.trajectories.extend(map(slim, group))

@@ -16,12 +16,14 @@ from vtune.reward.part import Unscored
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.evaluate.questions import Source, fingerprints, read_records
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.schema.annotated import KEY as ANNOTATED
 from vtune.schema.clusters import cluster_of
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+from vtune.verifiers.boxes import answered_boxes
 from vtune.verifiers.verifier import given_answer, quote
 
 FALLBACK = "fallback"
@@ -83,11 +85,13 @@ def _recombined(reward: Reward, grade: Grade, sample: Sample, recipe: RewardReci
 
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
-    """What a scorer is given of one rollout."""
+    """What a scorer is given of one rollout; the sample knows the size in which its picture was shown."""
     reward, cluster = trajectory.reward, cluster_of(trajectory)
     score = None if reward is None else reward.accuracy
     unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
-    return Mark(sample.id, sample.extra, score, unreadable, source=sample.source, cluster=cluster)
+    in_a_set = score is not None and ANNOTATED in sample.extra
+    boxes = answered_boxes(trajectory.reply, sample) if in_a_set else None
+    return Mark(sample.id, sample.extra, score, unreadable, sample.source, cluster, boxes)
 
 
 def with_fallback(mark: Mark, trajectory: Trajectory) -> Mark:

@@ -30,6 +30,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
 from vtune.verifiers import choice, verifier_of
+from vtune.verifiers.spaces import Space
 
 Format = Annotated[str, AfterValidator(FORMATS.known)]
 
@@ -86,6 +87,9 @@ class Source(Strict):
     """Whose prompt, parser and aggregation."""
     choices: Choices | None
     """Null leaves multiple choice as the data put it, unless the protocol says how it is put."""
+    reply_space: Space | None = None
+    """In which the policy is asked for boxes and points, and in which they are read (`spaces_of`); null: as
+    the samples say."""
 
     @model_validator(mode="before")
     @classmethod
@@ -288,6 +292,8 @@ def _put(source: Source, sample: Sample) -> Sample:
     """The sample as the suite puts it."""
     if source.offers is not None:
         sample = offering(sample, source.offers)
+    if source.reply_space is not None and verifier_of(sample).answers_in_boxes:
+        sample = replace(sample, verifier_parm={**sample.verifier_parm, "reply_space": source.reply_space})
     rule = PROTOCOLS[source.protocol].rule(source.kind)
     choices = source.choices
     if choices is not None:

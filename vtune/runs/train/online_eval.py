@@ -184,7 +184,7 @@ class OnlineEvaluation:
         scored = [graded(t, by_id[t.sample_id], rule, one.suite.reward) for t in scored]
         boxed = [t for t in scored if by_id[t.sample_id].evidence]
         found.audited.extend(await audit(samples, boxed, scorer.judges))
-        marks = [mark_of(t, by_id[t.sample_id]) for t in scored]
+        marks = [mark_of(t, scorer.with_shown_size(by_id[t.sample_id], t)) for t in scored]
         found.marks.extend(marks)
         found.fallbacks.extend(with_fallback(mark, t) for mark, t in zip(marks, scored, strict=True))
         found.trajectories.extend(map(slim, scored))

@@ -4,6 +4,16 @@ from collections.abc import Callable
 
 from vtune.metrics.benchmarks import SCORERS, Mark
 from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.schema.annotated import AnnotatedPicture, Annotation, to_extra
+from vtune.verifiers.boxes import LabelledBox
+
+BOX = LabelledBox("cup", (10.0, 10.0, 60.0, 60.0))
+
+
+def picture(number: int) -> AnnotatedPicture:
+    """A picture of one cup: what scorers of sets need."""
+    cup = Annotation(number + 1, 1, (10.0, 10.0, 50.0, 50.0), 2500.0, crowd=False)
+    return AnnotatedPicture(number, 100, 100, "check", {"cup": 1}, (cup,))
 
 
 def check_scorer(name: str) -> list[Check]:
@@ -11,7 +21,12 @@ def check_scorer(name: str) -> list[Check]:
 
     def score(right: float | None, wanted: float | None) -> Callable[[], str]:
         extra = {"category": "single", "cycle_category": "0", "l2-category": "one", "task": "one"}
-        marks = [Mark(f"check/{n}", extra, right, unreadable=False, source="check") for n in range(4)]
+        marks = [
+            Mark(
+                f"check/{n}", extra | to_extra(picture(n)), right, False, "check", "", (BOX,) if right else ()
+            )
+            for n in range(4)
+        ]
 
         def run() -> str:
             found = SCORERS[name](marks).get("score")

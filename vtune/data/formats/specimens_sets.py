@@ -1,0 +1,24 @@
+"""A few pictures of each layout that is scored as a set (see `specimens`)."""
+
+import json
+from pathlib import Path
+
+from vtune.data.formats.specimens import TARGET, Specimen, annotated, coco
+
+
+def coco_set(folder: Path) -> Specimen:
+    """COCO's instances, the same as for tasks."""
+    return coco(folder)
+
+
+def ovdeval(folder: Path) -> Specimen:
+    """OVDEval: a subset of one picture, with what is on it, and what is not."""
+    root = folder / "ovdeval"
+    for name in ("annotations", "images/color"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    file = root / "annotations" / "color.json"
+    annotated(file, ("a.jpg",), ("red cup", "blue cup"), [(1, 1, TARGET)], root / "images" / "color")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["images"][0] |= {"text": ["red cup"], "neg_text": ["blue cup"]}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return Specimen(root)

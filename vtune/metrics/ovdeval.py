@@ -1,0 +1,50 @@
+"""OVDEval's NMS-AP: a box that is found under several names counts once, under the surest of them.
+
+AP alone pays a model that calls one thing by all names it was given, for the wrong ones are false alarms of
+other categories, and hard negatives are nothing's category.
+
+Source: Yao et al. 2023 (arXiv 2308.13177), §4, and the rule of the released `eval.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vtune.metrics.detection_set import Answered
+from vtune.schema.annotated import Sides
+
+OVERLAP = 0.5
+"""Boxes that overlap an annotation by more compete for it."""
+
+
+def suppressed(answered: Answered) -> Answered:
+    """The picture without the detections that another one beats.
+
+    For each annotation, crowds too, all detections of whatever category that overlap it by more than
+    `OVERLAP` compete; the surest wins, of equals the last of the reply. A detection that lost somewhere and
+    won nowhere goes; those that competed for nothing stay.
+    """
+    detections = answered.detections
+    won: set[int] = set()
+    lost: set[int] = set()
+    for annotation in answered.picture.annotations:
+        near = [at for at, one in enumerate(detections) if _overlap(annotation.sides, one.sides) > OVERLAP]
+        if near:
+            best = max(near, key=lambda at: (detections[at].score, at))
+            won.add(best)
+            lost.update(at for at in near if at != best)
+    kept = tuple(one for at, one in enumerate(detections) if at in won or at not in lost)
+    return replace(answered, detections=kept)
+
+
+def all_suppressed(answered: Sequence[Answered]) -> list[Answered]:
+    """`suppressed` for each picture."""
+    return [suppressed(one) for one in answered]
+
+
+def _overlap(a: Sides, b: Sides) -> float:
+    """Intersection over union of boxes by x, y, width and height; 0 where both are empty."""
+    wide = min(a[0] + a[2], b[0] + b[2]) - max(a[0], b[0])
+    high = min(a[1] + a[3], b[1] + b[3]) - max(a[1], b[1])
+    shared = max(0.0, wide) * max(0.0, high)
+    union = a[2] * a[3] + b[2] * b[3] - shared
+    return shared / union if union else 0.0
