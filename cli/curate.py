@@ -30,7 +30,7 @@ def curate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Filter data sets, each drop with its reason. Interrupted, it goes on when started again."""
+    """Filter data sets, each drop with its reason. Interrupted, it continues when started again."""
     from vtune.config import dump_recipe, find, load_recipe
     from vtune.report.curation import render_curation, render_plan
     from vtune.runs.curate.curation import check_curation, run_curate

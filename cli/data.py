@@ -105,7 +105,7 @@ def coco(
     traces: Annotated[
         Path | None, typer.Option("--traces", help="Parquet file for cold-start traces of them.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many samples.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of samples.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -257,7 +257,11 @@ def index(
     ] = False,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help="Model that embeds passages: a dense index; without it, BM25."),
+        typer.Option(
+            "--encoder",
+            help="Model that embeds passages: a dense index; without it, BM25. With --pictures: a CLIP or "
+            "SigLIP; without it, hashes and colours.",
+        ),
     ] = None,
     family: Annotated[
         EncoderFamily | None,
@@ -272,9 +276,9 @@ def index(
     """Build an index for text_search_tool (BM25, or dense), or with --pictures for image_search_tool."""
     if encoder is None and (family is not None or search is not None):
         raise typer.BadParameter("it says how an --encoder is used", param_hint="--family, --search")
-    if encoder is not None and pictures:
-        raise typer.BadParameter("encoders of texts index no pictures", param_hint="--encoder")
-    if encoder is not None and family is None:
+    if pictures and (family is not None or search is not None):
+        raise typer.BadParameter("it says how passages are embedded", param_hint="--family, --search")
+    if encoder is not None and family is None and not pictures:
         raise typer.BadParameter("say of which family the encoder is", param_hint="--family")
     from vtune.report.values import render_values
     from vtune.runs.data.dense import index_dense
@@ -285,7 +289,7 @@ def index(
     if encoder is not None and family is not None:
         result = index_dense(corpus, out, encoder=encoder, family=family, method=search)
     else:
-        result = index_pictures(corpus, out) if pictures else index_passages(corpus, out)
+        result = index_pictures(corpus, out, encoder=encoder) if pictures else index_passages(corpus, out)
     show(result, render_values, as_json=as_json)
 
 
@@ -311,7 +315,7 @@ def inspect(
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Parquet files of samples.")],
     problems: Annotated[
-        Path | None, typer.Option("--problems", help="Write all bad rows here, a line each.")
+        Path | None, typer.Option("--problems", help="Write all bad rows here, one per line.")
     ] = None,
     uses: UsedFiles = None,
     as_json: AsJson = False,

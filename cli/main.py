@@ -12,6 +12,7 @@ from vtune.errors import INTERRUPTED, WITHIN, RunFailed, ServiceError, VtuneErro
 from vtune.files.terminal import brief, clean
 
 from . import data, parts, recipes, sandbox, serve
+from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
@@ -55,6 +56,7 @@ app.command("curate")(curate)
 app.command("sft")(sft)
 app.command("rl")(rl)
 app.command("eval")(evaluate)
+app.command("compare")(compare)
 app.command("export")(export)
 app.command("faithfulness")(faithfulness)
 app.command("judge-faithfulness", hidden=True)(faithfulness)

@@ -41,7 +41,7 @@ Gpus = Annotated[
     typer.Option(
         "--gpus",
         min=1,
-        help="Start this many processes on each machine: one a GPU, or CPU processes where there is no GPU.",
+        help="Start this many processes on each machine: one per GPU, or CPU processes where it has no GPU.",
     ),
 ]
 GpuMemory = Annotated[
@@ -56,12 +56,12 @@ ShapeOf = Annotated[
 ]
 Track = Annotated[
     str | None,
-    typer.Option("--track", metavar="TRACKER", help="Also tell trackio, wandb, tensorboard or mlflow."),
+    typer.Option("--track", metavar="TRACKER", help="Also report to trackio, wandb, tensorboard or mlflow."),
 ]
 Hostfile = Annotated[
     Path | None,
     typer.Option(
-        "--hostfile", help="Machines to start on, `name slots=N` a line; wants --gpus, pdsh and ssh."
+        "--hostfile", help="Machines to start on, `name slots=N` per line; wants --gpus, pdsh and ssh."
     ),
 ]
 TIERS = ("auto", "namespaces", "flat", "unsafe")

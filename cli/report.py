@@ -28,7 +28,7 @@ def report(
     from .output import show
 
     if credit and replies:
-        raise typer.BadParameter("credit is told without replies: leave one out", param_hint="--replies")
+        raise typer.BadParameter("choose --credit or --replies", param_hint="--replies")
     if credit:
         show(run_credit(runs), render_credit, as_json=as_json)
         return

@@ -83,7 +83,7 @@ def _run(plan: "Plan", folder: Path, start: Start) -> None:
             result = run_sweep(plan, folder, resume=start.resume, processes=processes, options=options)
     except SystemExit:
         words = [word for word in sys.argv[1:] if word != "--resume"]
-        say(f"to go on: {shlex.join(['vtune', *words, '--resume'])}")
+        say(f"to continue: {shlex.join(['vtune', *words, '--resume'])}")
         raise
     show(result, lambda table: render_sweeps([table]), as_json=start.as_json)
     check_failed(result["failed"])
@@ -103,8 +103,8 @@ def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
     alike: dict[tuple[str, ...], list[str]] = {}
     for variant, plan in facts["variants"].items():
         alike.setdefault(tuple(plan_lines(plan)), []).append(variant)
-    for told, variants in alike.items():
-        lines += ["", f"each run of {', '.join(variants)}:", *told]
+    for shared, variants in alike.items():
+        lines += ["", f"each run of {', '.join(variants)}:", *shared]
     for line in lines:
         sys.stdout.write(f"# {line}".rstrip() + "\n")
     sys.stdout.write(dump_recipe(sweep))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from vtune.config import Strict, differing_keys, dump_recipe, find, load_recipe
+from vtune.config import RENAMED, Strict, differing_keys, dump_recipe, find, load_recipe
 from vtune.errors import RecipeError
 from vtune.sections import LARGEST
 
@@ -71,6 +71,19 @@ def test_an_unknown_key_in_an_optional_section_gets_the_keys_of_that_section(goo
     assert "unknown key `judge.zzz`; known here: group_size, temperature" in text
 
 
+class Renaming(Strict):
+    advantage: Rollout
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_the_old_name_of_a_key_is_an_error_that_says_the_new_one(good: Path, old: str) -> None:
+    section, key = old.split(".")
+    good.write_text(f"{section}:\n  group_size: 4\n  temperature: 1.0\n  {key}: 1\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(good, Renaming)
+    assert f"plan.yaml:4: unknown key `{old}`; it is called `{RENAMED[old]}` now" in str(caught.value)
+
+
 def test_a_key_given_twice_is_an_error_with_its_line(good: Path) -> None:
     text = problem(good, f"{GOOD}steps: 4\n")
     assert "key `steps` is given twice" in text
@@ -124,7 +137,7 @@ def test_overrides_are_applied_in_order_and_checked(good: Path) -> None:
     null = problem(good, GOOD, "rollout=null", "rollout.temperature=1")
     assert "`rollout` is null here" in null
     assert "give all of it: rollout={key: value, ...}" in null
-    assert "steps is true, which is no value for it" in problem(good, GOOD, "steps=true")
+    assert "steps is true, which is not a value for it" in problem(good, GOOD, "steps=true")
     assert "not YAML" in problem(good, GOOD, "steps=[")
 
 
@@ -134,8 +147,8 @@ def test_an_override_reaches_into_a_list_by_number(good: Path) -> None:
     plan = load_recipe(good, Plan, ["steps_of.1.hours=3", "data.0=c"])
     assert plan.steps_of == (Short(kind="short", seconds=1), Long(kind="long", hours=3))
     assert plan.data == ("c", "b")
-    assert "`2` is none of 2 items" in problem(good, text, "steps_of.2.hours=3")
-    assert "`first` is none of 2 items" in problem(good, text, "data.first=c")
+    assert "`2` is not one of the 2 items" in problem(good, text, "steps_of.2.hours=3")
+    assert "`first` is not one of the 2 items" in problem(good, text, "data.first=c")
     assert "--set: `steps_of.1.hours`" in problem(good, text, "steps_of.1.hours=x")
 
 

@@ -14,8 +14,8 @@ def test_the_kinds_are_found() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_crosses_processes_whole(kind: type[VtuneError]) -> None:
-    error = pickle.loads(pickle.dumps(kind("what", where="row 3", fix="mend it")))
-    assert (type(error), error.what, error.where, error.fix) == (kind, "what", "row 3", "mend it")
+    error = pickle.loads(pickle.dumps(kind("what", where="row 3", fix="fix it")))
+    assert (type(error), error.what, error.where, error.fix) == (kind, "what", "row 3", "fix it")
 
 
 def test_an_error_says_what_where_and_the_next_step() -> None:

@@ -45,7 +45,7 @@ OTHER_MEANINGS = {
     ("vtune/runs/folder.py", "python"): "the interpreter",
     ("vtune/runs/plan/checks.py", "judge"): "a key of a recipe, and a check",
 }
-"""(file, word) where the word is no name of a part; `*`: every word there."""
+"""(file, word) where the word is not a name of a part; `*`: every word there."""
 
 
 def spelt(kind: Kind) -> set[tuple[str, str, int]]:

@@ -4,6 +4,7 @@ An unknown key, a key given twice and a value of the wrong kind are errors; all 
 are shown at once, each with its line and, where a key is nearly right, the one that was meant.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import resources
@@ -31,6 +32,9 @@ def _is_empty(files: tuple[str, ...]) -> bool:
 
 Uses = Annotated[tuple[str, ...], Field(exclude_if=_is_empty)]
 """Files with parts of the user's own; paths start from the recipe's folder, those of `--set` from here."""
+
+RENAMED = {"advantage.refills": "advantage.dynamic_sampling_rounds"}
+"""Old key -> its name now, both dotted."""
 
 R = TypeVar("R", bound=Strict)
 
@@ -199,6 +203,17 @@ def dump_recipe(recipe: Strict) -> str:
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
+def with_new_names(values: Any) -> Any:
+    """Values of a recipe that a run has stored, with its keys under the names that they have now."""
+    found = copy.deepcopy(values)
+    for old, new in RENAMED.items():
+        (old_section, old_key), (new_section, new_key) = old.split("."), new.split(".")
+        section = found.get(old_section) if isinstance(found, dict) else None
+        if isinstance(section, dict) and old_key in section:
+            found.setdefault(new_section, {})[new_key] = section.pop(old_key)
+    return found
+
+
 def differing_keys(a: Any, b: Any, prefix: str = "") -> list[str]:
     """Dotted keys in which two dumped recipes differ."""
     if isinstance(a, dict) and isinstance(b, dict):
@@ -262,7 +277,7 @@ def _key(node: dict[str, Any] | list[Any], name: str, override: str) -> str | in
         return name
     if not name.isdecimal() or int(name) >= len(node):
         raise RecipeError(
-            f"override {override!r}: `{name}` is none of {len(node)} items",
+            f"override {override!r}: `{name}` is not one of the {len(node)} items",
             fix="name an item by its number, from 0",
         )
     return int(name)
@@ -289,6 +304,8 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
     if error != "extra_forbidden":
         message = message.removeprefix("Value error, ")
         return f"`{key}`: {message[:1].lower()}{message[1:]}" if key else message
+    if key in RENAMED:
+        return f"unknown key `{key}`; it is called `{RENAMED[key]}` now"
     known = [*section.model_fields, *(section.sections() if issubclass(section, Open) else ())]
     near = get_close_matches(str(loc[-1]), known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known) or 'none'}"

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 INTERRUPTED = 130
 """Exit status after Ctrl-C or SIGTERM."""
 WITHIN = "VTUNE_WITHIN"
-"""An environment variable of commands that another vtune command started, which itself says how to go on."""
+"""An environment variable of commands that another vtune command started: that one says how to continue."""
 
 
 class VtuneError(Exception):
@@ -72,4 +72,4 @@ class MissingExtra(VtuneError):
 
 
 class RunFailed(VtuneError):
-    """A run that started well and cannot go on (exit status 1, not 2)."""
+    """A run that started well and cannot continue (exit status 1, not 2)."""

@@ -45,7 +45,7 @@ class Strict(BaseModel):
             kinds = (field.annotation, *get_args(field.annotation))
             number = any(kind in (int, float) or type(kind) is int for kind in kinds)
             if number and bool not in kinds and isinstance(given.get(name), bool):
-                raise ValueError(f"{name} is {str(given[name]).lower()}, which is no value for it")
+                raise ValueError(f"{name} is {str(given[name]).lower()}, which is not a value for it")
         return values
 
 

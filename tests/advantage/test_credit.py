@@ -208,7 +208,7 @@ def test_image_search_needs_every_success_as_a_witness() -> None:
 
 
 def test_success_is_the_answer_not_the_reward() -> None:
-    """A wrong answer in good form that shows much is no witness, however much it earned."""
+    """A wrong answer in good form that shows much is not a witness, however much it earned."""
     rich = tried(False, 1.5, SEARCH)
     assert after(rich, tried(False, -1.0, SEARCH)).matches == ()
     # And it stays as it is where others were right: it was not punished.

@@ -17,7 +17,7 @@ from tests.tools.corpus import NONE, Corpus, make_corpus, queries, write_corpus
 from vtune.runs.data.indexing import index_passages, passages_of
 from vtune.tools.bm25 import PassageIndex
 from vtune.tools.dense import DenseIndex
-from vtune.tools.dense_build import Method, Told, build_dense_index
+from vtune.tools.dense_build import Callbacks, Method, build_dense_index
 
 PASSAGES = 40_000
 WIDTH = 768
@@ -83,7 +83,7 @@ def test_dense_search_beside_bm25(tmp_path: Path) -> None:
 def _build(folder: Path, encoder: WordMeans, method: Method) -> None:
     (folder / method).mkdir()
     began, cpu = time.monotonic(), time.process_time()
-    told = Told(lambda: None, lambda text: None)
+    told = Callbacks(lambda: None, lambda text: None)
     build_dense_index(passages_of(folder / "corpus.jsonl"), folder / method, encoder, told, method=method)
     size = sum(path.stat().st_size for path in (folder / method).iterdir())
     print(

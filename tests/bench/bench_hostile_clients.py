@@ -123,7 +123,7 @@ async def honest(url: str, seconds: float, asked: Sequence[tuple[bytes, float | 
             await asyncio.sleep(rng.uniform(0, 2 * PAUSE))
 
     await asyncio.gather(*(client(number) for number in range(HONEST)))
-    http.close()
+    await http.close()
     return found
 
 
@@ -178,6 +178,7 @@ async def hostile(url: str, ends: float) -> Counter[str]:
                 said[f"{kind} unanswered at the end"] += 1
             except OSError:
                 said[f"{kind} hung up"] += 1
+        await http.close()
 
     await asyncio.gather(*(client(kind, n) for kind, count in HOSTILE.items() for n in range(count)))
     return said

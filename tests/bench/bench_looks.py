@@ -21,7 +21,7 @@ from vtune.looks.verify import check
 from vtune.looks.view import View, shrunk
 
 SIDES, PLACES = (100, 200, 500, 1500), 8
-"""Pixels a side of the regions; regions of each size."""
+"""Pixels per side of the regions; regions of each size."""
 FACTOR = 28
 """The policy sees sides that are multiples of it, as Qwen2.5-VL does."""
 

@@ -73,7 +73,7 @@ class Soak:
             again = ["--resume"] if (run / "recipe.yaml").exists() else []
             self._start(run, f"{name}-again", *again).expect(0, START)
         self._compare(run)
-        return f"{kind} after {done} steps: {'went on' if code == 0 else 'ended and resumed'}"
+        return f"{kind} after {done} steps: {'continued' if code == 0 else 'ended and resumed'}"
 
     def _start(self, run: Path, name: str, *more: str) -> Launched:
         words = rl(self._model, self._data, run, *setting(steps=STEPS), *self._launch, *more)

@@ -269,7 +269,7 @@ class Soak:
         """A call; None if it raised, which it never may."""
         try:
             return await session.run(code, raw=raw)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is wrong, and the others go on
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is wrong, and the others continue
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.report.wrong.append(f"{code!r} raised {error!r} in {where.filename}:{where.lineno}")
             return None

@@ -189,7 +189,7 @@ def test_every_verifier_with_every_style_and_set_of_tools(
 ) -> None:
     found = of_verifier(name, player)
     record_combinations(record_property, {f"verifier, {kind}": count for kind, count in found.items()})
-    # Six samples: `tools` tells of all sets, `codev` of none and code, `pool` of none.
+    # Six samples: `tools` mentions all sets, `codev` of none and code, `pool` of none.
     assert found == {"obeyed": 6 * 12, "refused": 6 * 15, "taught": 6 * 27}
 
 

@@ -1,4 +1,4 @@
-"""A policy that uses the tools that its prompt tells of, once each and well, and then answers."""
+"""A policy that uses the tools that its prompt mentions, once each and well, and then answers."""
 
 import asyncio
 import hashlib

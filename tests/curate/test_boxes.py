@@ -57,7 +57,7 @@ def test_a_box_may_fill_half_of_its_picture_in_any_space(
 def test_a_ground_truth_without_boxes_is_an_error_and_no_pass() -> None:
     with pytest.raises(DataError, match="no boxes"):
         crowded(MOST, item(truth="12"))
-    with pytest.raises(DataError, match="how large"):
+    with pytest.raises(DataError, match="size of the picture is unknown"):
         large(HALF, detection(("a", SMALL), verifier_parm={"space": "pixels"}))
 
 

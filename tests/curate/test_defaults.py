@@ -42,7 +42,7 @@ def test_a_recipe_of_one_line_a_filter_is_a_recipe() -> None:
     simple = [name for name, kind in FILTERS.items() if not any(f.is_required() for f in _own(kind))]
     assert len(simple) > 12
     for name in simple:
-        if name not in ("tool_rounds", "whole_traces"):
+        if name not in ("tool_rounds", "complete_traces"):
             (spec,) = recipe(filter=name).filters
             assert spec.rows == "all"
 

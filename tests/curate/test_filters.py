@@ -18,7 +18,7 @@ from vtune.curate.item import Item, asked_key, concerns, judged_key
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.curate.language import English, foreign
 from vtune.curate.mix import copy_of, interleaved
-from vtune.curate.traces import ToolRounds, WholeTraces, broken, rounds_outside
+from vtune.curate.traces import CompleteTraces, ToolRounds, broken, rounds_outside
 from vtune.curate.verifiable import MathVerifiable, Verifiable, no_expression, unverifiable
 from vtune.runs.curate.recipe import PassRate
 
@@ -29,7 +29,7 @@ def test_every_filter_has_its_function_or_asks_a_model() -> None:
     asking = {part.section for part in FILTERS.values() if part.how is None}
     assert asking == {ExternalKnowledge, LabelCheck, PassRate}
     only_traces = {name for name, part in FILTERS.items() if part.looks_at == ("traces",)}
-    assert only_traces == {"tool_rounds", "whole_traces"}
+    assert only_traces == {"tool_rounds", "complete_traces"}
 
 
 def test_a_filter_looks_at_all_rows_or_at_named_sources_and_abilities() -> None:
@@ -122,7 +122,7 @@ def test_traces_are_kept_by_their_number_of_calls() -> None:
 
 
 def test_a_trace_that_teaches_a_mistake_is_dropped() -> None:
-    spec = WholeTraces(filter="whole_traces", rows="all")
+    spec = CompleteTraces(filter="complete_traces", rows="all")
     assert broken(spec, Item(TRAJECTORY, "s", Path())) is None
     failed = replace(TRAJECTORY, calls=(replace(TRAJECTORY.calls[0], status="error"),))
     assert "call 0" in (broken(spec, Item(failed, "s", Path())) or "")

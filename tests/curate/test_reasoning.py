@@ -26,7 +26,7 @@ GUESSABLE = {
 }
 NOT_GUESSABLE = {
     "a number": item("How long is AB?", "12"),
-    "a letter that is no option": item("Which vertex is highest?", "B"),
+    "a letter that is not an option": item("Which vertex is highest?", "B"),
     "a letter beside another list": item("Sizes: A. 3. Which vertex?", "B"),
     "a letter with a single mark": item("In triangle A. find the vertex", "A"),
     "a word that contains one": item("What is written?", "yesterday"),

@@ -76,7 +76,7 @@ def test_every_letter_is_right_about_as_often() -> None:
 def test_what_cannot_be_put_is_refused() -> None:
     with pytest.raises(DataError, match="does not end with its options"):
         presented(replace(sample(), choices=("x", "y")), template=TEMPLATE, shuffle=None)
-    with pytest.raises(DataError, match="is none of red"):
+    with pytest.raises(DataError, match="is not one of red"):
         presented(replace(sample(), ground_truth="E"), template=TEMPLATE, shuffle=None)
     free = replace(sample(), choices=())
     assert presented(free, template=TEMPLATE, shuffle=3) == free

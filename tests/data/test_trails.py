@@ -10,8 +10,8 @@ from PIL import Image
 
 from vtune.data.trail_world import (
     APART,
-    ASIDES,
     CORNERS,
+    DISTRACTORS,
     MOST_ROADS,
     SEALS,
     SIDE,
@@ -73,9 +73,9 @@ def test_a_world_without_enough_names_or_towns_is_refused() -> None:
             make_world(known, heldout, seed=0)
 
 
-def test_every_road_has_an_article_and_every_town_its_asides() -> None:
+def test_every_road_has_an_article_and_every_town_its_distractors() -> None:
     articles = list(WORLD.articles())
-    assert len({article.id for article in articles}) == len(articles) == 32 * (len(SEALS) + ASIDES)
+    assert len({article.id for article in articles}) == len(articles) == 32 * (len(SEALS) + DISTRACTORS)
     told = {article.text for article in articles}
     for (name, colour), there in WORLD.roads.items():
         assert f"The {colour} road of {name} leads to {there}." in told

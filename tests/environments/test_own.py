@@ -123,7 +123,7 @@ def test_samples_of_several_environments_go_together_and_share_nothing(policy: P
 
 @pytest.mark.usefixtures("world")
 def test_with_black_the_policy_sees_nothing_of_what_came_back(policy: Policy) -> None:
-    (found,) = roll_out(policy, way(), jobs=[job(maze())], look=black, **LIMITS)
+    (found,) = roll_out(policy, way(), jobs=[job(maze())], observation_transform=black, **LIMITS)
     shown = [Image.open(io.BytesIO(one.data or b"")).convert("L").getextrema() for one in found.images]
     assert shown[0] != (0, 0)
     assert shown[1:] == [(0, 0), (0, 0)]

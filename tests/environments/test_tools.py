@@ -72,10 +72,15 @@ def test_conversations_with_tools_are_those_of_before(
     for number in range(40):
         script = chance.choices(WORDS, k=4)
         tools = (python.NAME, *ALL) if number % 3 else ALL
-        look = black if number % 4 == 0 else None
+        transform = black if number % 4 == 0 else None
         asked = replace(ASKING, tools=tools)
         (found,) = converse(
-            policy, *script, jobs=[job(asked)], look=look, max_turns=4, max_tokens=chance.choice((4000, 700))
+            policy,
+            *script,
+            jobs=[job(asked)],
+            observation_transform=transform,
+            max_turns=4,
+            max_tokens=chance.choice((4000, 700)),
         )
         said = " ".join(f"{one.tool}:{one.status}" for one in found.calls)
         lines.append(f"{number} {found.stop_reason} {told(policy, found)} {said}".rstrip())

@@ -1,4 +1,4 @@
-"""An output never takes the place of what is no file, nor of what is read, and appears whole."""
+"""An output never takes the place of what is not a file, nor of what is read, and appears whole."""
 
 import errno
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from vtune.errors import RecipeError
-from vtune.files.writing import check_file_output, check_folder_output, whole_file, write_whole
+from vtune.files.writing import atomic_file, check_file_output, check_folder_output, write_atomically
 
 
 def test_a_device_stays_a_device(tmp_path: Path) -> None:
     link = tmp_path / "full"
     link.symlink_to("/dev/full")
-    for write in (check_file_output, lambda path: write_whole(path, "x")):
+    for write in (check_file_output, lambda path: write_atomically(path, "x")):
         with pytest.raises(RecipeError, match="is a device, not a file"):
             write(link)
     assert link.is_symlink()
@@ -67,10 +67,10 @@ def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_what_fails_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
-    write_whole(tmp_path / "file", "old")
+    write_atomically(tmp_path / "file", "old")
 
     def interrupted() -> None:
-        with whole_file(tmp_path / "file") as partial:
+        with atomic_file(tmp_path / "file") as partial:
             partial.write_text("new")
             raise KeyboardInterrupt
 
@@ -80,14 +80,27 @@ def test_what_fails_on_the_way_leaves_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "old"
 
 
+def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "new \ud800")
+    assert path.read_text() == "old"
+    write_atomically(path, "new")
+    assert path.read_text() == "new"
+
+
 def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with pytest.raises(RecipeError, match=r"file cannot be written: No space"), whole_file(tmp_path / "file"):
+    with (
+        pytest.raises(RecipeError, match=r"file cannot be written: No space"),
+        atomic_file(tmp_path / "file"),
+    ):
         raise full
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:
-    write_whole(tmp_path / ("x" * 255), "y")
+    write_atomically(tmp_path / ("x" * 255), "y")
     with pytest.raises(RecipeError, match="File name too long"):
-        write_whole(tmp_path / ("x" * 256), "y")
+        write_atomically(tmp_path / ("x" * 256), "y")

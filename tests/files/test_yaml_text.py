@@ -9,7 +9,7 @@ from tests.fuzz.world import YAMLS
 from vtune.files.yaml_text import MAX_DEPTH, MAX_PARTS, read_yaml
 
 GOOD = ("list", "scalar", "escapes")
-"""Of the documents there: YAML that is no recipe."""
+"""Of the documents there: YAML that is not a recipe."""
 
 
 @pytest.mark.parametrize("name", [name for name in YAMLS if name not in GOOD])

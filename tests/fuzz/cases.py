@@ -102,6 +102,7 @@ def _others(file: str, world: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         "attack": ("sandbox", "attack", "--dir", file),
         "report": ("report", file),
         "credit": ("report", "--credit", file),
+        "compare": ("compare", file, file),
         "export": ("export", file, "exported"),
         "hostfile": ("rl", "--recipe", "codev-tiny", "--gpus", "2", "--hostfile", file),
         "index pictures": ("data", "index", "--pictures", file, "--out", "index"),
@@ -231,7 +232,7 @@ def _of_texts(world: dict[str, Any]) -> Iterator[Case]:
             )
             yield Case(f"coco {kind} for make", readers["make coco"], (0, 2) if kind == "small" else BAD)
     for kind, path in world["runs"].items():
-        for name in ("report", "credit"):
+        for name in ("report", "credit", "compare"):
             yield Case(f"run {kind} for {name}", _others(str(path), world)[name])
 
 

@@ -87,7 +87,7 @@ def test_there_are_300_different_cases_and_every_verb_is_among_them(world: dict[
     assert len({case.words for case in everything}) >= 300
     assert len({case.name for case in everything}) == len(everything)
     verbs = {"demo", "data", "curate", "sft", "rl", "eval", "export", "faithfulness", "report", "serve"}
-    assert verbs | {"doctor", "sandbox", "recipes"} <= {case.words[0] for case in everything}
+    assert verbs | {"compare", "doctor", "sandbox", "recipes"} <= {case.words[0] for case in everything}
 
 
 def test_bad_input_is_a_message_and_never_a_traceback(outcomes: dict[Case, dict[str, Any]]) -> None:

@@ -43,7 +43,7 @@ def damaged_jpeg() -> bytes:
 
 
 def special(folder: Path) -> dict[str, Path]:
-    """What is no regular file of content: missing, folders, pipes, devices, sockets, loops, giants."""
+    """What is not a regular file of content: missing, folders, pipes, devices, sockets, loops, giants."""
     folder.mkdir()
     names = {name: folder / name for name in ("missing", "folder", "pipe", "socket", "loop", "empty", "huge")}
     names["folder"].mkdir()
@@ -237,6 +237,10 @@ def cocos(folder: Path) -> dict[str, Path]:
     return made
 
 
+RESULTS = json.dumps({"model": "m", "suite": {}, "environment": {"data": {"a": "b"}}})
+"""Of an evaluation, as far as a comparison looks at them before its questions."""
+
+
 def runs(folder: Path) -> dict[str, Path]:
     """Folders of runs and evaluations whose files are spoilt."""
     folder.mkdir()
@@ -251,6 +255,7 @@ def runs(folder: Path) -> dict[str, Path]:
         "environment": {"recipe.yaml": recipe, "metrics.jsonl": line, "environment.json": DEEP},
         "evaluation": {"suite.yaml": recipe, "results.json": DEEP},
         "list": {"suite.yaml": recipe, "results.json": "[]"},
+        "items": {"suite.yaml": recipe, "results.json": RESULTS, "items.jsonl": DEEP},
         "sweep": {"sweep.yaml": BOMB},
     }
     made = {}

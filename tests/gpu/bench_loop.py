@@ -1,7 +1,7 @@
 """The whole loop on one device: `python tests/gpu/bench_loop.py [--steps N] [--out FILE] [--tiny]`.
 
 Rolls out with a sandbox, scores and updates a randomly initialised model of Qwen2.5-VL-3B's shape in bfloat16
-(built from its configuration; nothing is downloaded), and prints one JSON document: tokens a second of
+(built from its configuration; nothing is downloaded), and prints one JSON document: tokens per second of
 rollout and update, share of the peak (MFU), memory by phase, share of each phase, and the largest difference
 between log-probabilities when drawn and in training. Exits with 1 where rollout and training disagree.
 `--tiny` runs the same on the tiny model in float32, on a CPU too.
@@ -45,7 +45,7 @@ from vtune.update.ranks import Ranks
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
 """Largest |log-probability when drawn - in training|; bfloat16 rounds differently with the batch shape."""
 PICTURE = 448
-"""Pixels a side of what the large model sees: 256 tokens."""
+"""Pixels per side of what the large model sees: 256 tokens."""
 
 
 def build_large(folder: Path, name: str) -> None:
@@ -136,7 +136,7 @@ async def loop(recipe: RLRecipe, policy: Policy, trainer: Trainer, ranks: Ranks)
             phases.lap("rollout")
             # No reward: whatever the sign, the work is the same.
             items = [
-                item_of(replace(one, advantage=(-1.0) ** number), moved=False)
+                item_of(replace(one, advantage=(-1.0) ** number), off_policy=False)
                 for number, one in enumerate(drawn)
                 if any(one.loss_mask)
             ]
@@ -151,7 +151,7 @@ async def loop(recipe: RLRecipe, policy: Policy, trainer: Trainer, ranks: Ranks)
     return {
         "steps": recipe.steps - 1,
         "conversations": len(lengths),
-        "tokens a conversation": sum(lengths) / len(lengths),
+        "tokens per conversation": sum(lengths) / len(lengths),
         "rollout_tokens_per_second": written / phases.seconds["rollout"],
         "update_tokens_per_second": trained / phases.seconds["update"],
         "seconds": phases.seconds | {"waiting for the sandbox": waiting.take()},

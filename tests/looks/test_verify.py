@@ -120,7 +120,7 @@ HOSTILE: dict[str, Change] = {
     "rows shuffled": lambda picture: picture[np.random.default_rng(0).permutation(len(picture))],
     "two thirds covered": covered(0.67),
     "one pixel": small(1),
-    "four pixels a side": small(4),
+    "four pixels per side": small(4),
     "another picture": lambda picture: crop(of=scene(seed=9)),
     "a threshold that nothing passes": lambda picture: (picture > 254).astype(np.uint8) * 255,
     "the centre covered": lambda picture: framed(picture, 0.22),

@@ -4,6 +4,7 @@ import pytest
 
 from vtune.errors import DataError
 from vtune.metrics.benchmarks import SCORERS, Mark
+from vtune.metrics.proportion import wilson
 
 NAMES = list(SCORERS)
 
@@ -20,7 +21,9 @@ def test_the_overall_score_is_no_mean_of_the_categories() -> None:
     assert found["score"] == 0.5
     assert (found["n"], found["unreadable"], found["unscored"]) == (4, 1, 0)
     assert found["categories"]["direct_attributes"]["score"] == pytest.approx(2 / 3)
-    assert found["categories"]["relative_position"] == {"score": 0.0, "n": 1, "unreadable": 1, "unscored": 0}
+    relative = found["categories"]["relative_position"]
+    assert relative.pop("intervals")["score"]["low"] == 0.0
+    assert relative == {"score": 0.0, "n": 1, "clusters": 1, "unreadable": 1, "unscored": 0}
 
 
 def test_sources_weigh_the_same_whatever_their_sizes() -> None:
@@ -101,3 +104,39 @@ def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
 def test_a_sample_that_cannot_be_put_into_its_part_is_an_error(name: str) -> None:
     with pytest.raises(DataError, match="which the score is split by"):
         SCORERS[name]([replace(mark("", "", 1.0), extra={})])  # type: ignore[index]
+
+
+def test_every_score_has_its_interval_over_independent_questions() -> None:
+    marks = [
+        replace(mark(category, cycle, float(number % 3 > 0)), sample_id=f"{category}/{number}/{cycle}")
+        for category in ("single", "cross")
+        for number in range(30)
+        for cycle in "0123"
+    ]
+    apart = SCORERS["hrbench"](marks)
+    pictures = [replace(mark, cluster=mark.sample_id.rpartition("/")[0]) for mark in marks]
+    together = SCORERS["hrbench"](pictures)
+    assert (apart["clusters"], together["clusters"], together["n"]) == (240, 60, 240)
+    for key in ("score", "fsp", "fcp"):
+        assert together["intervals"][key]["value"] == pytest.approx(together[key]) == pytest.approx(2 / 3)
+    # The rotations of a question all went the same way: they are one trial, in a part as in all.
+    for key, count in (("score", 60), ("fsp", 30), ("fcp", 30)):
+        assert tuple(together["intervals"][key].values())[1:] == pytest.approx(wilson(2 / 3 * count, count))
+    assert tuple(apart["intervals"]["score"].values())[1:] == pytest.approx(wilson(160, 240))
+
+
+def test_the_interval_of_a_mean_of_means_is_about_that_mean() -> None:
+    marks = [
+        replace(mark("", "", float(number % 10 > 0)), source="large", sample_id=f"l/{number}")
+        for number in range(400)
+    ]
+    marks += [
+        replace(mark("", "", float(number % 2 > 0)), source="small", sample_id=f"s/{number}")
+        for number in range(40)
+    ]
+    found = SCORERS["sources"](marks)
+    sure = found["intervals"]["score"]
+    assert sure["value"] == pytest.approx(found["score"]) == pytest.approx(0.7)
+    # Half of the two standard errors, together: the small source is what makes it unsure.
+    half = 1.96 * ((0.9 * 0.1 / 400 + 0.5 * 0.5 / 40) ** 0.5) / 2
+    assert (sure["low"], sure["high"]) == pytest.approx((0.7 - half, 0.7 + half), abs=0.01)

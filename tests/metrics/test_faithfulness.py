@@ -1,12 +1,16 @@
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from itertools import count
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vtune.metrics.faithfulness import Estimate, faithfulness
+from vtune.metrics.faithfulness import faithfulness
+from vtune.metrics.intervals import Estimate
+
+NUMBERS = count()
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,7 @@ class Looked:
     flagged: int = 0
     small: bool = False
     why: str = ""
+    cluster: str = field(default_factory=lambda: f"question {next(NUMBERS)}")
 
 
 ROWS = [
@@ -35,6 +40,9 @@ ROWS = [
 
 def value(estimate: Estimate | None) -> float:
     assert estimate is not None
+    if estimate.low is None or estimate.high is None:
+        assert estimate.low is estimate.high is None
+        return estimate.value
     assert estimate.low <= estimate.value <= estimate.high
     return estimate.value
 

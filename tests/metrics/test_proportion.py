@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from vtune.metrics.proportion import wilson
 
@@ -17,3 +18,10 @@ def test_the_interval_holds_the_share_and_stays_between_0_and_1(of: int, data: s
 
 def test_none_of_ten_may_still_be_a_quarter() -> None:
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+
+
+@given(st.integers(1, 500), st.data())
+def test_it_is_that_of_scipy(of: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, of))
+    theirs = binomtest(count, of).proportion_ci(method="wilson")
+    assert wilson(count, of) == pytest.approx((theirs.low, theirs.high), abs=1e-12)

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.schema.records import TRAJECTORY
 from vtune.errors import MissingExtra, RecipeError
 from vtune.metrics import trackers
-from vtune.metrics.sheet import HEIGHT, caption, sheet
+from vtune.metrics.montage import HEIGHT, caption, montage
 from vtune.metrics.trackers import SHOWN, Tracker, check_tracker
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Crop, Trajectory
@@ -122,7 +122,7 @@ def test_a_tracker_that_fails_is_said_once_and_counted(
     tracker, told = tracked("wandb", tmp_path)
     assert tracker.failures == 2 + SHOWN + 1
     assert told == [
-        "wandb failed, the run goes on: ConnectionError: no route to host",
+        "wandb failed, the run continues: ConnectionError: no route to host",
         f"wandb failed {tracker.failures} times in this run",
     ]
 
@@ -133,7 +133,7 @@ def test_a_tracker_that_does_not_open_is_no_tracker(tmp_path: Path, monkeypatch:
 
     monkeypatch.setitem(trackers.BACKENDS, "wandb", (refuse, "json", "wandb"))
     tracker, told = tracked("wandb", tmp_path)
-    assert (tracker.failures, told) == (1, ["wandb failed, the run goes on: PermissionError: no key"])
+    assert (tracker.failures, told) == (1, ["wandb failed, the run continues: PermissionError: no key"])
 
 
 def test_a_tracker_must_be_known_and_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def test_a_tracker_must_be_known_and_installed(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.fix == "pip install mlflow-skinny"
 
 
-def test_a_sheet_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -> None:
-    picture = sheet(looked())
+def test_a_montage_shows_pictures_in_order_with_the_boxes_that_calls_cut_out() -> None:
+    picture = montage(looked())
     assert picture.height == HEIGHT
     assert picture.getpixel((100, 200)) == (0, 0, 255)
     assert picture.getpixel((picture.width - 100, 200)) == (0, 128, 0)

@@ -103,7 +103,7 @@ DAMAGED = {
     "data that break off in the middle": SMALL.replace(
         *(struct.pack(">I", LENGTH - cut) + b"IDAT" for cut in (0, 100))
     ),
-    "a header that is no number": b"P6\n40 x0\n255\n" + bytes(3600),
+    "a header that is not a number": b"P6\n40 x0\n255\n" + bytes(3600),
     "a text that is too long": between_its_data(SMALL, b"zTXta\0\0" + zlib.compress(bytes(2**21))),
     "a bomb": b"P6\n40000 40000\n255\n",
 }

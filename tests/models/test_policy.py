@@ -21,7 +21,7 @@ from vtune.models.policy import (
     policy_logprobs,
     save_policy,
 )
-from vtune.update.whole import hollow
+from vtune.update.gathered import without_weights
 
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
 
@@ -104,5 +104,5 @@ def test_a_budget_that_contradicts_itself_is_refused() -> None:
 def test_the_shapes_of_the_weights_are_known_without_looking_at_them(each_policy: Policy) -> None:
     named = [(name, p.dtype, tuple(p.shape)) for name, p in each_policy.model.named_parameters()]
     assert len(named) > 10
-    emptied = replace(each_policy, model=hollow(each_policy.model))
+    emptied = replace(each_policy, model=without_weights(each_policy.model))
     assert plain_shapes(emptied) == named

@@ -20,7 +20,7 @@ RESULT = {
     "file": "a.parquet",
     "rows": 2,
     "by_source": {"a": 1},
-    "problems": [{"file": "a.parquet", "row": 0, "what": "no <image>", "fix": "mend it"}],
+    "problems": [{"file": "a.parquet", "row": 0, "what": "no <image>", "fix": "fix it"}],
     "examples": [EXAMPLE],
 }
 
@@ -50,7 +50,7 @@ def test_the_page_is_whole_by_itself_and_quotes_what_data_say() -> None:
     assert "1 &lt; 2 &amp;" in page
     assert "http" not in page
     assert 'href="data:image/jpeg;base64,AAAA"' in page
-    assert "row 0: no &lt;image&gt;; mend it" in page
+    assert "row 0: no &lt;image&gt;; fix it" in page
 
 
 def test_the_page_draws_boxes_in_pixels_of_the_picture() -> None:

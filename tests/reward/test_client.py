@@ -49,7 +49,7 @@ async def failing(_: Items) -> Answer:
 
 
 async def dead(_: Items) -> Answer:
-    raise ConnectionRefusedError("connection refused")
+    raise ConnectionError("ClientConnectorError: connection refused")
 
 
 async def silent(_: Items) -> Answer:
@@ -73,7 +73,7 @@ class Net:
         self.sizes.append(len(request["items"]))
         return await self.servers[name](request["items"])
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is open."""
 
 
@@ -87,6 +87,8 @@ def run(net: Net, replies: int = 1, *, deadline_s: float = 30.0, rounds: int = 1
 
     async def story() -> list[Trajectory]:
         async with RewardClient(service, settings_of(recipe())) as client:
+            assert client._servers._http is not None
+            await client._servers._http.close()
             client._servers._http = net
             found: list[Trajectory] = []
             for _ in range(rounds):
@@ -115,6 +117,8 @@ def test_scores_and_flags_of_calls_come_back() -> None:
 
     async def story() -> Trajectory:
         async with RewardClient(service, settings_of(recipe())) as client:
+            assert client._servers._http is not None
+            await client._servers._http.close()
             client._servers._http = net
             return await client.score(sample(TARGET), looks(TARGET, TARGET))
 
@@ -149,7 +153,7 @@ def test_without_any_answer_until_the_deadline_it_is_unscored_with_every_reason(
     assert 0.4 < time.monotonic() - began < 30
     assert scored.reward is not None
     assert scored.reward.total is scored.reward.accuracy is scored.reward.format is scored.reward.tool is None
-    assert "http://a: ConnectionRefusedError connection refused" in scored.reward.why
+    assert "http://a: ClientConnectorError: connection refused" in scored.reward.why
     assert "http://b: HTTP 503: busy" in scored.reward.why
 
 
@@ -243,7 +247,7 @@ def test_the_token_is_sent_and_has_to_be_there(monkeypatch: pytest.MonkeyPatch) 
     async def story() -> str:
         async with RewardClient(service, {}) as client:
             assert isinstance(client._servers._http, Connections)
-            return client._servers._http._headers["Authorization"]
+            return client._servers._http._session.headers["Authorization"]
 
     monkeypatch.delenv("MY_TOKEN", raising=False)
     with pytest.raises(RecipeError, match="MY_TOKEN"):
@@ -265,6 +269,8 @@ def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
     async def story() -> list[Any]:
         service = RewardService(urls=("http://a",))
         async with RewardClient(service, settings_of(recipe())) as client:
+            assert client._servers._http is not None
+            await client._servers._http.close()
             client._servers._http = Net(a=slow)
             tasks = [asyncio.create_task(client.score(sample(), turn(str(n)))) for n in range(4)]
             await asyncio.sleep(0.02)

@@ -1,12 +1,14 @@
 """Connections against servers that say byte by byte what a test wants them to."""
 
 import asyncio
+import gzip
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from vtune.reward import connections as module
 from vtune.reward.connections import CONNECT, Answer, Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -45,7 +47,7 @@ def story(server: Server, tell: Callable[[Connections, str], Awaitable[Any]], **
         try:
             return await asyncio.wait_for(tell(connections, f"http://{host}:{port}/score"), 20)
         finally:
-            connections.close()
+            await connections.close()
             listening.close()
 
     return asyncio.run(whole())
@@ -105,8 +107,60 @@ def test_half_an_answer_on_a_kept_connection_is_not_asked_for_again() -> None:
 
 
 def test_nobody_there_is_an_error() -> None:
-    with pytest.raises(ConnectionRefusedError):
-        asyncio.run(Connections({}).post("http://127.0.0.1:9/score", b"one"))
+    def nobody(connections: Connections, _: str) -> Awaitable[Answer]:
+        return connections.post("http://127.0.0.1:9/score", b"one")
+
+    with pytest.raises(ConnectionError, match="ClientConnectorError"):
+        story(Server(), nobody)
+
+
+ENDLESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n", "Too many"),
+        (b"HTTP/1.1 200 OK\r\nX-More: ", b"m" * 1000, "Got more than"),
+        (ENDLESS, b"400\r\n" + b"m" * 1024 + b"\r\n", "more than 100000 bytes"),
+    ],
+    ids=["headers", "one header", "a body"],
+)
+def test_an_answer_without_end_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, start: bytes, more: bytes, why: str
+) -> None:
+    monkeypatch.setattr(module, "LARGEST", 100_000)
+    sent = 0
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"one")
+        writer.write(start)
+        try:
+            while sent < 2**26:
+                writer.write(more)
+                await writer.drain()
+                sent += len(more)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = Server()
+    monkeypatch.setattr(server, "meet", meet)
+    with pytest.raises(ConnectionError, match=why):
+        story(server, lambda connections, url: connections.post(url, b"one"))
+    assert sent < 2**25  # what the sockets between the two hold
+
+
+def test_an_answer_is_taken_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    packed = gzip.compress(b"hi" * 10**6)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nSet-Cookie: me=you\r\n"
+    elsewhere = b"HTTP/1.1 307 No\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"
+    server = Server([head + b"Content-Length: %d\r\n\r\n" % len(packed) + packed, elsewhere])
+    assert story(server, twice) == [Answer(200, packed), Answer(307, b"")]
+    assert b"cookie" not in server.asked[1][1].lower()
 
 
 def test_who_stops_waiting_leaves_no_answer_to_the_next() -> None:

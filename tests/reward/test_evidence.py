@@ -62,7 +62,7 @@ def shows(what: Sample, *calls: object) -> bool:
         pytest.param((20, 20, 80, 80), 0.5, True, id="small in the crop"),
         pytest.param((5, 5, 75, 75), 0.5, True, id="as small as a look may be"),
         pytest.param((0, 0, 90, 90), 0.25, False, id="more than half of the input"),
-        pytest.param((0, 0, 100, 100), 0.25, False, id="a whole image is no look"),
+        pytest.param((0, 0, 100, 100), 0.25, False, id="a whole image is not a look"),
         pytest.param((48, 48, 52, 52), 0.25, False, id="a speck of it"),
         pytest.param((0, 0, 30, 30), 0.25, False, id="elsewhere"),
     ],

@@ -48,9 +48,9 @@ def flags(trajectory: Trajectory) -> list[tuple[str, ...]]:
         pytest.param(["blocked"], [("sandbox_error",)], id="blocked"),
         pytest.param(["timeout"], [("sandbox_error",)], id="timeout"),
         pytest.param(["killed"], [("sandbox_error",)], id="killed"),
-        pytest.param(["infra"], [()], id="our failure is no flag"),
-        pytest.param(["limit"], [()], id="nor is a limit that nobody told"),
-        pytest.param(["ok"], [()], id="printing only is no flag"),
+        pytest.param(["infra"], [()], id="our failure is not a flag"),
+        pytest.param(["limit"], [()], id="nor is a limit that the prompt does not mention"),
+        pytest.param(["ok"], [()], id="printing only is not a flag"),
     ],
 )
 def test_call_flags(calls: list[object], expected: list[tuple[str, ...]]) -> None:
@@ -175,7 +175,7 @@ HABITS = {
         [(), ("scratchpad",)],
     ),
 }
-"""Pieces of code, one a call, and their flags."""
+"""Pieces of code, one per call, and their flags."""
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
         own = recipe(service={"urls": [url, NOBODY], "token_env": "MY_TOKEN"})
         (silent,) = greet(own)
         check_service(own)
-    assert silent.startswith(f"{NOBODY}: ConnectionRefusedError")
+    assert silent.startswith(f"{NOBODY}: ClientConnectorError")
     assert f"the others stand in for it: {NOBODY}" in capsys.readouterr().err
     told = {"reward": json.loads(json.dumps(settings_of(own))), "items": [], "token": "Bearer open-sesame"}
     assert asked == [told, told]

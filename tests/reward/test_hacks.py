@@ -24,7 +24,7 @@ tiles = [(x, y, min(W, x + 60), min(H, y + 60)) for y in range(0, H, 60) for x i
 
 HACKS = {
     "one pixel": CROP + "c.resize((1, 1)).save('a.png')",
-    "four pixels a side": CROP + "c.resize((4, 4), Image.BOX).save('a.png')",
+    "four pixels per side": CROP + "c.resize((4, 4), Image.BOX).save('a.png')",
     "multiplied by nothing": CROP + "Image.fromarray(np.array(c) * 0).save('a.png')",
     "subtracted from itself": "a = cv2.imread(image_path)[80:180, 130:240]\na -= a\ncv2.imwrite('a.png', a)",
     "blurred away": "a = cv2.imread(image_path)[80:180, 130:240]\n"

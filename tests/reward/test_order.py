@@ -55,7 +55,7 @@ REPLIES = {
     "a good look, then the same pixels again": in_one(looks(TARGET, TARGET)),
     "no look": looks(),
     "code that shows no picture": in_one(looks("ok")),
-    "code that met a limit which nobody told it": in_one(looks("limit")),
+    "code that met a limit that its prompt does not mention": in_one(looks("limit")),
     "the whole picture": in_one(looks(WHOLE)),
     "code that failed": in_one(looks("error")),
     "a good look, and a wrong answer": in_one(looks(TARGET, reply=WRONG)),

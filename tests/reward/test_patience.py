@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from vtune.reward.guard import send_json
+from vtune.reward.guard import Packed
 from vtune.runs.serve.patience import Patient
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -22,7 +22,8 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers once the body is there; /large with more than any socket holds."""
     while (await receive()).get("more_body"):
         pass
-    await send_json(send, 200, {"much": "x" * (2**24 if scope["path"] == "/large" else 1)})
+    answer = Packed({"much": "x" * (2**24 if scope["path"] == "/large" else 1)})
+    await answer(scope, receive, send)
 
 
 @contextmanager

@@ -362,7 +362,7 @@ def test_a_token_is_read_without_its_line_break(tmp_path: Path) -> None:
 def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) -> None:
     port = served.url.rsplit(":", 1)[-1]
     for words, said in (
-        (["--host", "0.0.0.0"], "anybody who reaches 0.0.0.0"),
+        (["--host", "0.0.0.0"], "anyone who reaches 0.0.0.0"),
         (["--port", port], "cannot be listened at"),
     ):
         command = [sys.executable, "-m", "vtune.cli.main", "serve", "rewards", *words]

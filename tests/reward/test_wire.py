@@ -81,7 +81,7 @@ def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
         ({"trajectory": {"sample_id": "other"}}, "answers 'other'"),
         ({"trajectory": {"images": [{"bytes": "?"}]}}, "not base64"),
         ({"trajectory": {"images": [{"bytes": "\x80"}]}}, "not base64"),
-        ({"trajectory": {"images": 3}}, "no list"),
+        ({"trajectory": {"images": 3}}, "not a list"),
         ({"trajectory": {"stop_reason": "tired"}}, "unknown value 'tired'"),
     ],
 )

@@ -122,7 +122,7 @@ def roll_out(
     sandbox: FakeSandbox | None = None,
     jobs: Sequence[Job] | None = None,
     engine: Engine | None = None,
-    look: Callable[[bytes], bytes] | None = None,
+    observation_transform: Callable[[bytes], bytes] | None = None,
     **changes: Any,
 ) -> list[Trajectory]:
     """Conversations in which the policy says what a script says."""
@@ -132,6 +132,6 @@ def roll_out(
         policy.chat,
         policy.pictures,
         recipe(**changes),
-        look,
+        observation_transform,
     )
     return asyncio.run(agent.run(jobs or [job()]))

@@ -67,7 +67,7 @@ class Shaped(Engine):
 
 class Barrier(Engine):
     """The same engine for a loop that is synchronous by turn: a turn starts when all conversations wait for
-    theirs, and all go on when the last turn is drawn."""
+    theirs, and all continue when the last turn is drawn."""
 
     cohorts = 1
 

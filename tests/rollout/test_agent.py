@@ -278,7 +278,7 @@ def test_the_same_job_seeds_the_sandbox_alike(policy: Policy) -> None:
 
 def test_with_black_the_policy_sees_nothing_of_what_a_call_returned(policy: Policy) -> None:
     engine = Recording(ScriptedEngine(policy.chat, TWO_TURNS))
-    (trajectory,) = roll_out(policy, (), engine=engine, look=black)
+    (trajectory,) = roll_out(policy, (), engine=engine, observation_transform=black)
     original, shown = trajectory.images
     assert original.data == PHOTO
     found = Image.open(io.BytesIO(shown.data or b""))

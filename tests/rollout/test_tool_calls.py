@@ -95,7 +95,7 @@ def converse(
             image_search.NAME: ImageSearch(Replayed(None), top_k=5, max_chars=200, show=True),
         }
     )
-    look = changes.pop("look", None)
+    transform = changes.pop("observation_transform", None)
     settings = recipe(**({"max_new_tokens": 400, "max_tokens": 4000, "max_turns": 5} | changes))
     agent = Agent(
         engine or ScriptedEngine(policy.chat, script),
@@ -103,7 +103,7 @@ def converse(
         policy.chat,
         policy.pictures,
         settings,
-        look,
+        transform,
         tools=tools,
     )
     return asyncio.run(agent.run(jobs or [job(ASKING)]))
@@ -240,7 +240,7 @@ def test_the_last_turn_calls_nothing_and_a_full_conversation_keeps_the_call(poli
 
 
 def test_blackened_crops_are_kept_black_and_still_say_where_they_are(policy: Policy) -> None:
-    (found,) = converse(policy, turn(ZOOM), ANSWER, look=black)
+    (found,) = converse(policy, turn(ZOOM), ANSWER, observation_transform=black)
     assert found.images[1].data is not None
     assert Image.open(io.BytesIO(found.images[1].data)).getextrema() == ((0, 0),) * 3
     assert found.calls[0].crops[0].bbox == (0, 0, 56, 56)

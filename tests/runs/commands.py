@@ -114,7 +114,7 @@ def same_weights(first: Path, second: Path) -> bool:
 
 
 def with_nan(model: Path, out: Path) -> Path:
-    """A copy of a model in which a norm of the language model is no number."""
+    """A copy of a model in which a norm of the language model is not a number."""
     shutil.copytree(model, out)
     weights = load_file(out / "model.safetensors")
     name = next(name for name in weights if name.endswith("norm.weight") and "visual" not in name)

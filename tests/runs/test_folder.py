@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vtune.config import Strict, find, load_recipe
+from vtune.config import RENAMED, Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
-from vtune.runs.folder import check_same_run, environment, running, start_run, write_whole
+from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
@@ -135,16 +135,6 @@ def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "file.json"
-    write_whole(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "new \ud800")
-    assert path.read_text() == "old"
-    write_whole(path, "new")
-    assert path.read_text() == "new"
-
-
 def test_a_machine_without_git_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert environment({})["git_commit"] is None
@@ -172,6 +162,23 @@ def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path
         start_run(tmp_path / "run", Paid(reward={"tool": 1.0, "service": service}), [data], resume=True)
     with pytest.raises(RecipeError, match=r"differs in reward\.tool\n"):
         start_run(tmp_path / "run", Paid(reward={"tool": 0.5, "service": None}), [data], resume=True)
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_a_run_whose_recipe_has_the_old_name_of_a_key_is_resumed(
+    data: Path, tmp_path: Path, old: str
+) -> None:
+    run, shipped = tmp_path / "run", find("codev-tiny", "recipes.rl")
+    start_run(run, load_recipe(shipped, RLRecipe), [data], resume=False)
+    written = yaml.safe_load((run / "recipe.yaml").read_text())
+    (before, key), (section, new) = old.split("."), RENAMED[old].split(".")
+    written[before][key] = written[section].pop(new)
+    (run / "recipe.yaml").write_text(yaml.safe_dump(written))
+    other = load_recipe(shipped, RLRecipe, [f"{RENAMED[old]}={written[before][key] + 1}"])
+    with pytest.raises(RecipeError, match=rf"it differs in {RENAMED[old]}\n"):
+        start_run(run, other, [data], resume=True)
+    start_run(run, load_recipe(shipped, RLRecipe), [data], resume=True)
+    assert new in yaml.safe_load((run / "recipe.yaml").read_text())[section]
 
 
 OLD_LOSSES = {

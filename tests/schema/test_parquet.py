@@ -108,7 +108,7 @@ BROKEN = {
         row(reward_model={"ground_truth": "B", "verifier": "choice", "verifier_parm": "{"}),
         "reward_model.verifier_parm",
     ),
-    "parm is no object": (
+    "parm is not an object": (
         row(reward_model={"ground_truth": "B", "verifier": "choice", "verifier_parm": "[1]"}),
         "reward_model.verifier_parm",
     ),

@@ -67,7 +67,7 @@ def test_every_epoch_is_a_new_order_of_all_rows(
 def test_a_row_is_a_function_of_position_and_seed_alone(
     files: list[Path], positions: list[int], seed: int
 ) -> None:
-    """Whatever was asked before, in whatever order: a resumed run goes on with the very next sample."""
+    """Whatever was asked before, in whatever order: a resumed run continues with the very next sample."""
     used = sample_store(files)
     for position in positions:
         used.shuffled(position, seed=seed)

@@ -17,7 +17,7 @@ MALFORMED = {
     "an array": ("<tool_call>[1]</tool_call>", "an object"),
     "no arguments": ('<tool_call>{"name": "text_search_tool"}</tool_call>', "and nothing else"),
     "a stranger": ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', "there is no tool"),
-    "a name that is no text": ('<tool_call>{"name": [], "arguments": {}}</tool_call>', "there is no tool"),
+    "a name that is not a text": ('<tool_call>{"name": [], "arguments": {}}</tool_call>', "there is no tool"),
     "arguments in a list": ('<tool_call>{"name": "text_search_tool", "arguments": []}</tool_call>', "object"),
     "no end": (GOOD.removesuffix("</tool_call>"), "has no </tool_call>"),
     "no number": ('<tool_call>{"name": "text_search_tool", "arguments": {"query": NaN}}</tool_call>', "NaN"),

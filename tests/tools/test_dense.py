@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vtune.errors import DataError, RecipeError
 from vtune.tools import dense_build
 from vtune.tools.dense import DenseIndex
-from vtune.tools.dense_build import Method, Told, build_dense_index, tidy_dense_index
+from vtune.tools.dense_build import Callbacks, Method, build_dense_index, tidy_dense_index
 from vtune.tools.passage import Passage
 
 WIDTH = 16
@@ -50,8 +50,8 @@ def corpus(count: int) -> list[Passage]:
     return [Passage(f"p{n}", "", f"topic{n % 20} fact {n}") for n in range(count)]
 
 
-def silent() -> Told:
-    return Told(lambda: None, lambda text: None)
+def silent() -> Callbacks:
+    return Callbacks(lambda: None, lambda text: None)
 
 
 def build(
@@ -206,7 +206,7 @@ def test_numbers_that_half_precision_does_not_have_are_refused(tmp_path: Path) -
 
 def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
     build(tmp_path, corpus(3))
-    with pytest.raises(DataError, match="hashed embedded its passages, and other is another model"):
+    with pytest.raises(DataError, match="hashed embedded what it holds, and other is another model"):
         DenseIndex(tmp_path, Hashed("other"))
     assert DenseIndex(tmp_path, Hashed("moved/hashed")).find("topic1 fact 1", 1) == [corpus(3)[1]]
 

@@ -3,13 +3,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, ViTConfig, ViTModel
 
 from tests.models.rows import picture
-from vtune.errors import DataError
+from tests.tools.encoders import build_encoder
+from vtune.errors import DataError, RecipeError
+from vtune.models.picture_encoder import PictureModel
 from vtune.runs.data.indexing import index_pictures
-from vtune.tools.picture_index import Entry, PictureIndex, build_picture_index
-from vtune.tools.pictures import Vector, decoded, layout, perceptual_hash
+from vtune.tools.passages import IndexEncoder
+from vtune.tools.picture_index import Entry, PictureIndex, build_picture_index, check_pictures
+from vtune.tools.pictures import decoded, layout, perceptual_hash
 
 
 def scene(seed: int, size: tuple[int, int] = (160, 120)) -> Image.Image:
@@ -58,15 +63,74 @@ def test_strangers_are_not_found(index: PictureIndex) -> None:
     assert [index.find(encoded(scene(seed)), 3) for seed in range(100, 110)] == [[]] * 10
 
 
-def test_the_embedding_can_be_another_and_is_told_apart(tmp_path: Path) -> None:
-    def mean(image: Image.Image) -> Vector:
-        colour = np.asarray(image, np.float32).mean(axis=(0, 1)) + 1e-3
-        return np.asarray(colour / np.linalg.norm(colour), np.float32)
+def build_clip(folder: Path, *, seed: int, side: int = 32) -> Path:
+    """A CLIP with random weights, and pixels as they are."""
+    torch.manual_seed(seed)
+    part = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = CLIPConfig(
+        text_config={**part, "vocab_size": 8, "max_position_embeddings": 8},
+        vision_config={**part, "image_size": side, "patch_size": 8},
+        projection_dim=12,
+    )
+    CLIPModel(config).save_pretrained(folder)
+    size = {"height": side, "width": side}
+    CLIPImageProcessor(size=size, crop_size=size).save_pretrained(folder)
+    return folder
 
-    build_picture_index([Entry(encoded(SCENES[0]), "a", "", "row 0")], tmp_path, lambda: None, embed=mean)
-    assert PictureIndex(tmp_path, min_score=0.75, embed=mean).find(encoded(SCENES[0]), 1)[0].title == "a"
-    with pytest.raises(DataError, match="or to this embedding"):
-        PictureIndex(tmp_path, min_score=0.75)
+
+def test_a_model_embeds_the_pictures_and_another_one_is_an_error(tmp_path: Path) -> None:
+    model, other = build_clip(tmp_path / "clip", seed=0), build_clip(tmp_path / "other", seed=1)
+    photos, out = tmp_path / "photos", tmp_path / "index"
+    photos.mkdir()
+    for number, image in enumerate(SCENES):
+        (photos / f"{number}.png").write_bytes(encoded(image))
+    facts = index_pictures(photos, out, encoder=str(model))
+    assert (facts["pictures"], facts["width"], facts["encoder"]["model"]) == (20, 12, str(model))
+    assert not (out / "hashes.npy").exists()
+    index = PictureIndex(out, min_score=0.5)
+    for number, image in enumerate(SCENES):
+        first, second = index.find(encoded(image), 2)
+        assert first.title == str(number)
+        assert first.score == pytest.approx(1, abs=2e-3)
+        assert first.score >= second.score
+    # A score is the cosine of the model's own vectors.
+    vectors = PictureModel(str(model), device=torch.device("cpu"))
+    one, two = (vectors.picture(image) for image in SCENES[:2])
+    found = PictureIndex(out, min_score=-1).find(encoded(SCENES[0]), 20)
+    assert {match.title: match.score for match in found}["1"] == pytest.approx(float(one @ two), abs=2e-3)
+
+    with pytest.raises(DataError, match="is another model"):
+        PictureIndex(out, encoder=IndexEncoder(model=str(other)))
+    moved = model.rename(tmp_path / "moved")
+    with pytest.raises(DataError):
+        check_pictures(out, None)
+    again = PictureIndex(out, encoder=IndexEncoder(model=str(moved)))
+    assert again.find(encoded(SCENES[3]), 1)[0].title == "3"
+
+
+def test_a_model_that_puts_no_pictures_beside_texts_embeds_none(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "a.png").write_bytes(encoded(SCENES[0]))
+    build_encoder(tmp_path / "bert", ["word"], seed=0)
+    part = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    ViTModel(ViTConfig(**part, image_size=32, patch_size=8)).save_pretrained(tmp_path / "vit")
+    CLIPImageProcessor().save_pretrained(tmp_path / "vit")
+    for name, why in (("bert", "bert"), ("vit", "embeds no pictures")):
+        with pytest.raises(DataError, match=why):
+            index_pictures(photos, tmp_path / "index", encoder=str(tmp_path / name))
+        assert not (tmp_path / "index").exists()
+
+
+def test_an_index_without_a_model_takes_none_and_one_of_older_hashes_is_refused(tmp_path: Path) -> None:
+    build_picture_index([Entry(encoded(SCENES[0]), "a", "", "row 0")], tmp_path, lambda: None)
+    with pytest.raises(RecipeError, match="built without a model"):
+        PictureIndex(tmp_path, encoder=IndexEncoder())
+    (tmp_path / "index.json").write_text('{"kind": "pictures", "pictures": 1, "width": 176}')
+    for check in (PictureIndex, lambda folder: check_pictures(folder, None)):
+        with pytest.raises(DataError, match="built by another version") as caught:
+            check(tmp_path)
+        assert caught.value.fix == "build it again"
 
 
 def test_vectors_have_length_one_and_hashes_hardly_move() -> None:

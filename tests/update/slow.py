@@ -15,7 +15,7 @@ class Token:
     now: float
     old: float
     gain: float
-    moved: bool
+    off_policy: bool
 
     @property
     def ratio(self) -> float:
@@ -37,11 +37,11 @@ def _grpo(
     token: Token, *, clip_low: float, clip_high: float, importance_cap: float, dual_clip: float | None
 ) -> Read:
     # A step that already went far enough in the direction of its advantage teaches no more.
-    if token.moved and token.gain > 0 and token.ratio > 1 + clip_high:
+    if token.off_policy and token.gain > 0 and token.ratio > 1 + clip_high:
         return -token.gain * (1 + clip_high), 0.0, True
-    if token.moved and token.gain < 0 and token.ratio < 1 - clip_low:
+    if token.off_policy and token.gain < 0 and token.ratio < 1 - clip_low:
         return -token.gain * (1 - clip_low), 0.0, True
-    if token.moved and token.gain < 0 and dual_clip is not None and token.ratio > dual_clip:
+    if token.off_policy and token.gain < 0 and dual_clip is not None and token.ratio > dual_clip:
         return -token.gain * dual_clip, 0.0, True
     weight = min(token.ratio, importance_cap)
     return -token.gain * weight, -token.gain * weight, False
@@ -55,7 +55,7 @@ def gspo(sequence: list[Token], keys: Keys) -> list[Read]:
     found = []
     for token in sequence:
         past = (token.gain > 0 and ratio > high) or (token.gain < 0 and ratio < low)
-        if token.moved and past:
+        if token.off_policy and past:
             found.append((-token.gain * (high if token.gain > 0 else low), 0.0, True))
         else:
             found.append((-token.gain * ratio, -token.gain * ratio, False))

@@ -165,7 +165,7 @@ def test_the_size_of_the_mismatch_is_told(tiny: Path) -> None:
     drawn = items(policy, 2)
     low, cap = 0.1, 2.0
     shifted = [
-        replace(item, old_logprobs=(values - shift).tolist(), moved=False)
+        replace(item, old_logprobs=(values - shift).tolist(), off_policy=False)
         for item, values, shift in zip(drawn, logprobs_of(policy, drawn), (low, 1.0), strict=True)
     ]
     objective = OBJECTIVE.model_copy(update={"kl_weight": 0.0, "importance_cap": cap})
@@ -342,7 +342,7 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
     # What was saved is what was trained: a plain model says the same as the one with adapters.
     drawn = items(policy, 3)
     saved = logprobs_of(load(tmp_path), drawn)
-    with trainer.whole() as whole:
+    with trainer.gathered() as whole:
         torch.testing.assert_close(logprobs_of(whole, drawn), saved, rtol=0, atol=0)
     if stage == 1:
         torch.testing.assert_close(logprobs_of(trainer._policy, drawn), saved, rtol=0, atol=1e-5)

@@ -27,7 +27,7 @@ logs = st.floats(-8, 0)
 gains = st.floats(-2, 2).filter(lambda gain: gain == 0 or abs(gain) > 1e-3)
 clips = st.sampled_from([0.1, 0.2, 0.28, 0.5])
 tokens = st.builds(
-    lambda old, delta, gain, moved: Token(old + delta, old, gain, moved),
+    lambda old, delta, gain, off_policy: Token(old + delta, old, gain, off_policy),
     logs, st.floats(-1, 2), gains, st.booleans(),
 )  # fmt: skip
 ragged = st.lists(st.lists(tokens, max_size=5), max_size=4)
@@ -51,9 +51,9 @@ def laid_out(sequences: Sequences, dtype: torch.dtype) -> Tokens:
     now, old, gain = (
         torch.tensor([getattr(token, name) for token in flat], dtype=dtype) for name in ("now", "old", "gain")
     )
-    moved = torch.tensor([token.moved for token in flat], dtype=torch.bool)
+    off_policy = torch.tensor([token.off_policy for token in flat], dtype=torch.bool)
     numbers = [number for number, sequence in enumerate(sequences) for _ in sequence]
-    return Tokens(now.requires_grad_(True), old, gain, moved, torch.tensor(numbers, dtype=torch.long))
+    return Tokens(now.requires_grad_(True), old, gain, off_policy, torch.tensor(numbers, dtype=torch.long))
 
 
 def loss_of(
@@ -143,7 +143,7 @@ def test_every_gradient_is_the_slope_of_its_loss(name: str, sequences: Sequences
         for sign in (1, -1):
             bent = [list(one) for one in sequences]
             at = place - sum(len(one) for one in sequences[:number])
-            bent[number][at] = Token(token.now + sign * step, token.old, token.gain, token.moved)
+            bent[number][at] = Token(token.now + sign * step, token.old, token.gain, token.off_policy)
             values.append(loss_of(recipe, bent, torch.float64)[2].item())
         assert gradient[place].item() == pytest.approx(
             (values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-6
@@ -156,7 +156,7 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
     sequences: Sequences, clip: float
 ) -> None:
     """The sequence objective as the paper first writes it, its slope by finite differences."""
-    alike = [[Token(t.now, t.old, one[0].gain, one[0].moved) for t in one] for one in sequences if one]
+    alike = [[Token(t.now, t.old, one[0].gain, one[0].off_policy) for t in one] for one in sequences if one]
     assume(alike and off_the_edges(alike, {"clip": clip}))
     recipe = section("gspo", {"clip_low": clip, "clip_high": clip}, "sequence_mean")
 
@@ -164,7 +164,7 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
         total = 0.0
         for one, delta in zip(alike, deltas, strict=True):
             ratio, gain = math.exp(sum(delta) / len(delta)), one[0].gain
-            bounded = min(max(ratio, 1 - clip), 1 + clip) if one[0].moved else ratio
+            bounded = min(max(ratio, 1 - clip), 1 + clip) if one[0].off_policy else ratio
             total -= min(ratio * gain, bounded * gain)
         return total / len(alike)
 
@@ -189,7 +189,7 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
 @given(sequences=ragged, aggregation=st.sampled_from(AGGREGATIONS))
 def test_on_policy_all_losses_teach_the_same(sequences: Sequences, aggregation: str) -> None:
     """At a ratio of 1 every one of them is REINFORCE: the slope of each is 1 there."""
-    drawn = [[Token(t.old, t.old, t.gain, t.moved) for t in one] for one in sequences]
+    drawn = [[Token(t.old, t.old, t.gain, t.off_policy) for t in one] for one in sequences]
     expected = [
         -weight * t.gain
         for weight, one in zip(slow.weights([len(o) for o in drawn], aggregation, 7), drawn, strict=True)

@@ -78,10 +78,10 @@ def _learnt(
         assert "language_late" in dict(norms)
         numbers = [stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch]
         found.append([*numbers, *(norm for _, norm in norms)])
-    with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
+    with trainer.gathered(torch.device("cpu"), keep=ranks.first) as whole:
         if ranks.first:
             save_policy(whole.model, str(folder), out)
-    with trainer.whole() as whole:
+    with trainer.gathered() as whole:
         # What each process would draw with.
         checksum = sum(float(p.detach().double().abs().sum()) for p in whole.model.parameters())
     assert len(set(ranks.gather(checksum))) == 1, "the processes have different weights"

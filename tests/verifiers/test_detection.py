@@ -214,7 +214,7 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
         pytest.param([CUP], {"width": -1}, id="negative size"),
         pytest.param([CUP], {"iou": 1.5}, id="threshold above 1"),
         pytest.param([CUP], {"iou": []}, id="no threshold"),
-        pytest.param([CUP], {"iou": [0.5, "a"]}, id="threshold that is no number"),
+        pytest.param([CUP], {"iou": [0.5, "a"]}, id="threshold that is not a number"),
         pytest.param([CUP], {"size_penalty": 0}, id="penalty that takes all"),
         pytest.param([CUP], {"det_reward_ratio": {"map99": 1.0}}, id="unknown term"),
         pytest.param([CUP], {"det_reward_ratio": {"map": 0.0}}, id="no term"),

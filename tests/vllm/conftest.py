@@ -1,11 +1,16 @@
+import multiprocessing
 from collections.abc import Iterator
 from importlib.util import find_spec
+from multiprocessing.context import BaseContext
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.runs.conftest import cold_start, lens, schooled
 from tests.vllm.serving import Server
+from vtune.rollout.vllm_environment import child_environment, environment
 
 __all__ = ["cold_start", "lens", "schooled"]
 
@@ -18,10 +23,33 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
+PRELOADED = (
+    "vllm.entrypoints.cli.serve",
+    "vllm.v1.engine.core",
+    "vllm.v1.worker.cpu_worker",
+    "vllm.model_executor.models.qwen2_5_vl",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> Iterator[BaseContext]:
+    """Engine cores and servers start from one process that has imported vLLM, as clean as a spawned one.
+
+    A spawned one imports for ten seconds before it loads a model.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    with pytest.MonkeyPatch.context() as patch:
+        with environment(child_environment(torch.device("cpu"), threads=1)):
+            ensure_running()
+        patch.setattr("vllm.v1.engine.utils.get_mp_context", lambda: context)
+        yield context
+
+
 @pytest.fixture(scope="session")
-def server(schooled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(warm: BaseContext, schooled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of the cold start; a test that kills it starts it again."""
-    found = Server(schooled, tmp_path_factory.mktemp("server") / "log")
+    found = Server(warm, schooled, tmp_path_factory.mktemp("server") / "log")
     try:
         found.start()
         yield found

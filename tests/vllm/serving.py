@@ -1,11 +1,14 @@
 """`vllm serve` in a process of its own."""
 
+import importlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx2
@@ -13,24 +16,44 @@ import httpx2
 from tests.runs.commands import environment
 
 DEADLINE = 240.0
-"""Seconds for a start; it takes 25 to 40 on two idle cores."""
+"""Seconds for a start; it takes 25 to 40 on two idle cores if nothing is imported yet."""
+
+
+def serve(words: Sequence[str], settings: Mapping[str, str], log: Path) -> None:
+    """Be `vllm serve` in a session of its own."""
+    os.setsid()
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.environ.clear()
+    os.environ.update(settings)
+    sys.argv = ["vllm", "serve", *words]
+    # By its name: what imports this file to make a process of it need not import vLLM.
+    importlib.import_module("vllm.entrypoints.cli.main").main()
 
 
 class Server:
-    """Serves a tiny model as vtune/rollout/README.md says, on this machine."""
+    """Serves a tiny model as vtune/rollout/README.md says, on this machine.
 
-    def __init__(self, model: Path, log: Path) -> None:
+    Args:
+        context: Starts its process.
+        model: Folder.
+        log: For what it says.
+    """
+
+    def __init__(self, context: BaseContext, model: Path, log: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
+        self._context = context
         self._model = model
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: BaseProcess | None = None
 
     def start(self) -> None:
-        command = [
-            str(Path(sys.executable).with_name("vllm")), "serve", str(self._model),
+        words = [
+            str(self._model),
             "--host", "127.0.0.1", "--port", str(self.port),
             "--enable-scale-out",
             "--logprobs-mode", "processed_logprobs",
@@ -49,21 +72,21 @@ class Server:
             TORCH_COMPILE_DISABLE="1",
             HF_HUB_OFFLINE="1",
         )
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, env=settings, stdout=log, stderr=log, start_new_session=True
-            )
+        self._process = self._context.Process(  # type: ignore[attr-defined]
+            target=serve, args=(words, settings, self._log)
+        )
+        self._process.start()
         until = time.monotonic() + DEADLINE
         while not self._healthy():
-            if self._process.poll() is not None or time.monotonic() > until:
+            if not self._process.is_alive() or time.monotonic() > until:
                 raise AssertionError(f"no server: {self._log.read_text()[-2000:]}")
             time.sleep(0.5)
 
     def kill(self) -> None:
         """End it at once, with its engine."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            os.killpg(self._process.pid, signal.SIGKILL)  # type: ignore[arg-type]
+            self._process.join()
             self._process = None
 
     def _healthy(self) -> bool:

@@ -1,6 +1,7 @@
 """`vtune rl` with vLLM: in its own process, and on a server."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -133,10 +134,11 @@ def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
 
 def test_a_run_whose_vllm_is_killed_stops_with_the_reason(schooled: Path, lens: Path, tmp_path: Path) -> None:
     def kill() -> None:
+        # The server's has a session of its own.
         (core,) = [
             process
-            for process in psutil.Process().children()
-            if process.name().startswith("VLLM::EngineCore")
+            for process in psutil.Process().children(recursive=True)
+            if process.name().startswith("VLLM::EngineCore") and os.getsid(process.pid) == os.getsid(0)
         ]
         core.kill()
 

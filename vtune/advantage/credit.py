@@ -82,7 +82,7 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     is at least θ and α = similarity x support at least α_min, its advantage becomes min(Â + β F, 0) with
     F = α Adv(C) (eq. 3 and 4). The recipe's `support` and `clip` leave out one of these (table 3).
 
-    What the paper leaves open: a call that did not end well is no witness, but may receive credit, for its
+    What the paper leaves open: a call that did not end well is not a witness, but may receive credit, for its
     arguments alone say what it sought. A trajectory that fails with Â >= 0 was not punished and stays as it
     is. Unscored trajectories take no part.
 
@@ -143,7 +143,7 @@ def token_advantages(trajectory: Trajectory) -> tuple[float, ...]:
 
 
 def _accuracy(trajectory: Trajectory) -> float | None:
-    """None where the trajectory is no example of anything: its answer or its total is unscored."""
+    """None where the trajectory is not an example of anything: its answer or its total is unscored."""
     reward = trajectory.reward
     return None if reward is None or trajectory.advantage is None else reward.accuracy
 

@@ -31,9 +31,9 @@ class Advantage(Strict):
     """How rewards become advantages."""
 
     baseline: Baseline
-    refills: int = Field(default=0, ge=0)
-    """How often in a step groups whose rewards are all alike are replaced by groups of the next prompts
-    (DAPO's dynamic sampling); 0: never. What cannot be replaced any more stays."""
+    dynamic_sampling_rounds: int = Field(default=0, ge=0)
+    """Rounds in a step in which zero-variance groups (rewards all alike) are replaced by groups of the next
+    prompts (DAPO); 0: no dynamic sampling. What is not replaced by then stays."""
     overlong: Overlong | None = None
     """Null: length is not penalised."""
 

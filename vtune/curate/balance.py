@@ -56,7 +56,7 @@ def overfull(spec: Balance, entries: Sequence[tuple[str, str]], rng: random.Rand
 
 
 def random_subset(members: Sequence[T], wanted: int | None, rng: random.Random) -> set[T]:
-    """All members, or so many of them as are wanted, chosen at random."""
+    """All members, or as many of them as are wanted, chosen at random."""
     return set(members) if wanted is None or wanted >= len(members) else set(rng.sample(members, wanted))
 
 

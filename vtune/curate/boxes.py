@@ -54,8 +54,8 @@ class SinglesToMultis(Selected):
 class CategoryTail(Selected):
     """Drops samples with a category that few samples of their source have: the long tail.
 
-    A dropped sample makes its other categories rarer, so this goes on until every category that is left is
-    in at least so many samples.
+    A dropped sample makes its other categories rarer, so this is repeated until every category that is left
+    is in at least this many samples.
     """
 
     at_least: int = Field(default=10, gt=0)
@@ -98,7 +98,7 @@ def large(spec: BoxShare, item: Item) -> str | None:
 
 
 def complex_label(spec: PlainLabels, item: Item) -> str | None:
-    """The reason to drop a sample with a label that is no plain name."""
+    """The reason to drop a sample with a label that is not a plain name."""
     for entry in boxes_of(item.sample):
         words = len(entry.label.split())
         if words > spec.at_most:
@@ -182,7 +182,7 @@ def _extent(item: Item) -> tuple[float, float]:
         return size_of(pictures[0])
     except (IndexError, DataError) as error:
         raise DataError(
-            f"nobody knows how large the picture is: {error}",
+            f"the size of the picture is unknown: {error}",
             where=f"sample {item.sample.id!r}",
             fix="write width and height into verifier_parm",
         ) from None

@@ -60,15 +60,15 @@ def outside(band: Band, scores: Sequence[float]) -> str | None:
         scores: Accuracy of each rollout, in [0, 1]; not empty.
     """
     value = sum(scores) / len(scores) if band.of == "mean" else sum(scores)
-    told = f"{band.of} of {len(scores)} rollouts is {value:.3g}"
+    found = f"{band.of} of {len(scores)} rollouts is {value:.3g}"
     if band.above is not None and value <= band.above:
-        return f"too hard: the {told}, it must exceed {band.above:g}"
+        return f"too hard: the {found}, it must exceed {band.above:g}"
     if band.at_least is not None and value < band.at_least:
-        return f"too hard: the {told}, at least {band.at_least:g} is wanted"
+        return f"too hard: the {found}, at least {band.at_least:g} is wanted"
     if band.below is not None and value >= band.below:
-        return f"too easy: the {told}, it must be below {band.below:g}"
+        return f"too easy: the {found}, it must be below {band.below:g}"
     if band.at_most is not None and value > band.at_most:
-        return f"too easy: the {told}, at most {band.at_most:g} is wanted"
+        return f"too easy: the {found}, at most {band.at_most:g} is wanted"
     return None
 
 

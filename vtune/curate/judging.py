@@ -105,7 +105,7 @@ def queue_row(key: str, sample: Sample, source: str, judged: Label) -> dict[str,
 
 
 def read_review(row: Any, where: str) -> tuple[str, Review] | None:
-    """(key, decision) of a line of the queue, None where nobody has decided yet.
+    """(key, decision) of a line of the queue, None where it is not decided yet.
 
     Raises:
         DataError: If it is not a line of the queue, or a decision that does not exist.

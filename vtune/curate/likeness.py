@@ -1,8 +1,9 @@
 """When two pictures, or two texts, are the same or nearly so.
 
-Pictures: a difference hash of 16 x 16 cells, which says for each cell whether its right neighbour is
-brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things, so
-pictures that differ in these alone count as near. Texts: MinHash over runs of five characters (Broder 1997).
+Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
+is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,
+so pictures that differ in these alone count as near. Texts: datasketch's MinHash over runs of five characters
+(Broder 1997).
 """
 
 import hashlib
@@ -12,8 +13,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import imagehash
 import numpy as np
-from PIL import Image
+from datasketch import MinHash
 
 from vtune.curate.item import Item, input_pictures, question
 from vtune.schema.pixels import decode_reduced
@@ -29,7 +31,6 @@ BANDS = 16
 """Parts of a text's hashes; texts that share none of them are not compared. Of texts with similarity 0.9
 one pair in 25 million shares none, with 0.7 one in 80."""
 
-_SHIFTS = np.random.default_rng(0).integers(1, 2**61 - 1, (2, HASHES), dtype=np.uint64) | np.uint64(1)
 _WORDS = re.compile(r"[\W_]+")
 
 
@@ -82,9 +83,7 @@ def look_of(data: bytes) -> int:
     Raises:
         DataError: If it cannot be decoded.
     """
-    grey = decode_reduced(data, 8 * CELLS, "L").resize((CELLS + 1, CELLS), Image.Resampling.BOX)
-    levels = np.asarray(grey, np.int16)
-    return int.from_bytes(np.packbits(levels[:, 1:] > levels[:, :-1]).tobytes(), "big")
+    return int(str(imagehash.dhash(decode_reduced(data, 8 * CELLS, "L"), CELLS)), 16)
 
 
 def normalised(text: str) -> str:
@@ -95,13 +94,9 @@ def normalised(text: str) -> str:
 def minhash(text: str) -> bytes:
     """64 MinHash values of a text's runs of characters, 32 bits each."""
     runs = {text[start : start + RUN] for start in range(max(1, len(text) - RUN + 1))}
-    numbers = np.array(
-        [int.from_bytes(hashlib.blake2b(run.encode(), digest_size=8).digest(), "big") for run in runs],
-        np.uint64,
-    )
-    # Multiply and shift (Dietzfelbinger et al. 1997): the upper half of each product.
-    mixed = (numbers[:, None] * _SHIFTS[0] + _SHIFTS[1]) >> np.uint64(32)
-    return bytes(mixed.min(0).astype(np.uint32).tobytes())
+    found = MinHash(num_perm=HASHES)
+    found.update_batch([run.encode() for run in runs])
+    return bytes(found.hashvalues.tobytes())
 
 
 def similarity(a: Key, b: Key) -> float:

@@ -22,7 +22,7 @@ class ToolRounds(Selected):
         return self
 
 
-class WholeTraces(Selected):
+class CompleteTraces(Selected):
     """Drops traces that teach a mistake: a call that failed, or an end without a single answer."""
 
 
@@ -34,7 +34,7 @@ def rounds_outside(spec: ToolRounds, item: Item) -> str | None:
     return f"{calls} tool calls, wanted are {spec.at_least} to {spec.at_most}"
 
 
-def broken(spec: WholeTraces, item: Item) -> str | None:
+def broken(spec: CompleteTraces, item: Item) -> str | None:
     """The reason to drop a trace that fails somewhere."""
     trace = item.trace
     for number, call in enumerate(trace.calls):
@@ -46,4 +46,4 @@ def broken(spec: WholeTraces, item: Item) -> str | None:
 
 
 FILTERS.add("tool_rounds", FilterPart(ToolRounds, rounds_outside, looks_at=("traces",)))
-FILTERS.add("whole_traces", FilterPart(WholeTraces, broken, looks_at=("traces",)))
+FILTERS.add("complete_traces", FilterPart(CompleteTraces, broken, looks_at=("traces",)))

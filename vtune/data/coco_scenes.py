@@ -197,7 +197,7 @@ def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> byte
     Args:
         photo: What the JSON says.
         images: The folder that its path starts from.
-        optional_folders: So many folders that the path begins with need not be there.
+        optional_folders: How many folders at the start of the path need not be there.
 
     Raises:
         DataError: If it is missing, damaged, outside of the folder, or of another size than the JSON says.

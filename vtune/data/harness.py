@@ -80,7 +80,7 @@ def scan_blind(path: Path) -> Iterator[Sample | DataError]:
 def _scan(
     path: Path, needs: Sequence[str], read: Callable[[TsvRow, str], Sample | None]
 ) -> Iterator[Sample | DataError]:
-    """One entry a row that is part of the benchmark: the sample, or what is wrong with it.
+    """One entry per row that is part of the benchmark: the sample, or what is wrong with it.
 
     Raises:
         DataError: As `scan_tsv` does.

@@ -12,7 +12,7 @@ CATEGORIES = ("single", "cross")
 
 
 def read_hrbench(path: Path) -> Iterator[Sample]:
-    """The rows of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`, a sample each; there are no target boxes.
+    """The rows of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`, one sample per row; there are no target boxes.
 
     Source and ids begin with the file's name, so that both files can be used together. Options stay as they
     are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`. Whoever
@@ -28,7 +28,7 @@ def read_hrbench(path: Path) -> Iterator[Sample]:
 
 
 def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
-    """One entry a row: the sample, or the error that `read_hrbench` would raise there.
+    """One entry per row: the sample, or the error that `read_hrbench` would raise there.
 
     Raises:
         DataError: As `scan_tsv` does.

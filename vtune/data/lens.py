@@ -74,7 +74,7 @@ EASY_DIGITS = "12478"
 """Digits of level 1. A guess is right once in five: often enough to show right answers without a look."""
 
 DOT = 4
-"""Pixels a side of a dot: even, so that hatching cancels within it."""
+"""Pixels per side of a dot: even, so that hatching cancels within it."""
 
 GUESSABLE_COLOUR, GUESSABLE_DIGIT = "blue", "4"
 """In a guessable puzzle the blue sign is asked for, and it always shows a 4."""

@@ -110,7 +110,7 @@ def target_of(puzzle: lens.Puzzle) -> Target | None:
 def _redrawn(
     pixels: lens.Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str
 ) -> lens.Pixels:
-    """The sign with another digit, and `CONTEXT` pixels around it; its edge goes on outside."""
+    """The sign with another digit, and `CONTEXT` pixels around it; its edge continues outside."""
     x, y, right, bottom = sign.box
     paper = np.array(lens.COLOURS[sign.colour])
     picture = pixels.copy()

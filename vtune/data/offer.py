@@ -31,7 +31,7 @@ _FOREIGN = ("<grounding>", "<text_search>", "<search>")
 
 
 def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
-    """The tools that a command names; `none` alone is no tool.
+    """The tools that a command names; `none` alone is not a tool.
 
     Raises:
         RecipeError: If there is no such tool, or `none` is not alone.

@@ -23,7 +23,7 @@ _MARKS = re.compile(rf"(?:\s*{re.escape(IMAGE)}\s*)*")
 
 
 def listing(choices: Sequence[str]) -> str:
-    """The options as they stand in a prompt: `A. red`, one a line."""
+    """The options as they stand in a prompt: `A. red`, one per line."""
     return "\n".join(f"{mark}. {choice}" for mark, choice in zip(ascii_uppercase, choices, strict=False))
 
 
@@ -50,7 +50,7 @@ def presented(
         parm: Further options of its verifier.
 
     Raises:
-        DataError: If its message does not end with its options, or its ground truth is none of them.
+        DataError: If its message does not end with its options, or its ground truth is not one of them.
     """
     if not sample.choices:
         return sample
@@ -62,7 +62,7 @@ def presented(
         raise DataError(
             "the question does not end with its options",
             where=where,
-            fix="list them as `A. text`, one a line",
+            fix="list them as `A. text`, one per line",
         )
     order = list(range(len(sample.choices)))
     if shuffle is not None:
@@ -94,7 +94,7 @@ def _truth(sample: Sample, where: str) -> int:
     if len(sample.ground_truth) == 1 and sample.ground_truth in letters:
         return letters.index(sample.ground_truth)
     raise DataError(
-        f"the ground truth {sample.ground_truth!r} is none of {', '.join(sample.choices)}",
+        f"the ground truth {sample.ground_truth!r} is not one of {', '.join(sample.choices)}",
         where=where,
         fix="write the letter of the right option",
     )

@@ -21,11 +21,11 @@ Region = tuple[int, tuple[int, int, int, int], int]
 MARGIN = 0.25
 """Of a box's sides that a look shows around it (ours)."""
 MOST = 0.5
-"""Share of a picture that looks may cover together (ours, as `most_of_input`): more is no look."""
+"""Share of a picture that looks may cover together (ours, as `most_of_input`): more is not a look."""
 LOOKS = 4
 """Regions that one call shows at most (ours; the sandbox returns five)."""
 LEGIBLE = 28
-"""Pixels a side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
+"""Pixels per side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
 
 
 def regions(sample: Sample) -> list[Region]:

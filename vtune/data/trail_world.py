@@ -53,7 +53,7 @@ GREENS = (0, 120, 240)
 
 THINGS = ("bridge", "tower", "market", "gate")
 STATES = ("old", "new", "closed", "famous")
-ASIDES = 2
+DISTRACTORS = 2
 """Articles about a town that no trail needs: they name colours, too."""
 
 MOST_ROADS = 3
@@ -92,7 +92,7 @@ class World:
     towns: dict[Half, tuple[Town, ...]]
     roads: dict[tuple[str, str], str]
     """(name of a town, colour) -> name of the town that the road leads to."""
-    asides: tuple[Article, ...]
+    distractors: tuple[Article, ...]
 
     def follow(self, start: str, colour: str, roads: int) -> list[str]:
         """Names of the towns on a trail, the start included, shape (roads + 1,)."""
@@ -102,10 +102,10 @@ class World:
         return found
 
     def articles(self) -> Iterator[Article]:
-        """The corpus: one for every road, and the asides."""
+        """The corpus: one for every road, and the distractors."""
         for number, ((name, colour), there) in enumerate(self.roads.items()):
             yield Article(f"road/{number}", name, road_text(name, colour, there))
-        yield from self.asides
+        yield from self.distractors
 
 
 def road_text(name: str, colour: str, there: str) -> str:
@@ -144,13 +144,13 @@ def make_world(known: int, heldout: int, *, seed: int) -> World:
             ring = [town.name for town in half]
             rng.shuffle(ring)
             roads |= {(name, colour): ring[k - len(ring) + 1] for k, name in enumerate(ring)}
-    asides: list[Article] = []
+    distractors: list[Article] = []
     for town in towns:
-        for thing in rng.sample(THINGS, ASIDES):
+        for thing in rng.sample(THINGS, DISTRACTORS):
             # Named by the thing, not the town: whoever asks for a road of the town finds the road.
             text = f"The {rng.choice(list(SEALS))} {thing} of {town.name} is {rng.choice(STATES)}."
-            asides.append(Article(f"aside/{len(asides)}", thing.capitalize(), text))
-    return World(halves, roads, tuple(asides))
+            distractors.append(Article(f"aside/{len(distractors)}", thing.capitalize(), text))
+    return World(halves, roads, tuple(distractors))
 
 
 def plate_box(cell: int) -> Box:

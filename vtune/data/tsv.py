@@ -1,8 +1,7 @@
-"""Benchmarks as one TSV file: a question a row, its picture in base64 (the layout of VLMEvalKit)."""
+"""Benchmarks as one TSV file: a question per row, its picture in base64 (the layout of VLMEvalKit)."""
 
 import base64
 import csv
-import hashlib
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class TsvRow:
         """The letter of the right option.
 
         Raises:
-            DataError: If it is none of them.
+            DataError: If it is not one of them.
         """
         return self.letter(self.choices)
 
@@ -67,7 +66,7 @@ class TsvRow:
         """The column `answer`: the letter of the right one of some options.
 
         Raises:
-            DataError: If it is none of them.
+            DataError: If it is not one of them.
         """
         letter = self.values["answer"].strip()
         if letter not in ascii_uppercase[: len(choices)] or len(letter) != 1:
@@ -97,7 +96,7 @@ def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
 
 
 def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]:
-    """One entry a row: the row, or the error that `read_tsv` would raise there.
+    """One entry per row: the row, or the error that `read_tsv` would raise there.
 
     Raises:
         DataError: If the file is missing, lacks a column, or is no TSV from some line on.
@@ -229,10 +228,8 @@ def _decoded(image: str, place: str) -> bytes:
 def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample:
     """The visual-search question of a row, without tools; `extra` keeps its index and its categories.
 
-    Rows that ask the same of the same picture, their options rotated, also have one `rotation_of`.
-
     Raises:
-        DataError: If its category is none of `categories`, or its options or its answer are none.
+        DataError: If its category is not one of `categories`, or it has no options or no answer.
     """
     choices = row.choices
     category = row.values["category"]
@@ -241,10 +238,6 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
             f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(categories)}"
         )
     kept = ("index", "category", "cycle_category")
-    extra = {name: row.values[name] for name in kept if name in row.values}
-    if "cycle_category" in extra:
-        same = "\n".join([row.values["question"], *sorted(choices)]).encode()
-        extra["rotation_of"] = hashlib.sha256(row.picture + same).hexdigest()[:16]
     return Sample(
         id=f"{source}/{row.values['index']}",
         source=source,
@@ -255,5 +248,5 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
         answer=choices[ord(row.answer) - ord("A")],
         verifier=choice.NAME,
         choices=choices,
-        extra=extra,
+        extra={name: row.values[name] for name in kept if name in row.values},
     )

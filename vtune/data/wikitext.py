@@ -12,13 +12,13 @@ _DROPPED = re.compile(
     r"<(ref|math|gallery|timeline|score|syntaxhighlight|source|imagemap)\b[^<>]*?(?:/>|>.*?(?:</\1\s*>|\Z))",
     re.DOTALL | re.IGNORECASE,
 )
-"""Elements whose content is no running text."""
+"""Elements whose content is not running text."""
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _FENCE = re.compile(r"\{\{|\}\}|\{\||\|\}(?!\})")
 """Where a template or a table begins or ends; `|}}` ends a template whose last argument is empty."""
 _BRACKETS = re.compile(r"\[\[|\]{2,}")
 _DEEPEST = 40
-"""Links within links; ours. Those around them are no links, so that time stays in proportion to the text."""
+"""Links within links; ours. Those around them are not links, so that time stays in proportion to the text."""
 _URL = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\[\]]*+[ \t]*+([^\[\]\n]*+)\]")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*|simple")
 """Of a link to the same article elsewhere, `de:`; titles (`It: Chapter Two`) begin with a capital."""

@@ -41,8 +41,8 @@ class Act:
 class Episode(Protocol):
     """One trajectory's environment, and its state. A class that names it as its base gets the defaults.
 
-    Raise `Mistake` for what the policy did wrong: it reads the message, and goes on. Raise `ServiceError` for
-    what is ours (a server that is down): the trajectory ends and is not scored. Anything else stops the run.
+    Raise `Mistake` for what the policy did wrong: it reads the message, and continues. Raise `ServiceError`
+    for what is ours (a server that is down): the trajectory ends and is not scored. All else stops the run.
     """
 
     stop: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ def parse_json(
 
     Raises:
         ValueError: If it is not JSON, is nested more deeply than 64 levels, or has too many parts.
-        TypeError: If it is no text.
+        TypeError: If it is not a text.
     """
     opened = _opened(text) if isinstance(text, str | bytes) else 0
     if opened > parts:
@@ -63,7 +63,7 @@ def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
     """The object that a JSON file holds.
 
     Raises:
-        DataError: If it cannot be read, is not JSON, or is no object with these keys.
+        DataError: If it cannot be read, is not JSON, or is not an object with these keys.
     """
     record = read_json(path, fix=fix)
     if not isinstance(record, dict):

@@ -32,7 +32,7 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> str | None:
-    """What a file is that is no regular one, by its `st_mode`; None for a regular file."""
+    """What a file is that is not a regular one, by its `st_mode`; None for a regular file."""
     return _KINDS.get(stat.S_IFMT(mode))
 
 
@@ -40,7 +40,7 @@ def open_input(path: Path) -> BufferedReader:
     """Open a regular file to read its bytes.
 
     Raises:
-        OSError: If it cannot be opened, is no regular file, or has a name that no file can have.
+        OSError: If it cannot be opened, is not a regular file, or has a name that no file can have.
     """
     try:
         # Without waiting for the other end, should this be a FIFO.

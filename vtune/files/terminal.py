@@ -27,7 +27,7 @@ def one_line(text: str) -> str:
 
 
 def brief(text: str, *, most: int = 500) -> str:
-    """A text whose lines have at most so many characters: an error may quote a whole file."""
+    """A text with its lines cut to a maximum length: an error may quote a whole file."""
     lines = text.split("\n")
     return "\n".join(line if len(line) <= most else f"{line[: most - 60]} … {line[-50:]}" for line in lines)
 

@@ -32,7 +32,7 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
     kind = _kind(path, option)
     if kind is not None:
         raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
-    # A new file in a folder that is read is none of those that are found there.
+    # A new file in a folder that is read is not among those that are found there.
     _apart(path, inputs if path.exists() else [given for given in inputs if not given.is_dir()], option)
     probe = _beside(path)
     try:
@@ -67,7 +67,7 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A name to write to; what is there at the end becomes the file, and after an error nothing does.
 
     Raises:
@@ -93,13 +93,13 @@ def whole_file(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there completely or not at all.
 
     Raises:
         RecipeError: If it cannot be written.
     """
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -112,7 +112,7 @@ def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
 
 
 def _kind(path: Path, option: str) -> str | None:
-    """What is there that is no regular file; None for a regular file, and where nothing is."""
+    """What is there that is not a regular file; None for a regular file, and where nothing is."""
     try:
         return kind_of(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +126,7 @@ def _kind(path: Path, option: str) -> str | None:
 
 
 def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
-    """See that an output is no input, and lies in none."""
+    """See that an output is not an input, and lies in none."""
     place = os.path.realpath(path)
     for given in inputs:
         source = os.path.realpath(given)

@@ -1,7 +1,7 @@
 """The one reader of YAML: a document with its nodes, refused when it is deep, large, or larger than it looks.
 
 Ten lines of aliases stand for a thousand million values, and a kilobyte of brackets takes the parser a
-minute: both are noticed while the text is read, after at most so many parts.
+minute: both are noticed while the text is read, after at most this many parts.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         root = loader.get_single_node()
         return root, None if root is None else loader.construct_document(root)
     except (ValueError, OverflowError, TypeError, AttributeError) as error:
-        # Of a date that is none, a number of ten thousand digits, a key that is a list.
+        # Of a date that does not exist, a number of ten thousand digits, a key that is a list.
         raise Unfit(problem=f"a value cannot be read: {error}") from None
     finally:
         loader.dispose()

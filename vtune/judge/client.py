@@ -72,7 +72,7 @@ class JudgeClient:
     After as many failures in a row as there may be requests under way the judge counts as down: then a
     question gets one attempt, without waiting between retries, until one succeeds. So an outage stops a
     run in minutes instead of hours. A status that refuses the question itself (4xx, but none that is worth
-    a retry) is no such failure: it says nothing about the next question.
+    a retry) is not such a failure: it says nothing about the next question.
 
     A model may refuse `temperature`, or want `max_completion_tokens` for `max_tokens`. The first refusal says
     so, and that question and all later ones are sent without the one, or by the other name.

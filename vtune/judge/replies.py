@@ -63,7 +63,7 @@ def read_same(reply: str) -> bool | None:
 def _number(reply: str, meanings: Mapping[float, T]) -> T | None:
     """The meaning of the only number of a reply that is a verdict.
 
-    A whole number counts where it is put as a verdict: "1 cup" is no score. A fraction is always about the
+    A whole number counts where it is put as a verdict: "1 cup" is not a score. A fraction is always about the
     score, and one that means nothing (0.75) makes the reply unreadable.
     """
     text = _OF_ONE.sub("", _bare(reply))

@@ -56,7 +56,7 @@ labels take less of any piece than what hides it."""
 MATTERS = 0.1
 """Structure of a piece, as a share of its even share, below which it holds nothing to be hidden."""
 HATCHED = 0.05
-"""Share of structure in a coarser band below which it is no measure of what is left of the finer: a hatched
+"""Share of structure in a coarser band below which it does not measure what is left of the finer: a hatched
 glyph has all of its own in the finest; ours."""
 
 

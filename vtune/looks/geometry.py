@@ -12,7 +12,7 @@ Map = NDArray[np.float64]
 
 
 LARGEST = 1e6
-"""Of the numbers of a map; ours: a picture has 32768 pixels a side at most."""
+"""Of the numbers of a map; ours: a picture has 32768 pixels per side at most."""
 FARTHEST = 1e9
 """Pixels from a picture's corner beyond which nothing is followed."""
 STEEPEST = 1e12

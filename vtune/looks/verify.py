@@ -83,7 +83,7 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
     # What a processor enlarges has no more in it than before.
     kept = own * min(1.0, _finest(there, box, _shrinking(view)))
     if side < LEGIBLE or kept < min(LEGIBLE, 0.9 * own):
-        return Checked("illegible", f"{min(side, kept):.0f} pixels a side as the policy sees it", side)
+        return Checked("illegible", f"{min(side, kept):.0f} pixels per side as the policy sees it", side)
     if kept < 0.9 * own:
         side = min(side, kept)
     if _copied(source, view, claim, box):
@@ -132,7 +132,7 @@ def _faint(first: Pixels, second: Pixels, side: float) -> Checked:
     plane = first.astype(np.float32)
     off = plane - second
     colour = off.mean(axis=(0, 1))
-    # Shading is no detail: whatever is blurred keeps it.
+    # Shading is not detail: whatever is blurred keeps it.
     detail = plane - blurred(plane, BANDS[-1] * span(*first.shape[:2]))
     # The root of the square: the mean of what is off would forgive a glyph that is gone.
     lost = float(np.sqrt(np.square(off - colour).mean()))
@@ -157,7 +157,7 @@ def _compared(
     if reference is not first:
         possible = agreement(first, reference, BOUNDS).mean
         if possible < LEAST or contrast(reference) < CONTRAST:
-            return Checked("illegible", f"its detail is lost at {side:.0f} pixels a side", side, found)
+            return Checked("illegible", f"its detail is lost at {side:.0f} pixels per side", side, found)
         near = found.mean >= KEPT * possible
         found = _best(reference, shown, view, way)
         if near and _passes(found, reference):

@@ -61,7 +61,7 @@ def shrunk(pixels: Pixels, seen: tuple[int, int]) -> Pixels:
 
 
 def sampled(pixels: Pixels, way: Map, size: tuple[int, int]) -> Pixels:
-    """A part of a picture on a grid, averaged where the grid is coarser; its edge goes on outside of it.
+    """A part of a picture on a grid, averaged where the grid is coarser; its edge continues outside of it.
 
     Args:
         pixels: The picture, shape (h, w, 3).

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from vtune.errors import DataError
+from vtune.metrics.scores import cluster, interval
 from vtune.parts import Parts, first_line
 
 Scores = dict[str, Any]
@@ -34,6 +35,8 @@ class Mark:
     """Nothing that could be right or wrong was found in the reply; it scores 0."""
     source: str = ""
     """The sample's."""
+    cluster: str = ""
+    """What belongs together (`vtune.schema.clusters`); empty: the rollouts of the sample alone."""
 
 
 SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts("scorer", first_line)
@@ -45,16 +48,19 @@ ScorerName = Annotated[str, AfterValidator(SCORERS.known)]
 def mean(marks: Sequence[Mark]) -> Scores:
     """The mean over all rollouts that were scored, every one weighing the same.
 
-    Holds `score`; `n`, the rollouts; `unreadable` and `unscored`, how many of them were so. Unreadable ones
-    are wrong; unscored ones are left out of the mean.
+    Holds `score`; `intervals`, with that of `score` (see `vtune.metrics.scores`); `n`, the rollouts;
+    `clusters`, how many independent questions they are about; `unreadable` and `unscored`, how many of the
+    rollouts were so. Unreadable ones are wrong; unscored ones are left out of the mean.
     """
     known = [mark.score for mark in marks if mark.score is not None]
     counts = {
         "n": len(marks),
+        "clusters": len({cluster(mark) for mark in marks}),
         "unreadable": sum(mark.unreadable for mark in marks),
         "unscored": len(marks) - len(known),
     }
-    return ({"score": fmean(known)} if known else {}) | counts
+    score = {"score": fmean(known), "intervals": {"score": interval(marks)}} if known else {}
+    return score | counts
 
 
 def by_category(marks: Sequence[Mark]) -> Scores:
@@ -80,7 +86,8 @@ def by_source(marks: Sequence[Mark]) -> Scores:
     names = sorted({mark.source for mark in marks})
     groups = {name: mean([mark for mark in marks if mark.source == name]) for name in names}
     known = [group["score"] for group in groups.values() if "score" in group]
-    return mean(marks) | ({"score": fmean(known)} if known else {}) | {"sources": groups}
+    sure = {"score": interval(marks, lambda mark: mark.source, fixed=True)} if known else {}
+    return mean(marks) | ({"score": fmean(known), "intervals": sure} if known else {}) | {"sources": groups}
 
 
 def hrbench(marks: Sequence[Mark]) -> Scores:
@@ -106,14 +113,27 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
         cycles[name] = {key: fmean(values) for key, values in known.items() if values}
     kept = mean(marks)
     kept.pop("score", None)
+    kept.pop("intervals", None)
     columns = {key: [row[key] for row in cycles.values() if key in row] for key in ("score", *HRBENCH)}
-    return {key: fmean(values) for key, values in columns.items() if values} | kept | {"cycles": cycles}
+    scores: Scores = {key: fmean(values) for key, values in columns.items() if values}
+    if scores:
+        scores["intervals"] = {key: interval(_in_part(marks, key), _cycle) for key in tuple(scores)}
+    return scores | kept | {"cycles": cycles}
 
 
 SCORERS.add("mean", mean)
 SCORERS.add("categories", by_category)
 SCORERS.add("hrbench", hrbench)
 SCORERS.add("sources", by_source)
+
+
+def _in_part(marks: Sequence[Mark], key: str) -> list[Mark]:
+    """Of HR-Bench's marks those that a score is about."""
+    return [mark for mark in marks if key == "score" or mark.extra["category"] == HRBENCH[key]]
+
+
+def _cycle(mark: Mark) -> str:
+    return extra_of(mark, "cycle_category")
 
 
 def extra_of(mark: Mark, key: str) -> str:

@@ -43,8 +43,9 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `reflection_ratio`: share of replies with a reflective word; `reflection_accuracy`: share of full marks
       among those of them whose answer was scored (V-Triune, eq. 4 and 5);
     - `leaked_placeholders`: share of replies that spell a placeholder of pictures;
-    - what the verifier found beside the score, under its own names: means over the replies of which it told
-      it. Of boxes, `iou@50` and the like, and `ap`, the mean of the average precisions of single replies.
+    - what the verifier found beside the score, under its own names: means over the replies for which
+      it reported it. Of boxes, `iou@50` and the like, and `ap`, the mean of the average precisions of single
+      replies.
 
     Args:
         trajectories: As the scorer returned them.
@@ -128,7 +129,7 @@ def _tools(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _parts(rewards: Iterable[Reward | None]) -> dict[str, float]:
-    """Means of what verifiers told beside their scores."""
+    """Means of what verifiers reported beside their scores."""
     found: dict[str, list[float]] = defaultdict(list)
     for reward in rewards:
         for name, value in (reward.parts if reward is not None else {}).items():

@@ -1,4 +1,4 @@
-"""What `metrics.jsonl` says of an evaluation during training: a row a suite, and one a source of it."""
+"""What `metrics.jsonl` says of an evaluation during training: a row per suite, and one per source of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from vtune.metrics.faithfulness import Row, faithfulness
 from vtune.metrics.log import MetricsLine
 from vtune.schema.trajectory import Trajectory
 
-_COUNTS = ("n", "unreadable", "unscored")
+_COUNTS = ("n", "clusters", "unreadable", "unscored")
 """Of a scorer: they are in the rows as `trajectories` and shares."""
 
 _LOOKS = ("faithful_of_correct", "faithful_of_all", "unfaithful_of_correct", "no_tool_of_correct")
@@ -42,18 +42,18 @@ def evaluated(
         suite: Its name.
         trajectories: Scored.
         scores: What the suite's scorer made of them.
-        audited: Trajectories whose samples have boxes; none: nobody looked.
+        audited: Trajectories whose samples have boxes; none: looks were not audited.
         evidence_score: See `by_source`.
         max_unaudited: See `faithfulness`.
         seed: Of its bootstrap.
     """
     found = by_source(trajectories, evidence_score=evidence_score)
-    whole = found.pop(ALL, {}) | _scores(scores)
+    overall = found.pop(ALL, {}) | _scores(scores)
     if audited:
         looks = faithfulness(audited, seed=seed, max_unaudited=max_unaudited)
         shares = {name: getattr(looks, name) for name in _LOOKS}
-        whole |= {name: share.value for name, share in shares.items() if share is not None}
-    return {row_name(suite, source): row for source, row in found.items()} | {row_name(suite): whole}
+        overall |= {name: share.value for name, share in shares.items() if share is not None}
+    return {row_name(suite, source): row for source, row in found.items()} | {row_name(suite): overall}
 
 
 def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
@@ -74,7 +74,7 @@ def curve_of(lines: Iterable[MetricsLine], suite: str, metric: str) -> dict[int,
 
 
 def finished_suites(lines: Iterable[MetricsLine], step: int) -> frozenset[str]:
-    """The suites whose evaluation after `step` steps is there whole."""
+    """The suites whose evaluation after `step` steps is complete."""
     names = [
         line.source.removeprefix(EVAL) for line in lines if line.step == step and line.source.startswith(EVAL)
     ]

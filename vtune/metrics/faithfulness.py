@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-RESAMPLES = 1000
-"""Bootstrap resamples, ours: they move the ends of an interval by far less than its width."""
+from vtune.metrics.intervals import Estimate, mean, share
+from vtune.metrics.resampling import Array
 
 BUCKETS = ("0", "1", "2", "3+")
 """Numbers of tool calls that are counted apart (figure 8)."""
@@ -17,6 +16,11 @@ BUCKETS = ("0", "1", "2", "3+")
 
 class Row(Protocol):
     """What is known about one trajectory; `vtune.reward.audit` makes such rows."""
+
+    @property
+    def cluster(self) -> str:
+        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
+        ...
 
     @property
     def correct(self) -> bool | None:
@@ -49,15 +53,6 @@ class Row(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A share or a mean, with its 95 % bootstrap interval (percentiles over resampled trajectories)."""
-
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
     """The trajectories with a certain number of tool calls (figure 8)."""
@@ -86,6 +81,8 @@ class Faithfulness:
 
     n: int
     """Trajectories counted."""
+    clusters: int
+    """Independent questions that they are about, which the intervals rest on (`vtune.metrics.intervals`)."""
     n_unscored: int
     """Trajectories left out, because the answer could not be judged."""
     n_unaudited: int
@@ -102,14 +99,14 @@ class Faithfulness:
     unfaithful_of_all: Estimate | None
     small_of_correct: Estimate | None
     """Of the unfaithful: no call shows a target as large as it has to be, but one shows all of it, smaller.
-    A model that judges as CodeV's does may well see it there (§15): this is no look beside it."""
+    A model that judges as CodeV's does may well see it there (§15): this is not a look beside it."""
     small_of_all: Estimate | None
     no_tool_of_correct: Estimate | None
     no_tool_of_all: Estimate | None
     shown_of_all: Estimate | None
     """A call shows a target, whatever the answer, of all."""
     tool_calls: Estimate | None
-    """Mean number of calls."""
+    """Mean number of calls; without an interval where all are alike."""
     red_flags: Estimate | None
     """Mean number of calls that carry a red flag."""
     buckets: tuple[Bucket, ...]
@@ -120,7 +117,7 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     """Summarise audited trajectories.
 
     Args:
-        rows: One a trajectory. Rows with an unscored answer are counted and left out.
+        rows: One per trajectory. Rows with an unscored answer are counted and left out.
         seed: Of the bootstrap; the same seed gives the same intervals.
         max_unaudited: Share of the trajectories with calls, in [0, 1], above which unscored looks are a
             reason to give no shares of looks; below, these trajectories are left out.
@@ -136,19 +133,22 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
             f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"
         )
     counted = scored if no_shares else [row for row in scored if row.any_faithful is not None]
-    all_of = _Resampled(counted, seed)
-    correct, shown, small, calls, flagged = all_of.columns
+    clusters = [row.cluster for row in counted]
+    correct, shown, small, calls, flagged = _columns(counted)
     everything = np.ones_like(correct)
     used = (calls > 0).astype(np.float64)
     faithful, unfaithful = correct * shown, correct * used * (1 - shown)
     no_tool, shown_small = correct * (1 - used), correct * small
-    of = all_of.ratio
 
-    def looks(part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
-        return None if no_shares else of(part, whole)
+    def of(part: Array, of_all: Array) -> Estimate | None:
+        return share(clusters, part, of_all, seed=seed)
+
+    def looks(part: Array, of_all: Array) -> Estimate | None:
+        return None if no_shares else of(part, of_all)
 
     return Faithfulness(
         n=len(counted),
+        clusters=len(set(clusters)),
         n_unscored=len(rows) - len(scored),
         n_unaudited=len(unaudited),
         no_shares=no_shares,
@@ -162,36 +162,21 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
         no_tool_of_correct=of(no_tool, correct),
         no_tool_of_all=of(no_tool, everything),
         shown_of_all=looks(shown, everything),
-        tool_calls=of(calls, everything),
-        red_flags=of(flagged, everything),
-        buckets=_buckets(_Resampled(scored, seed)),
+        tool_calls=mean(clusters, calls, seed=seed),
+        red_flags=mean(clusters, flagged, seed=seed),
+        buckets=_buckets(scored, seed),
     )
 
 
-class _Resampled:
-    """Rows as numbers, with their bootstrap resamples."""
-
-    def __init__(self, rows: Sequence[Row], seed: int) -> None:
-        kinds = Counter(
-            (row.correct, bool(row.any_faithful), row.small, row.calls, row.flagged) for row in rows
-        )
-        # Resampling trajectories is drawing how often each kind of them occurs: (1 + RESAMPLES, kinds).
-        table = np.array(sorted(kinds), dtype=np.float64).reshape(-1, 5)
-        counts = np.array([kinds[kind] for kind in sorted(kinds)], dtype=np.float64)
-        self.columns = table.T
-        """Right, shown, small, calls, flagged: one entry for each kind of row."""
-        self._weights = counts[np.newaxis]
-        if rows:
-            draws = np.random.default_rng(seed).multinomial(len(rows), counts / len(rows), size=RESAMPLES)
-            self._weights = np.vstack([self._weights, draws])
-
-    def ratio(self, part: NDArray[np.float64], whole: NDArray[np.float64]) -> Estimate | None:
-        """How much of `whole` is `part`; None where nothing is."""
-        return _ratio(self._weights @ part, self._weights @ whole)
+def _columns(rows: Sequence[Row]) -> Array:
+    """Right, shown, small, calls, flagged: shape (5, rows)."""
+    table = [(row.correct, bool(row.any_faithful), row.small, row.calls, row.flagged) for row in rows]
+    return np.array(table, dtype=np.float64).reshape(-1, 5).T
 
 
-def _buckets(rows: _Resampled) -> tuple[Bucket, ...]:
-    correct, _, _, calls, _ = rows.columns
+def _buckets(rows: Sequence[Row], seed: int) -> tuple[Bucket, ...]:
+    clusters = [row.cluster for row in rows]
+    correct, _, _, calls, _ = _columns(rows)
     everything = np.ones_like(correct)
     buckets = []
     for position, name in enumerate(BUCKETS):
@@ -200,19 +185,9 @@ def _buckets(rows: _Resampled) -> tuple[Bucket, ...]:
         buckets.append(
             Bucket(
                 calls=name,
-                share=rows.ratio(inside, everything),
-                correct_share=rows.ratio(right, everything),
-                accuracy=rows.ratio(right, inside),
+                share=share(clusters, inside, everything, seed=seed),
+                correct_share=share(clusters, right, everything, seed=seed),
+                accuracy=share(clusters, right, inside, seed=seed),
             )
         )
     return tuple(buckets)
-
-
-def _ratio(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> Estimate | None:
-    """Quotients, the observed one first, then the resamples; those without a whole are left out."""
-    if wholes[0] == 0:
-        return None
-    kept = wholes > 0
-    ratios = parts[kept] / wholes[kept]
-    low, high = np.percentile(ratios[1:], [2.5, 97.5]) if len(ratios) > 1 else (ratios[0], ratios[0])
-    return Estimate(float(ratios[0]), float(low), float(high))

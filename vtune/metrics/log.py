@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one line for each step and source, appended while a run goes on."""
+"""`metrics.jsonl`: one line for each step and source, appended while a run runs."""
 
 import json
 import math
@@ -73,7 +73,7 @@ def read_metrics(path: Path) -> list[MetricsLine]:
     A last line without its line break is left out: it is being written, or was cut by a kill.
 
     Raises:
-        DataError: If the file cannot be read, or a line is no metrics line, naming it.
+        DataError: If the file cannot be read, or a line is not a metrics line, naming it.
     """
     try:
         text = read_text(path, limit=MAX_DOCUMENT)

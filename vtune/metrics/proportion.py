@@ -2,16 +2,17 @@
 
 import math
 
-Z = 1.959964
-"""Of a 95 % interval."""
+Z = 1.959963984540054
+"""Of a 95 % interval: the 97.5 % point of the standard normal distribution."""
 
 
-def wilson(count: int, of: int) -> tuple[float, float]:
+def wilson(count: float, of: float) -> tuple[float, float]:
     """The 95 % interval of a share, in [0, 1]; it is right for shares near 0, too.
 
     Args:
-        count: Trials that had the property.
-        of: Trials, at least one.
+        count: Trials that had the property. Not whole where `of` is not.
+        of: Trials, more than 0; the effective number of them where some depend on each other, which is why
+            this is not `scipy.stats.binomtest`, that takes whole numbers only.
 
     Source: Wilson 1927.
     """

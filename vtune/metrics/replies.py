@@ -75,7 +75,7 @@ def _rank(trajectory: Trajectory) -> tuple[bool, float, str, int, int]:
 
 
 def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
-    """Write replies of a step to `replies/` of a run folder, one JSON object a line, over those before."""
+    """Write replies of a step to `replies/` of a run folder, one JSON object per line, over those before."""
     folder = run / "replies"
     folder.mkdir(exist_ok=True)
     path = folder / f"step-{step:06d}.jsonl"
@@ -86,7 +86,7 @@ def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
 
 
 def forget_replies(run: Path, first_step: int) -> None:
-    """Remove what was kept of this step and of later ones, which a run that goes on will draw again."""
+    """Remove what was kept of this step and of later ones, which a run that continues will draw again."""
     for path in (run / "replies").glob("step-*.jsonl"):
         if int(path.stem.removeprefix("step-")) >= first_step:
             path.unlink()

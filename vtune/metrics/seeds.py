@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import atan, cos, pi, sin, sqrt
+from math import sqrt
 from statistics import fmean, stdev
 
 INTERVAL = "95 % interval of the mean over seeds, by Student's t"
@@ -42,25 +42,11 @@ def over_seeds(values: Sequence[float]) -> SeedMean | None:
 
 
 def t_factor(freedom: int) -> float:
-    """The t that |T| stays below with probability 0.95, to 1e-9.
+    """The t that |T| stays below with probability 0.95.
 
     Args:
         freedom: Degrees of freedom, at least 1.
     """
-    low, high = 0.0, 100.0
-    while high - low > 1e-10:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < LEVEL else (low, middle)
-    return (low + high) / 2
+    from scipy.special import stdtrit
 
-
-def _within(t: float, freedom: int) -> float:
-    """P(|T| < t) in closed form. Source: Abramowitz & Stegun, 26.7.3 and 26.7.4."""
-    angle = atan(t / sqrt(freedom))
-    odd = freedom % 2
-    term = cos(angle) if odd else 1.0
-    total = 0.0
-    for place in range(2 + odd, freedom + 1, 2):
-        total += term
-        term *= cos(angle) ** 2 * (place - 1) / place
-    return 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
+    return float(stdtrit(freedom, (1 + LEVEL) / 2))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 from PIL import Image
 
 from vtune.errors import MissingExtra, RecipeError
-from vtune.metrics.sheet import caption, sheet
+from vtune.metrics.montage import caption, montage
 from vtune.schema.trajectory import Trajectory
 
 PROJECT = "vtune"
@@ -92,7 +92,7 @@ class WandB:
 
 
 class Trackio:
-    """A run of trackio, which keeps it on this machine unless told otherwise (`TRACKIO_DIR`)."""
+    """A run of trackio, which keeps it on this machine unless configured otherwise (`TRACKIO_DIR`)."""
 
     QUIET: ClassVar[dict[str, Any]] = {
         "resume": "allow",
@@ -121,7 +121,7 @@ class Trackio:
 
 
 class MLflow:
-    """A run of MLflow at `MLFLOW_TRACKING_URI`; a resumed run goes on in the same one."""
+    """A run of MLflow at `MLFLOW_TRACKING_URI`; a resumed run continues in the same one."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
         from mlflow import MlflowClient
@@ -169,7 +169,7 @@ def check_tracker(name: str | None) -> None:
     """See that a tracker can be used.
 
     Raises:
-        RecipeError: If there is none of that name, or MLflow is not told where to write.
+        RecipeError: If there is none of that name, or MLflow has no place to write to.
         MissingExtra: If its package is not installed.
     """
     if name is None:
@@ -189,15 +189,15 @@ def check_tracker(name: str | None) -> None:
 
 
 class Tracker:
-    """What a run tells its tracker; a context manager. Without a name it does nothing.
+    """What a run reports to its tracker; a context manager. Without a name it does nothing.
 
-    A tracker that fails is said once and counted, and the run goes on: its numbers are in `metrics.jsonl`.
+    A tracker that fails is said once and counted, and the run continues: its numbers are in `metrics.jsonl`.
 
     Args:
         name: Of `BACKENDS`, or None.
         out: The run folder.
         settings: The recipe, as plain values.
-        first_step: The first step that will be told.
+        first_step: The first step that will be reported.
         warn: Takes one line for the user.
     """
 
@@ -248,14 +248,14 @@ class Tracker:
         for number, one in enumerate(shown):
             self._safely(
                 lambda number=number, one=one: backend.picture(  # type: ignore[misc]
-                    step, f"trajectories/{number}", sheet(one), caption(one)
+                    step, f"trajectories/{number}", montage(one), caption(one)
                 )
             )
 
     def _safely(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - whatever breaks a tracker, days of training go on
+        except Exception as error:  # noqa: BLE001 - whatever breaks a tracker, days of training continue
             self.failures += 1
             if self.failures == 1:
-                self._warn(f"{self._name} failed, the run goes on: {type(error).__name__}: {error}")
+                self._warn(f"{self._name} failed, the run continues: {type(error).__name__}: {error}")

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from vtune.models.decoding import KeyValues
-from vtune.models.lean import normed
+from vtune.models.fused import normed
 from vtune.models.rotation import turned
 
 

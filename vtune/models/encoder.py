@@ -97,7 +97,7 @@ class Encoder:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             dtype = torch.float32 if device.type == "cpu" else torch.float16
             model: Any = AutoModel.from_pretrained(name, dtype=dtype, trust_remote_code=False)
-            folder = _folder(name)
+            folder = folder_of(name)
         except (OSError, ValueError) as error:
             raise unloadable(name, error) from error
         if self._tokenizer.pad_token_id is None:
@@ -113,7 +113,7 @@ class Encoder:
         """Numbers of a vector."""
         self.facts: Mapping[str, Any] = {
             "model": resolved(name),
-            "fingerprint": _fingerprint(folder),
+            "fingerprint": fingerprint(folder, "tokenizer.json", "vocab.txt"),
             **asdict(settings),
         }
         """What an index has to say about it: who embedded the passages, and how queries have to be."""
@@ -180,19 +180,19 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _folder(name: str) -> Path:
+def folder_of(name: str) -> Path:
     """Where the files of a model are: the folder itself, or that of the hub's cache."""
     from transformers.utils.hub import cached_file
 
     return Path(str(cached_file(name, "config.json"))).parent
 
 
-def _fingerprint(folder: Path) -> str:
-    """SHA-256 of the weights and the tokenizer, wherever they lie."""
+def fingerprint(folder: Path, *beside: str) -> str:
+    """SHA-256 of the weights of a model, wherever they lie, and of further files of it that are there."""
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    words = [path for name in ("tokenizer.json", "vocab.txt") if (path := folder / name).is_file()]
+    more = [path for name in beside if (path := folder / name).is_file()]
     digest = hashlib.sha256()
-    for path in [*weights, *words]:
+    for path in [*weights, *more]:
         with open_input(path) as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()

@@ -29,7 +29,7 @@ class Packed:
 
     @property
     def following(self) -> torch.Tensor:
-        """The position of the token that would follow each conversation: int64, one a conversation."""
+        """The position of the token that would follow each conversation: int64, one per conversation."""
         # One more than the largest: pictures may have used fewer positions than tokens.
         return torch.stack([self.position_ids[:, 0, places].amax() + 1 for places in self.places])
 

@@ -13,7 +13,7 @@ from vtune.errors import DataError
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
-from vtune.models.lean import use_lean_modules
+from vtune.models.fused import use_fused_modules
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.shape import shape_of
 
@@ -110,7 +110,7 @@ def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.d
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
     if family.fused:
-        use_lean_modules(model)
+        use_fused_modules(model)
     return Policy(
         model=model.to(device),
         chat=_chat(name, family),

@@ -16,7 +16,7 @@ def rope_positions(
     """Temporal, height and width position of every token, shape (3, T).
 
     Text counts on by one in all three; a picture of t x h x w merged patches takes a box of
-    positions and the text after it goes on at the box's largest side.
+    positions and the text after it continues at the box's largest side.
 
     Args:
         token_ids: The conversation, placeholders expanded, shape (T,).

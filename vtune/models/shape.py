@@ -53,7 +53,7 @@ def known_name(name: str) -> str | None:
 
 
 def find_shape(model: str, given: str | None) -> tuple[Shape, str] | None:
-    """The shape of a model and where it was found; None where nothing tells it.
+    """The shape of a model and where it was found; None where nothing names it.
 
     Args:
         model: As the recipe names it: a folder or a hub name.

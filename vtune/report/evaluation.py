@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.report.numbers import percent
 from vtune.report.values import cell, is_estimate, uses_lines
 
 Evaluation = Mapping[str, Any]
@@ -26,25 +27,42 @@ def render_evaluations(evaluations: Sequence[Evaluation]) -> RenderableType:
         sources.pop("all", None)
     parts = {
         "score": [_leaves(evaluation["score"]) for evaluation in evaluations],
+        "over rollouts": [evaluation.get("repeated") or {} for evaluation in evaluations],
         "faithfulness": [dict(_faithfulness(evaluation)) for evaluation in evaluations],
     } | {
         f"source: {source}": [_leaves(evaluation["sources"].get(source, {})) for evaluation in evaluations]
         for source in sources
     }
     names = [str(evaluation["name"]) for evaluation in evaluations]
-    return Group(*heads, *(_table(title, names, columns) for title, columns in parts.items()))
+    tables = [_table(title, names, columns) for title, columns in parts.items() if any(columns)]
+    return Group(*heads, *tables)
 
 
 def _head(evaluation: Evaluation) -> str:
     limit = "" if evaluation["limit"] is None else ", the first ones only"
     return (
         f"{evaluation['name']}  ({evaluation['path']}): {evaluation['model']} on "
-        f"{evaluation['samples']} samples{limit}{_judged_by(evaluation)}{uses_lines(evaluation)}"
+        f"{evaluation['samples']} samples{limit}{_power(evaluation)}{_judged_by(evaluation)}"
+        f"{uses_lines(evaluation)}"
+    )
+
+
+def _power(evaluation: Evaluation) -> str:
+    """How small a difference is noise; evaluations older than `power` do not tell."""
+    power = evaluation.get("power")
+    if not power:
+        return ""
+    least, likely = (100 * power[name] for name in ("paired_at_best", "paired"))
+    discordant = percent(power["discordant"])
+    more = f", and under {likely:.1f} where {discordant} of the answers differ" if likely > least else ""
+    return (
+        f"\n  {power['clusters']} independent questions: a difference under {least:.1f} points from another "
+        f"model on them is noise{more}"
     )
 
 
 def _judged_by(evaluation: Evaluation) -> str:
-    """A warning where boxes say what a call shows; evaluations older than `judged_by` do not tell."""
+    """A warning where boxes say what a call shows; evaluations older than `judged_by` do not say."""
     if not evaluation.get("judged_by", {}).get("boxes"):
         return ""
     return "\n  faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
@@ -71,7 +89,9 @@ def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> number, of nested mappings."""
+    """Dotted name -> number, of nested mappings; where a number has an interval, both are one."""
+    values = {**values, **values.get("intervals", {})}
+    values.pop("intervals", None)
     found: dict[str, Any] = {}
     for name, value in values.items():
         nested = isinstance(value, Mapping) and not is_estimate(value)

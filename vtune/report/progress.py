@@ -77,7 +77,7 @@ class Steps:
 
 
 class Rows:
-    """Progress over rows whose number nobody knows: a line on stderr now and then, or none at all."""
+    """Progress over an unknown number of rows: a line on stderr now and then, or none at all."""
 
     def __init__(self, title: str, *, show: bool = True) -> None:
         self._title = title

@@ -23,11 +23,11 @@ class Problem(TypedDict):
 
 
 SHOWN_PROBLEMS = 10
-"""Of rows that are bad, how many are told on a screen (ours)."""
+"""Of rows that are bad, how many are shown on a screen (ours)."""
 
 
 def first_problems(problems: Sequence[Problem], rest: str) -> list[str]:
-    """The first problems, a line each, and how many more there are.
+    """The first problems, one per line, and how many more there are.
 
     Args:
         problems: All of them.

@@ -12,7 +12,7 @@ from vtune.report.values import cell
 Rows = Mapping[str, Mapping[str, Any]]
 
 _FACTS = ("seeds", "held_out", "no_shares")
-"""What of a row is no number."""
+"""What of a row is not a number."""
 
 
 def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -13,7 +13,7 @@ def render_values(result: Mapping[str, Any]) -> RenderableType:
     """One table of the plain values, then one for each nested mapping, titled by its key.
 
     An estimate, `{value, low, high}`, is one cell: the value and its interval. A mapping whose values are
-    all mappings, or a list of mappings, is one table with a row each.
+    all mappings, or a list of mappings, is a table with one row per mapping.
     """
     return Group(*_tables("", result))
 
@@ -80,6 +80,8 @@ def cell(value: Any) -> str:
     if isinstance(value, int | float):
         return number(value)
     if isinstance(value, Mapping) and is_estimate(value):
+        if value["low"] is None:
+            return number(value["value"])
         return f"{number(value['value'])} [{number(value['low'])}, {number(value['high'])}]"
     if isinstance(value, list | tuple):
         return ", ".join(map(cell, value)) or GAP

@@ -1,1 +1,1 @@
-"""From verdicts and evidence to one reward a trajectory."""
+"""From verdicts and evidence to one reward per trajectory."""

@@ -10,6 +10,7 @@ from vtune.parts import OURS
 from vtune.reward import evidence_boxes
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.recipe import RIGHT
+from vtune.schema.clusters import cluster_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -20,6 +21,8 @@ class AuditRow:
 
     sample_id: str
     source: str
+    cluster: str
+    """What belongs together (`vtune.schema.clusters`)."""
     correct: bool | None
     """Whether the answer is right (accuracy >= `RIGHT`); None where it is unscored."""
     calls: int
@@ -30,7 +33,7 @@ class AuditRow:
     small: bool = False
     """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
     by: str | None = None
-    """The name of the judge of its looks; None where nobody could."""
+    """The name of the judge of its looks; None where there was none."""
     why: str = ""
     """Why something is None."""
 
@@ -164,6 +167,7 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> Audi
     return AuditRow(
         sample_id=trajectory.sample_id,
         source=trajectory.source,
+        cluster=cluster_of(trajectory),
         correct=None if accuracy is None else accuracy >= RIGHT,
         calls=len(trajectory.calls),
         any_faithful=faithful,

@@ -160,7 +160,7 @@ def _too_many() -> DataError:
 
 
 def _no_number(name: str) -> Any:
-    raise DataError(f"the JSON holds {name}, which is no number of JSON", fix="send null, or a number")
+    raise DataError(f"the JSON holds {name}, which is not a JSON number", fix="send null, or a number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -70,11 +70,11 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
 
 
 def _unjudged(sample: Sample, recipe: RewardRecipe) -> str:
-    """Why nobody can judge the calls of a sample."""
+    """Why the calls of a sample cannot be judged."""
     if recipe.evidence.judges == JUDGES:
         return f"sample {sample.id!r} has no evidence boxes, and the recipe has no judge"
     lacking = ", and ".join(f"`{name}`: {EVIDENCE[name].lacking}" for name in recipe.evidence.judges)
-    return f"nobody can judge the calls of sample {sample.id!r} ({lacking})"
+    return f"the calls of sample {sample.id!r} cannot be judged ({lacking})"
 
 
 def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:

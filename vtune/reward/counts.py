@@ -9,7 +9,7 @@ BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
 class Counts:
-    """Counts by verifier; names that are no verifier's share the label `unknown`."""
+    """Counts by verifier; names that belong to no verifier share the label `unknown`."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

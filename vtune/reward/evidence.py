@@ -44,7 +44,7 @@ class Judges:
         """The judge of a sample's calls.
 
         Raises:
-            ServiceError: If nobody can judge them.
+            ServiceError: If they cannot be judged.
         """
         name = self.who(sample)
         if name is None:
@@ -56,7 +56,7 @@ class Judges:
         return self._opened[name]
 
     def who(self, sample: Sample) -> str | None:
-        """The name of who judges a sample's calls; None where nobody can."""
+        """The name of who judges a sample's calls; None where none can."""
         return judge_of(sample, self._names, model=self._client is not None)
 
     async def same_answer(self, answer: str, sample: Sample) -> bool:
@@ -101,7 +101,7 @@ def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
 
     True where the sample carries evidence boxes, its ability is one of `search_abilities`, or its source one
     of `search_sources` (CodeV's code goes by the source). For all others the best policy is to skip tools
-    (§4.3), so their calls earn nothing. What is done in another environment than our tools is no look at all.
+    (§4.3), so their calls earn nothing. What is done in another environment than our tools is not a look.
     """
     return name_of(sample) == DEFAULT and (
         bool(sample.evidence)
@@ -120,7 +120,7 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
         judges: Who judges.
 
     Raises:
-        ServiceError: If nobody can tell; the call is unscored.
+        ServiceError: If it cannot be judged; the call is unscored.
     """
     call = trajectory.calls[k]
     if call.status == "infra":

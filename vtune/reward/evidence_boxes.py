@@ -98,7 +98,7 @@ class BoxJudge:
         if checked.look != "verified":
             return f"{checked.look}: {checked.why}"
         if not legible(trajectory, glimpse, checked.side, self._levels):
-            return f"illegible: {checked.side:.0f} pixels a side, no more than in the question's picture"
+            return f"illegible: {checked.side:.0f} pixels per side, no more than in the question's picture"
         return ""
 
 

@@ -66,7 +66,7 @@ class ModelJudge:
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether the model finds a target in one of the pictures, each asked alone (template 8.1).
 
-        A whole picture, unchanged, or one that was there before is not asked about: it is no look.
+        A whole picture, unchanged, or one that was there before is not asked about: it is not a look.
         """
         if shows_everything(trajectory, k, (), self._levels):
             return False

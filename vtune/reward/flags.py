@@ -15,11 +15,11 @@ from vtune.schema.sample import Evidence
 from vtune.schema.trajectory import Call, Crop, Status, Trajectory
 
 MAGNIFIED = 1.25
-"""Times as many pixels a side, as the policy sees them, make a region that was shown before a closer look;
+"""Times as many pixels per side, as the policy sees them, make a region that was shown before a closer look;
 ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
 
 AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
-"""How calls end by their code's own doing. Limits that nobody told it and our failures are none of these."""
+"""How calls end by their code's own doing: neither by our failures nor by limits that it could not know."""
 
 
 def call_flags(

@@ -28,7 +28,7 @@ _LAST = (("/think", "answer", "/answer"),)
 def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Verdict:
     """Score 1 where every turn of the policy has the form that a prompt asks for, else 0 and the reason.
 
-    A turn opens its thoughts with `<think>`. All but the last go on with one `<code>…</code>`, inside the
+    A turn opens its thoughts with `<think>`. All but the last continue with one `<code>…</code>`, inside the
     thoughts or behind them, or close them and make one `<tool_call>…</tool_call>`, in JSON that its tool
     could take. The last closes them and gives its `<answer>…</answer>`. Thoughts that a turn leaves open
     behind its code are still open in the next, which then needs no `<think>` of its own: so one pair may hold

@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vtune.reward.wire import packed_json
@@ -32,7 +33,7 @@ class Guard:
             headers = dict(scope["headers"])
             refusal = self._refusal(scope["method"], scope["path"], headers)
             if refusal is not None:
-                await _refuse(*refusal, send)
+                await _answer_to(*refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -50,19 +51,15 @@ class Guard:
         return None
 
 
-async def send_json(
-    send: Send, status: int, answer: Mapping[str, Any], *headers: tuple[bytes, bytes]
-) -> None:
-    """Answer a request."""
-    body = packed_json(answer)
-    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+class Packed(JSONResponse):
+    """An answer in JSON, in ASCII: see `packed_json`."""
+
+    def render(self, content: Mapping[str, Any]) -> bytes:
+        """The body."""
+        return packed_json(content)
 
 
-async def _refuse(status: int, what: str, fix: str, send: Send) -> None:
+def _answer_to(status: int, what: str, fix: str) -> Packed:
     # What was announced is not read: the connection cannot be used again.
-    headers = [(b"connection", b"close")]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send_json(send, status, {"error": {"what": what, "where": "", "fix": fix}}, *headers)
+    headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
+    return Packed({"error": {"what": what, "where": "", "fix": fix}}, status, headers)

@@ -22,7 +22,7 @@ from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
 MOST_CLAIMS = 32
-"""Regions that one call may claim to show: beyond, none is looked at, for a mosaic of so many is no look."""
+"""Regions that one call may claim to show: beyond, none is looked at: a mosaic of that size is not a look."""
 WIDER = 1.2
 """Times the area that is claimed, from which on the rest of a picture is looked at too."""
 UPRIGHT = 0.98
@@ -173,7 +173,7 @@ def _in_one_piece(item: Evidence, crops: Iterable[Crop], levels: EvidenceLevels)
 
 
 def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
-    """The region that a returned picture shows: what is claimed, or more where its rest goes on around it.
+    """The region that a returned picture shows: what is claimed, or more where its rest continues around it.
 
     Code may claim half of a picture and return the whole.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A part that nobody could score, and why."""
+    """A part that could not be scored, and why."""
 
     why: str
     again: bool = False

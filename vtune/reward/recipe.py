@@ -56,7 +56,7 @@ class EvidenceLevels(Strict):
     full_size: float = Field(gt=0, le=1)
     """0.25 suits: a target half as wide and half as high as its crop is the main content of it."""
     partial_share: float = Field(gt=0, le=1)
-    """0.25 suits: less is a corner that nobody would recognise."""
+    """0.25 suits: less is a corner that cannot be recognised."""
     partial_size: float = Field(gt=0, le=1)
     """0.04 suits: a fifth of the crop in width and height; smaller is a target in a cluttered crop (§4.3)."""
     target_share: float = Field(gt=0, le=1)
@@ -72,7 +72,7 @@ class EvidenceLevels(Strict):
     """`verified`: a region counts where the returned pixels agree with it, as the policy sees them (see
     `vtune.looks`). `claimed`: the word of the session counts, which code can fake: for comparison only."""
     legible_side: float = Field(default=28.0, gt=0)
-    """Pixels a side (the root of the area), as the policy sees it, from which on a target is legible though
+    """Pixels per side (the root of the area), as the policy sees it, from which on a target is legible though
     the question's picture shows it as large. 28 is one visual token of Qwen2.5-VL."""
     most_of_input: float = Field(default=0.5, gt=0, le=1)
     """The regions of one call together are a look only while they cover no more of an input. 0.5 suits,
@@ -215,7 +215,7 @@ class RewardRecipe(Strict):
     """Weight of the evidence reward. CodeV keeps it below `accuracy`, so that the answer stays dominant."""
     tool_gated: bool
     """Whether a positive tool part is paid only where the answer is right (accuracy >= 0.5). A negative one,
-    from red flags, always counts: a wrong answer is no licence for them."""
+    from red flags, always counts: a wrong answer is not a licence for them."""
     weighting: Literal["recipe", "sample", "sample_normalised"]
     """`recipe`: the three weights above hold for all samples. `sample`: each sample's own accuracy_ratio,
     format_ratio and tool_ratio do (V-Triune §3.2: not divided by their sum), and those above do nothing.
@@ -234,7 +234,7 @@ class RewardRecipe(Strict):
     """For verifiers `detection` and `grounding`; null where no sample has one, or all state `iou`
     themselves."""
     consistency: Consistency | None = None
-    """Null: nobody asks whether thoughts and answer agree."""
+    """Null: whether thoughts and answer agree is not asked."""
     parts: Annotated[OwnParts, Field(exclude_if=_has_none)] = OwnParts()
     """Further parts, which files under `uses` bring: name -> `weight`, and what else it reads."""
     service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None

@@ -37,7 +37,7 @@ def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset())
     """The verified regions of call `k`, cut out of the inputs as large as the policy sees them.
 
     What in a region its picture does not show is blank, so that one hidden in places is cut all the same.
-    Pictures of tools other than code are our own work, and those that are no crops (search results) stay as
+    Pictures of tools other than code are our own work, and those that are not crops (search results) stay as
     they are.
 
     Args:

@@ -100,8 +100,8 @@ def rewards_of(request: JudgeRequest, verdict: Verdict) -> dict[str, float]:
     """
     accuracy_ratio = ACCURACY_RATIO if request.accuracy_ratio is None else request.accuracy_ratio
     format_ratio = FORMAT_RATIO if request.format_ratio is None else request.format_ratio
-    whole = accuracy_ratio + format_ratio
-    if accuracy_ratio < 0 or format_ratio < 0 or not 0 < whole < math.inf:
+    total = accuracy_ratio + format_ratio
+    if accuracy_ratio < 0 or format_ratio < 0 or not 0 < total < math.inf:
         raise DataError(
             f"accuracy_ratio {accuracy_ratio} and format_ratio {format_ratio} give no weights",
             fix="send finite shares of at least 0, one of them above it",
@@ -112,7 +112,7 @@ def rewards_of(request: JudgeRequest, verdict: Verdict) -> dict[str, float]:
         "format_reward": form,
         "accuracy_reward": verdict.score,
         "reflection_reward": 0.0,  # the server has the key and never fills it
-        "final_reward": (verdict.score * accuracy_ratio + form * format_ratio) / whole,
+        "final_reward": (verdict.score * accuracy_ratio + form * format_ratio) / total,
     }
 
 
@@ -144,7 +144,7 @@ def _shown(grid: Any) -> dict[str, Any]:
     try:
         _, height, width = grid[0]
     except (TypeError, ValueError, KeyError, IndexError):
-        what = "`image_grid_thw` is no list of [t, height, width]"
+        what = "`image_grid_thw` is not a list of [t, height, width]"
         raise DataError(what, fix="send e.g. [[1, 420, 616]]") from None
     return {"reply_space": "shown_pixels", "shown_width": width, "shown_height": height}
 

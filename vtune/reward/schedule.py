@@ -10,15 +10,15 @@ from vtune.schema.trajectory import Trajectory
 
 
 class Tightening:
-    """The IoU thresholds of a run as it goes on, and what a checkpoint has to keep of them.
+    """The IoU thresholds of a run as it proceeds, and what a checkpoint has to keep of them.
 
     Args:
         iou: The recipe's; None where no sample of the run needs any.
         steps: Of the whole run.
-        saved: State of the checkpoint that the run goes on from; None where it begins.
+        saved: State of the checkpoint that the run continues from; None where it begins.
 
     Raises:
-        RunFailed: If the checkpoint does not tell where an adaptive schedule stood.
+        RunFailed: If the checkpoint does not say where an adaptive schedule stood.
     """
 
     def __init__(self, iou: IouSchedule | None, *, steps: int, saved: Mapping[str, Any] | None) -> None:

@@ -58,7 +58,7 @@ class Scorer:
 
         Args:
             recipe: Weights, levels and judge.
-            judge_cache: Where the judge's replies are kept between runs, as JSONL; one file a process.
+            judge_cache: Where the judge's replies are kept between runs, as JSONL; one file per process.
             shown: Tells how large the policy sees a picture; needed only where replies are in such pixels.
         """
         self._shown = shown

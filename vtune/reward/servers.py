@@ -105,7 +105,7 @@ class Servers:
 
     async def __aexit__(self, *_: object) -> None:
         if self._http is not None:
-            self._http.close()
+            await self._http.close()
 
     async def answer(self, body: bytes, count: int, *, ends: float) -> list[dict[str, Any]]:
         """The results in the first usable answer.
@@ -217,7 +217,7 @@ class Servers:
                 answer = await self._http.post(f"{server.url}/score", body)
             results = _results(answer, count)
         except (OSError, Unusable) as error:
-            name = "" if isinstance(error, Unusable) else type(error).__name__
+            name = "" if isinstance(error, Unusable | ConnectionError) else type(error).__name__
             why = f"{name} {error}".strip()
             server.breaker.failed(why, time.monotonic())
             raise Unusable(f"{server.url}: {why}") from error

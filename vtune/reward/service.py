@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,18 @@ from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from vtune.errors import DataError, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.counts import Counts
 from vtune.reward.evidence import Judges
-from vtune.reward.guard import Guard, send_json
+from vtune.reward.guard import Guard, Packed
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
-from vtune.reward.wire import packed_json, read_item, recipe_of, scores_of, settings_of
+from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import VERIFIERS, verifier_of
@@ -41,6 +41,9 @@ ASKED = "POST /score, POST /judge, GET /health or GET /metrics"
 
 OK, WRONG, FAILED, BUSY = 200, 422, 500, 503
 """HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed; no room."""
+
+GONE = Response()
+"""What whoever hung up does not read."""
 
 Read = tuple[Sample, Trajectory] | Exception
 """An item as it was read, or why it could not be."""
@@ -247,40 +250,33 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
-        return _json({"error": {"what": what, "where": "", "fix": f"ask {ASKED}"}}, error.status_code)
+        refusal = DataError(what, fix=f"ask {ASKED}")
+        return Packed({"error": told(refusal)}, error.status_code, error.headers)
 
-    async def score(body: bytes) -> tuple[int, dict[str, Any]]:
-        return await service.answer(await bodies.parse(body, service.read))
+    @app.exception_handler(VtuneError)
+    async def refused(_: Request, error: VtuneError) -> Response:
+        # The rest of such a body is not read.
+        headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
+        return Packed({"error": told(error)}, status_of(error), headers)
 
-    async def judge(body: bytes) -> tuple[int, dict[str, Any]]:
-        return OK, await service.judge(await bodies.parse(body, _judge_request))
+    async def scored(body: bytes) -> Response:
+        status, answer = await service.answer(await bodies.parse(body, service.read))
+        return Packed(answer, status)
+
+    async def judged(body: bytes) -> Response:
+        return Packed(await service.judge(await bodies.parse(body, _judge_request)))
 
     bodies = Bodies()
-    ways = {"/score": score, "/judge": judge}
 
-    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
-        # Scores go the short way: small requests by the thousand would spend half their time in a framework.
-        if scope["type"] != "http" or scope["path"] not in ways:
-            await app(scope, receive, send)
-            return
-        if scope["method"] != "POST":
-            what = f"{scope['method']} {scope['path']} is not answered here"
-            error = DataError(what, fix=f"ask {ASKED}")
-            await send_json(send, 405, {"error": told(error)}, (b"allow", b"POST"))
-            return
-        headers: tuple[tuple[bytes, bytes], ...] = ()
-        try:
-            answered = await bodies.read(receive, ways[scope["path"]])
-            if answered is None:
-                return
-            status, answer = answered
-        except VtuneError as error:
-            status, answer = status_of(error), {"error": told(error)}
-            if isinstance(error, Busy | TooMuch):
-                headers = ((b"connection", b"close"),)  # the rest of the body is not read
-        await send_json(send, status, answer, *headers)
+    @app.post("/score")
+    async def score(request: Request) -> Response:
+        return await bodies.read(request.receive, scored) or GONE
 
-    return Guard(answering, token=token, max_bytes=max_bytes)
+    @app.post("/judge")
+    async def judge(request: Request) -> Response:
+        return await bodies.read(request.receive, judged) or GONE
+
+    return Guard(app, token=token, max_bytes=max_bytes)
 
 
 def _judge_request(asked: Any) -> JudgeRequest:
@@ -318,10 +314,6 @@ def status_of(error: VtuneError) -> int:
 def told(error: VtuneError) -> dict[str, str]:
     """An error as JSON."""
     return {"what": error.what, "where": error.where, "fix": error.fix}
-
-
-def _json(answer: Mapping[str, Any], status: int) -> Response:
-    return Response(packed_json(answer), status, media_type="application/json")
 
 
 def _result(scored: Scored) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
     """The recipe that settings describe, with the service's own judge if they want one.
 
     Raises:
-        RecipeError: If they are no settings, or want another judge than the service has.
+        RecipeError: If they are not settings, or want another judge than the service has.
     """
     wanted = settings.get("judge")
     if isinstance(wanted, dict):
@@ -193,7 +193,7 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
     """The trajectory with the scores of `scores_of`.
 
     Raises:
-        ServiceError: If they are none, or those of another trajectory.
+        ServiceError: If they are not scores, or those of another trajectory.
     """
     # Not every service tells them apart.
     unseen: list[tuple[Look | None, ...]] = [(None,) * len(call.crops) for call in trajectory.calls]
@@ -229,7 +229,7 @@ def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory
 
 def _looks(names: Any) -> tuple[Look | None, ...]:
     if not isinstance(names, list):
-        raise DataError("the looks of a call are no list")
+        raise DataError("the looks of a call are not a list")
     return tuple(Fields({"look": name}).one_of_or_null("look", Look) for name in names)
 
 
@@ -268,14 +268,14 @@ def _sample(row: Row) -> Sample:
         row = row | {"extra_info": {key: value for key, value in info.items() if key in IDENTITY}}
     images = row.get("images")
     # A path in a request must never be opened here, and no verifier looks at a sample's pictures.
-    hollow = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None
-    return sample_from_row(row | {"images": hollow}, place="request")
+    empty = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None
+    return sample_from_row(row | {"images": empty}, place="request")
 
 
 def _trajectory(row: Row, sample: Sample) -> Trajectory:
     images = row.get("images") or []
     if not isinstance(images, list):
-        raise DataError("column `images` is no list", fix="send a list of pictures")
+        raise DataError("column `images` is not a list", fix="send a list of pictures")
     nothing = dict.fromkeys(TRAJECTORY_COLUMNS.names)
     known = {"sample_id": sample.id, "data_source": sample.source, "stop_reason": "answer"}
     return trajectory_from_row(nothing | known | row | {"images": [_picture(item) for item in images]})

@@ -82,8 +82,8 @@ class Agent:
         chat: The policy's turns as tokens.
         pictures: The policy's eyes.
         recipe: How conversations are drawn.
-        look: What the policy is shown of a tool's picture; evaluation passes a function that
-            blackens it, to prove that the picture is used.
+        observation_transform: What the policy is shown of a tool's picture; evaluation passes a function
+            that blackens it, to prove that the picture is used.
         waiting: Runs while conversations wait for their environments.
         tools: What samples may offer beside `python`.
     """
@@ -95,7 +95,7 @@ class Agent:
         chat: Chat,
         pictures: PictureReader,
         recipe: Rollout,
-        look: Callable[[bytes], bytes] | None = None,
+        observation_transform: Callable[[bytes], bytes] | None = None,
         waiting: Stopwatch | None = None,
         tools: Toolbox | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class Agent:
         self._chat = chat
         self._pictures = pictures
         self._recipe = recipe
-        self._look = look
+        self._observation_transform = observation_transform
         self._waiting = waiting or Stopwatch()
         self._tools = tools or Toolbox({})
         self._closing: set[asyncio.Task[None]] = set()
@@ -119,7 +119,7 @@ class Agent:
     ) -> list[Trajectory]:
         """All conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
 
-        Each goes on as soon as its own turn or tool is done, whatever the others do; as many run at a time
+        Each continues as soon as its own turn or tool is done, whatever the others do; as many run at a time
         as the batch and the sandbox hold, and the next begins when one ends.
         An environment that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         Calls of one turn run at the same time, and the same call of one group is made once.
@@ -269,7 +269,7 @@ class Agent:
         for act, span in zip(acts, spans, strict=True):
             calls.append(_call(act.tool or _recorded_as(sample), act.arguments, act.seen, span, first))
             first += len(act.seen.images)
-        images = [self._looked_at(act.seen) for act in acts]
+        images = [self._transformed(act.seen) for act in acts]
         text = "\n".join(act.seen.text for act in acts)
         stop: StopReason | None = None
         if any(call.status == "infra" for call in calls):
@@ -290,8 +290,9 @@ class Agent:
         shown = [data for of_one in images for data in of_one]
         return len(book.token_ids) + book.observation_length(text, shown) >= self._recipe.max_tokens
 
-    def _looked_at(self, seen: Observation) -> tuple[bytes, ...]:
-        return tuple(self._look(data) if self._look else data for data in seen.images)
+    def _transformed(self, seen: Observation) -> tuple[bytes, ...]:
+        transform = self._observation_transform
+        return tuple(transform(data) if transform else data for data in seen.images)
 
     def _unreadable(self, job: Job) -> str:
         """What is wrong with a sample's pictures, empty where nothing is.

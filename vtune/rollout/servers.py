@@ -293,7 +293,7 @@ def _usable(servers: Sequence[_Server]) -> list[_Server]:
     if not left:
         why = "\n".join(f"  {server.url}: {server.why}" for server in servers)
         raise RunFailed(
-            f"no vLLM server is left\n{why}", fix=f"start them, then go on with --resume: {START}"
+            f"no vLLM server is left\n{why}", fix=f"start them, then continue with --resume: {START}"
         )
     return left
 

@@ -148,7 +148,7 @@ class TransformersEngine:
             if all(future.done() for _, future in asked):
                 # Also where all were cancelled: nobody wants the rest.
                 return
-            # Whoever waits for the sandbox goes on between two tokens.
+            # Whoever waits for the sandbox continues between two tokens.
             await asyncio.sleep(0)
 
     def _closing_ids(self, request: Request) -> frozenset[int]:
@@ -158,7 +158,7 @@ class TransformersEngine:
             chat = self._policy.chat
             size = len(chat.tokenizer)
             words = chat.tokenizer.batch_decode([[i] for i in range(size)])
-            # What is not ASCII may be spread over tokens, each of which is no character by itself.
+            # What is not ASCII may be spread over tokens, each of which is not a character by itself.
             ends = {*last} if last.isascii() else {*last, "\ufffd"}
             self._closers[last] = frozenset(i for i, word in enumerate(words) if ends & set(word))
         return self._closers[last]
@@ -268,7 +268,7 @@ class _Draw:
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
-        # Where shares are no numbers, the search ends behind the last token.
+        # Where shares are not numbers, the search ends behind the last token.
         tokens.clamp_(max=logprobs.shape[1] - 1)
         drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
         if isnan(sum(chosen)):

@@ -77,7 +77,7 @@ class Setup:
 
 
 class VllmEngine:
-    """Draws turns with a vLLM of this process; every conversation goes on by itself.
+    """Draws turns with a vLLM of this process; every conversation advances by itself.
 
     A group's prompt and pictures are computed once: vLLM finds what it has of a prefix in its cache.
 
@@ -218,7 +218,7 @@ def _said() -> Iterator[None]:
     except (EngineDeadError, EngineGenerateError) as error:
         raise RunFailed(
             f"the vLLM of this process has died: {error}",
-            fix="look at its messages above, then go on with --resume",
+            fix="look at its messages above, then continue with --resume",
         ) from error
 
 
@@ -353,7 +353,7 @@ class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
 
         finalize_layerwise_reload(self.model, self.model_config)
         # No weights come for an output layer that is tied to the embedding, so it is passed over above, and
-        # would go on with what was packed from the old ones.
+        # would continue with what was packed from the old ones.
         for layer in self.model.modules():
             if isinstance(layer, ParallelLMHead):
                 layer.quant_method.process_weights_after_loading(layer)
@@ -373,7 +373,7 @@ class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -12,12 +12,13 @@ from vtune.config import find, load_recipe
 from vtune.data import lens
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.runs.data.lens import make_lens
 from vtune.runs.evaluate.evaluation import STARTED, run_eval
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import check_folder, write_whole
+from vtune.runs.folder import check_folder
 from vtune.runs.train.loop import run_rl
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.train.sft import SFTRecipe, run_sft
@@ -41,7 +42,7 @@ ACCURACY_ONLY = ("reward.tool=0.0",)
 def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ()) -> dict[str, Any]:
     """Run what is not done yet in `out`, and return the table.
 
-    Every part is a run folder of its own; an interrupted demo goes on where it stopped.
+    Every part is a run folder of its own; an interrupted demo continues where it stopped.
 
     Args:
         out: Folder for everything.
@@ -51,7 +52,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
         common: Overrides for reinforcement training and evaluation alike, e.g. the sandbox's tier.
 
     Returns:
-        One entry a row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
+        One entry per row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
         or with `compare` `accuracy_only` and `evidence`), each with the numbers of `COLUMNS` and `n`;
         besides `seed`, `seconds` and `folder`.
 
@@ -73,7 +74,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
         table["after_rl"] = demo.measured("after_rl", rl)
         table["after_rl_crop_black"] = demo.measured("after_rl_crop_black", rl, "call_images=black")
     result = {"seed": seed, **table, "seconds": _seconds(out), "folder": str(out)}
-    write_whole(out / "demo.json", json.dumps(result, indent=2) + "\n")
+    write_atomically(out / "demo.json", json.dumps(result, indent=2) + "\n")
     return result
 
 
@@ -94,7 +95,9 @@ class _Demo:
             say(f"making {TRAIN + HELDOUT} puzzles and {TRACES} traces")
             sizes = {"train": TRAIN, "heldout": HELDOUT, "traces": TRACES}
             made = make_lens(data, **sizes, level=LEVEL, guessable=guessable, seed=self.seed)
-            write_whole(data / "done.json", json.dumps({**made, "seconds": time.monotonic() - began}) + "\n")
+            write_atomically(
+                data / "done.json", json.dumps({**made, "seconds": time.monotonic() - began}) + "\n"
+            )
         if not (tiny / "processor_config.json").exists():
             build_tiny(tiny, lens.corpus(LEVEL, seed=self.seed), seed=self.seed)
         return tiny
@@ -131,7 +134,7 @@ def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
     file = out / "settings.json"
     if not file.exists():
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps(settings) + "\n")
+        write_atomically(file, json.dumps(settings) + "\n")
     elif (before := read_record(file, fix=RESTORE)) != settings:
         raise RecipeError(
             f"{out} holds a demo with {before}", fix="choose another --out, or remove the folder"
@@ -144,7 +147,7 @@ def _trained(folder: Path, train: Callable[..., dict[str, Any]]) -> Path:
     if not done.exists():
         say(f"training: {folder.name}")
         result = train(folder, resume=(folder / "recipe.yaml").exists())
-        write_whole(done, json.dumps(result, indent=2) + "\n")
+        write_atomically(done, json.dumps(result, indent=2) + "\n")
     newest = newest_checkpoint(folder / "checkpoints")
     if newest is None:
         raise RecipeError(f"{folder} has no checkpoint", fix="remove the folder and run the demo again")

@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from vtune.config import Strict, differing_keys, dump_recipe, read_values
+from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_new_names
 from vtune.errors import DataError, RecipeError
-from vtune.files import writing
 from vtune.files.json_text import read_record
-from vtune.files.writing import check_folder_output, unwritable
+from vtune.files.writing import check_folder_output, unwritable, write_atomically
 from vtune.report.progress import say
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
@@ -49,7 +48,6 @@ MAY_CHANGE = (
     "published.rows",
     "published.licence",
     "published.md5",
-    "cluster",
     "checkpoints.every",
     "checkpoints.keep",
     "checkpoints.keep.newest",
@@ -86,12 +84,12 @@ MAY_CHANGE = (
 """Keys that a resumed run may change: they do not touch what is learnt."""
 
 LENGTHS = ("steps", "epochs")
-"""Keys that a resumed run may raise: it goes on beyond its end."""
+"""Keys that a resumed run may raise: it continues beyond its end."""
 
 
 @contextmanager
 def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks) -> Iterator[None]:
-    """A run goes on in its folder; the first rank sees to it that it may begin and that no other does.
+    """A run continues in its folder; the first rank sees to it that it may begin and that no other does.
 
     Raises:
         RecipeError: As `start_run`, or if another process works in the folder.
@@ -108,7 +106,7 @@ def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ra
 
 
 def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) -> None:
-    """Make the folder of a new run, or prove that it is the same run that goes on.
+    """Make the folder of a new run, or prove that it is the same run that continues.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way
@@ -120,13 +118,13 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
     prints = {str(path): fingerprint(path) for path in data}
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
-        write_whole(written, dump_recipe(keep_uses(recipe, out)))
+        write_atomically(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
+        write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
     longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
     if longer:
         _note(out, longer)
-    write_whole(written, dump_recipe(keep_uses(recipe, out)))
+    write_atomically(written, dump_recipe(keep_uses(recipe, out)))
 
 
 def keep_uses(recipe: R, out: Path) -> R:
@@ -141,7 +139,7 @@ def keep_uses(recipe: R, out: Path) -> R:
         return recipe
     (out / USES).mkdir(parents=True, exist_ok=True)
     for file in used():
-        writing.write_whole(out / USES / file.name, file.source)
+        write_atomically(out / USES / file.name, file.source)
     copies = tuple(f"{USES}/{Path(name).name}" for name in getattr(recipe, "uses", ()))
     return recipe.model_copy(update={"uses": copies}) if copies else recipe
 
@@ -173,12 +171,12 @@ def check_uses(before: Mapping[str, str], out: Path) -> None:
 
 
 def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
-    """Write beside the run, and say, that it goes on beyond the end that it began with."""
+    """Write beside the run, and say, that it continues beyond the end that it began with."""
     file = out / "environment.json"
     known = read_record(file, fix="the run wrote it; restore it")
     told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
     known["extended"] = [*known.get("extended", []), *told]
-    write_whole(file, json.dumps(known, indent=2) + "\n")
+    write_atomically(file, json.dumps(known, indent=2) + "\n")
     say(f"{out} is extended: {', '.join(told)}; what depends on the length of a run follows the new one")
 
 
@@ -202,7 +200,7 @@ def check_same_run(
         DataError: If a data file does.
     """
     written = out / "recipe.yaml"
-    before = read_values(written, fix="the run wrote it; restore it")
+    before = with_new_names(read_values(written, fix="the run wrote it; restore it"))
     now = yaml.safe_load(dump_recipe(recipe))
     changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
     longer = {
@@ -246,7 +244,7 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
 
 
 def check_start(out: Path, *, resume: bool) -> None:
-    """See that a run can begin in a folder, or go on in it.
+    """See that a run can begin in a folder, or continue in it.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
@@ -265,7 +263,7 @@ def check_folder(out: Path) -> None:
     """See that `out` is, or can become, a folder that can be written into.
 
     Raises:
-        RecipeError: If it is none, or cannot.
+        RecipeError: If it is not one, or cannot.
     """
     check_folder_output(out)
 
@@ -303,15 +301,6 @@ def environment(data: Mapping[str, str]) -> dict[str, Any]:
         "git_commit": _commit(),
         "data": dict(data),
     }
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is there completely or not at all.
-
-    Raises:
-        RecipeError: If it cannot be written.
-    """
-    writing.write_whole(path, text)
 
 
 def _commit() -> str | None:

@@ -170,7 +170,7 @@ def check_unicode(column: str, value: Any) -> None:
 def picture_to_row(picture: Picture) -> Row:
     """The struct of a picture, without its origin."""
     if picture.data is None and picture.path is None:
-        raise _hollow()
+        raise _without_content()
     return {"bytes": picture.data, "path": picture.path}
 
 
@@ -195,7 +195,7 @@ def _picture(item: Any) -> Picture:
     fields = _struct("images", item)
     data, path = item.get("bytes"), item.get("path")
     if data is None and path is None:
-        raise _hollow()
+        raise _without_content()
     if data is not None and not isinstance(data, bytes):
         raise mistyped("images.bytes", data, "an encoded image")
     seen = fields.integers("seen")
@@ -205,7 +205,7 @@ def _picture(item: Any) -> Picture:
     return Picture(data, None if path is None else fields.text("path"), fields.text("origin", "input"), size)
 
 
-def _hollow() -> DataError:
+def _without_content() -> DataError:
     return wrong("images", "a picture has neither bytes nor a path", "give one of them")
 
 

@@ -82,7 +82,7 @@ def _jpeg(content: bytes) -> Head:
     size: tuple[int, int] | None = None
     at = 2
     while True:
-        # Other bytes are skipped, FF may be repeated, FF 00 is no marker.
+        # Other bytes are skipped, FF may be repeated, FF 00 is not a marker.
         at = content.find(b"\xff", at)
         while at >= 0 and content[at : at + 1] == b"\xff":
             at += 1

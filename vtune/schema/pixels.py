@@ -50,7 +50,7 @@ def check_head(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Head:
     """See by its head alone that a picture may be decoded.
 
     Raises:
-        Refused: If it is no picture of a known format, or breaks a limit.
+        Refused: If it is not a picture of a known format, or breaks a limit.
     """
     try:
         head = read_head(content)
@@ -85,7 +85,7 @@ def examine(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Open a picture that may be decoded; that happens as soon as its pixels are asked for.
 
     Raises:
-        Refused: If it is no picture, or breaks a limit.
+        Refused: If it is not a picture, or breaks a limit.
     """
     check_head(content, max_pixels=max_pixels)
     try:
@@ -101,7 +101,7 @@ def decode(content: bytes, mode: str | None = "RGB", *, max_pixels: int = MAX_PI
     """The picture with its pixels, in a mode of Pillow's; None keeps that of the file.
 
     Raises:
-        Refused: If it is no picture, not all of one, or breaks a limit.
+        Refused: If it is not a picture, not all of one, or breaks a limit.
     """
     picture = examine(content, max_pixels=max_pixels)
     try:
@@ -117,7 +117,7 @@ def open_picture(content: bytes, *, where: str = "") -> Image.Image:
     """As `examine`, where a bad picture is bad data.
 
     Raises:
-        DataError: If it is no picture, or breaks a limit.
+        DataError: If it is not a picture, or breaks a limit.
     """
     try:
         return examine(content)
@@ -129,7 +129,7 @@ def decode_picture(content: bytes, mode: str | None = "RGB", *, where: str = "")
     """As `decode`, where a bad picture is bad data.
 
     Raises:
-        DataError: If it is no picture, not all of one, or breaks a limit.
+        DataError: If it is not a picture, not all of one, or breaks a limit.
     """
     try:
         return decode(content, mode)
@@ -141,7 +141,7 @@ def decode_reduced(content: bytes, side: int, mode: str = "RGB", *, where: str =
     """The picture with its pixels; of a JPEG, which is quick, no more than `side` x `side` need.
 
     Raises:
-        DataError: If it is no picture, not all of one, or breaks a limit.
+        DataError: If it is not a picture, not all of one, or breaks a limit.
     """
     picture = open_picture(content, where=where)
     try:
@@ -155,7 +155,7 @@ def size_of(content: bytes, *, where: str = "") -> tuple[int, int]:
     """Width and height in pixels, without decoding.
 
     Raises:
-        DataError: If it is no picture, or breaks a limit.
+        DataError: If it is not a picture, or breaks a limit.
     """
     return open_picture(content, where=where).size
 

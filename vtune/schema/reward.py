@@ -1,4 +1,4 @@
-"""What a trajectory earned, or why nobody can say."""
+"""What a trajectory earned, or why it is unscored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

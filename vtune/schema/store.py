@@ -66,7 +66,7 @@ class Store(Generic[Record]):
     def shuffled(self, position: int, *, seed: int) -> Record:
         """The record at a position of an endless stream: every epoch holds each row once, in a new order.
 
-        A function of (position, seed) alone, so a resumed run goes on with the very next sample.
+        A function of (position, seed) alone, so a resumed run continues with the very next sample.
         """
         epoch, offset = divmod(position, len(self))
         order = self._orders.get((epoch, seed))

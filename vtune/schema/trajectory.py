@@ -42,7 +42,7 @@ class Crop:
     the region fills the returned picture."""
     look: Look | None = None
     """What scoring found when it held the claim against the pixels (`vtune.looks`); None where no picture
-    shows the region, or nobody has looked."""
+    shows the region, or it has not been looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Trajectory:
     stop_reason: StopReason = "answer"
     reward: Reward | None = None
     tool_scores: tuple[float | None, ...] = ()
-    """One a call; None = unscored."""
+    """One per call; None = unscored."""
     advantage: float | None = None
     call_advantages: tuple[float | None, ...] = field(default=())
     sandbox: str = ""

@@ -155,8 +155,8 @@ def trajectory_from_row(row: Row) -> Trajectory:
     Raises:
         DataError: Naming the column: a value of the wrong type, token lists of different lengths, a
             number that points to no image, marks and images of a turn that differ in number, a crop's box
-            that is empty or not finite, a span outside the tokens, scores that are not one a call, an outcome
-            outside [0, 1].
+            that is empty or not finite, a span outside the tokens, scores that are not one per call, an
+            outcome outside [0, 1].
     """
     fields = Fields(row)
     trajectory = Trajectory(
@@ -291,7 +291,7 @@ def _check(trajectory: Trajectory) -> None:
     versions = len(trajectory.weight_versions)
     if versions not in (0, tokens):
         raise wrong(
-            "weight_versions", f"{versions} entries for {tokens} tokens", "one a token, or none at all"
+            "weight_versions", f"{versions} entries for {tokens} tokens", "one per token, or none at all"
         )
     for message in trajectory.messages:
         _check_images("messages.images", message.images, trajectory)
@@ -326,7 +326,7 @@ def _check(trajectory: Trajectory) -> None:
         ("call_advantages", trajectory.call_advantages),
     ):
         if len(scores) not in (0, calls):
-            raise wrong(name, f"{len(scores)} entries for {calls} calls", "one a call, or none at all")
+            raise wrong(name, f"{len(scores)} entries for {calls} calls", "one per call, or none at all")
 
 
 def _check_images(column: str, indices: Sequence[int], trajectory: Trajectory) -> None:

@@ -17,7 +17,7 @@ class PassageIndex:
     """An index that was built; several processes may open one folder, and share its pages.
 
     Raises:
-        DataError: If the folder holds no whole index of passages.
+        DataError: If the folder holds no complete index of passages.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,7 +26,9 @@ class PassageIndex:
         try:
             self._bm25 = bm25s.BM25.load(folder, mmap=True)
         except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         self.passages: int = facts["passages"]
         if not len(self._records) == self._bm25.scores["num_docs"] == self.passages:
             raise DataError(f"the files in {folder} do not belong together", fix="build the index again")

@@ -36,7 +36,7 @@ Postings = NDArray[Any]
 def build_index(passages: Iterable[Passage], folder: Path, tick: Callable[[], None]) -> dict[str, Any]:
     """Write an index of passages into an empty folder.
 
-    Memory holds the vocabulary, eight bytes a passage, and one portion of postings. Scores are those of
+    Memory holds the vocabulary, eight bytes per passage, and one portion of postings. Scores are those of
     Lucene's BM25 (Kamphuis et al. 2020, as bm25s has it), computed in float64 and kept in float32.
 
     Args:

@@ -76,7 +76,7 @@ def _read(text: str, closed: bool, end: int, offered: Sequence[str]) -> Asked:
 
 
 def _parsed(text: str) -> Any:
-    """The value; what cannot be written as JSON and UTF-8 again (NaN, half a surrogate pair) is none."""
+    """The value; what cannot be written as JSON and UTF-8 again (NaN, half a surrogate pair) is refused."""
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no number of JSON")

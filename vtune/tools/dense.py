@@ -13,7 +13,7 @@ from usearch.index import search
 from vtune.errors import DataError
 from vtune.tools.dense_build import VECTORS, TextEncoder, graph_of, open_graph, starts_of
 from vtune.tools.passage import Passage
-from vtune.tools.store import Records, read_manifest
+from vtune.tools.store import Records, check_same_encoder, read_manifest
 
 
 class DenseIndex:
@@ -24,32 +24,27 @@ class DenseIndex:
         encoder: The one that embedded its passages.
 
     Raises:
-        DataError: If the folder holds no whole dense index, or another encoder made it.
+        DataError: If the folder holds no complete dense index, or another encoder made it.
     """
 
     def __init__(self, folder: Path, encoder: TextEncoder) -> None:
         facts = read_manifest(folder, "dense")
-        made = facts["encoder"]
-        if made["fingerprint"] != encoder.facts["fingerprint"]:
-            raise DataError(
-                f"{made['model']} embedded its passages, and {encoder.facts['model']} is another model: "
-                "vectors of two models cannot be compared",
-                where=str(folder),
-                fix="search with the model that built it, or build the index again",
-            )
+        check_same_encoder(folder, facts["encoder"], encoder.facts)
         self.passages: int = facts["passages"]
         self._encoder = encoder
         self._lock = threading.Lock()
         self._records = Records(folder, "passages")
         starts = starts_of(self.passages, facts["part"])
         try:
-            self._parts: list[_Exact | _Graph] = (
+            self._parts: list[Exact | _Graph] = (
                 [_Graph(graph_of(folder, number)) for number, _ in enumerate(starts)]
                 if facts["method"] == "hnsw"
                 else _exact(folder, self.passages, facts["width"], starts)
             )
         except (OSError, ValueError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         held = sum(part.passages for part in self._parts)
         if not len(self._records) == held == self.passages or facts["width"] != encoder.width:
             raise DataError(f"the files in {folder} do not belong together", fix="build the index again")
@@ -89,14 +84,20 @@ _Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Numbers of passages, and their scores."""
 
 
-class _Exact:
-    """A part whose vectors are all compared."""
+class Exact:
+    """A part whose vectors are all compared.
+
+    Args:
+        vectors: Shape (entries, width).
+        start: Number of the first.
+    """
 
     def __init__(self, vectors: NDArray[np.float16], start: int) -> None:
         self._vectors, self._start = vectors, start
         self.passages = len(vectors)
 
     def nearest(self, vector: NDArray[np.float16], top_k: int) -> _Found:
+        """The entries with the largest inner product with a vector, shape (width,)."""
         count = min(top_k, self.passages)
         found = search(self._vectors, vector[None], count, "ip", exact=True)
         return _scored(found, self._start)
@@ -118,10 +119,10 @@ def _scored(found: Any, start: int) -> _Found:
     return np.ravel(found.keys).astype(np.int64) + start, 1 - np.ravel(found.distances)
 
 
-def _exact(folder: Path, count: int, width: int, starts: range) -> list[_Exact | _Graph]:
+def _exact(folder: Path, count: int, width: int, starts: range) -> list[Exact | _Graph]:
     path = folder / VECTORS
     if path.stat().st_size != 2 * count * width:
         raise ValueError(f"{VECTORS} is cut short")
     # A plain view: usearch does not take numpy's class for mapped files.
     vectors = np.asarray(np.memmap(path, dtype=np.float16, mode="r", shape=(count, width)))
-    return [_Exact(vectors[start : start + starts.step], start) for start in starts]
+    return [Exact(vectors[start : start + starts.step], start) for start in starts]

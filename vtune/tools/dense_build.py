@@ -66,7 +66,7 @@ class TextEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Callbacks:
     """Who hears how far a build is."""
 
     tick: Callable[[], None]
@@ -83,11 +83,16 @@ class _Journal:
     bytes: int
     """Of the passages."""
     digest: str
-    """SHA-256 of these bytes: a corpus that has changed is told from the one that was begun."""
+    """SHA-256 of these bytes: a corpus that has changed is distinguished from the one that was begun."""
 
 
 def build_dense_index(
-    passages: Iterable[Passage], folder: Path, encoder: TextEncoder, told: Told, *, method: Method | None
+    passages: Iterable[Passage],
+    folder: Path,
+    encoder: TextEncoder,
+    callbacks: Callbacks,
+    *,
+    method: Method | None,
 ) -> dict[str, Any]:
     """Write a dense index into a folder that is empty, or in which the same build was interrupted.
 
@@ -97,7 +102,7 @@ def build_dense_index(
         passages: In the order in which equal scores rank.
         folder: Where to write.
         encoder: Embeds `title`, a line break and `text`.
-        told: How far it is.
+        callbacks: How far it is.
         method: `exact` compares a query with every passage, `hnsw` follows graphs (Malkov and Yashunin 2018);
             None takes graphs from `EXACT_MOST` passages on.
 
@@ -109,12 +114,12 @@ def build_dense_index(
         RecipeError: If it was begun with another encoder.
     """
     _check_encoder(folder, encoder)
-    count = _embed(iter(passages), folder, encoder, told)
+    count = _embed(iter(passages), folder, encoder, callbacks)
     if not count:
         raise DataError("the corpus has no passage", fix="give a file with rows of `text`")
     chosen = method or ("exact" if count <= EXACT_MOST else "hnsw")
     if chosen == "hnsw":
-        _build_graphs(folder, count, encoder.width, told)
+        _build_graphs(folder, count, encoder.width, callbacks)
     ends = np.fromfile(folder / ENDS, dtype=np.int64)
     np.save(folder / "passages.ends.npy", ends)
     facts = {
@@ -144,14 +149,14 @@ def open_graph(path: Path) -> Index:
     """A graph, mapped into memory.
 
     Raises:
-        ValueError: If the file is none.
+        ValueError: If the file is not a journal.
     """
     try:
         graph = Index.restore(path, view=True, expansion_search=EXPANSION_SEARCH, enable_key_lookups=False)
     except RuntimeError as error:
         raise ValueError(f"{path.name}: {error}") from None
     if graph is None:
-        raise ValueError(f"{path.name} is no graph")
+        raise ValueError(f"{path.name} is not a graph")
     return graph
 
 
@@ -174,9 +179,9 @@ def _check_encoder(folder: Path, encoder: TextEncoder) -> None:
         )
 
 
-def _embed(passages: Iterator[Passage], folder: Path, encoder: TextEncoder, told: Told) -> int:
+def _embed(passages: Iterator[Passage], folder: Path, encoder: TextEncoder, callbacks: Callbacks) -> int:
     """Embed what is not embedded yet; returns the number of passages."""
-    journal, digest = _resumed(passages, folder, encoder.width, told)
+    journal, digest = _resumed(passages, folder, encoder.width, callbacks)
     with (
         (folder / "passages.bin").open("ab") as records,
         (folder / ENDS).open("ab") as ends,
@@ -199,7 +204,7 @@ def _embed(passages: Iterator[Passage], folder: Path, encoder: TextEncoder, told
                 os.fsync(file.fileno())
             for one in written:
                 digest.update(one)
-                told.tick()
+                callbacks.tick()
             size = journal.bytes + sum(map(len, written))
             journal = _Journal(journal.passages + len(window), size, digest.hexdigest())
             _write_journal(folder, journal)
@@ -215,18 +220,20 @@ def _record(passage: Passage) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode()
 
 
-def _resumed(passages: Iterator[Passage], folder: Path, width: int, told: Told) -> tuple[_Journal, Any]:
+def _resumed(
+    passages: Iterator[Passage], folder: Path, width: int, callbacks: Callbacks
+) -> tuple[_Journal, Any]:
     """How far the build has come, with the passages moved on to there and what is half written cut off.
 
     Returns:
-        The journal, and the digest of what it covers, to go on with.
+        The journal, and the digest of what it covers, to continue with.
     """
     path = folder / JOURNAL
     journal = _Journal(**parse_json(read_text(path))) if path.is_file() else _Journal(0, 0, "")
     digest = hashlib.sha256()
     for passage in islice(passages, journal.passages):
         digest.update(_record(passage))
-        told.tick()
+        callbacks.tick()
     if journal.passages:
         if digest.hexdigest() != journal.digest:
             raise DataError(
@@ -234,7 +241,7 @@ def _resumed(passages: Iterator[Passage], folder: Path, width: int, told: Told) 
                 where=str(folder),
                 fix=f"give the same corpus, or start anew: rm -r {folder}",
             )
-        told.say(f"{journal.passages} passages were embedded before")
+        callbacks.say(f"{journal.passages} passages were embedded before")
     sizes = {"passages.bin": journal.bytes, ENDS: 8 * journal.passages, VECTORS: 2 * width * journal.passages}
     for name, size in sizes.items():
         with (folder / name).open("ab") as file:
@@ -249,7 +256,7 @@ def _write_journal(folder: Path, journal: _Journal) -> None:
     partial.replace(folder / JOURNAL)
 
 
-def _build_graphs(folder: Path, count: int, width: int, told: Told) -> None:
+def _build_graphs(folder: Path, count: int, width: int, callbacks: Callbacks) -> None:
     """A graph of each part; those that are there, and whole, stay."""
     vectors = np.memmap(folder / VECTORS, dtype=np.float16, mode="r", shape=(count, width))
     starts = starts_of(count, PART)
@@ -257,7 +264,7 @@ def _build_graphs(folder: Path, count: int, width: int, told: Told) -> None:
         path, end = graph_of(folder, number), min(start + PART, count)
         if path.is_file() and len(open_graph(path)) == end - start:
             continue
-        told.say(f"graph {number + 1} of {len(starts)}")
+        callbacks.say(f"graph {number + 1} of {len(starts)}")
         graph = Index(
             ndim=width,
             metric="ip",

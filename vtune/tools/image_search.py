@@ -17,10 +17,10 @@ from vtune.schema.sample import Sample
 from vtune.tools import TOOLS
 from vtune.tools.http import Patience
 from vtune.tools.observation import IMAGE_MARK, Observation, inert
+from vtune.tools.passages import IndexEncoder
 from vtune.tools.pictures import Match, PictureSearcher
 from vtune.tools.places import check_remote, secret
 from vtune.tools.similarity import SAME
-from vtune.tools.store import read_manifest
 from vtune.tools.text_search import CUT
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
 
@@ -46,6 +46,8 @@ class ImageSearchRecipe(Strict):
     """With `cached`: folder that their paths start from; null shows titles only."""
     index: str | None = None
     """Folder that `vtune data index --pictures` wrote."""
+    encoder: IndexEncoder | None = None
+    """With an `index` that a model embedded: where that is now; null: as the index names it, on the CPU."""
     url: str | None = None
     """Of a `vtune serve search --pictures`."""
     token_env: str | None = None
@@ -68,6 +70,8 @@ class ImageSearchRecipe(Strict):
             raise ValueError("show is for index and url, and needed there; with cached, thumbnails decides")
         if self.min_score is not None and self.index is None:
             raise ValueError("min_score belongs to index")
+        if self.encoder is not None and self.index is None:
+            raise ValueError("encoder belongs to index: a service has its own")
         check_remote(self.url, self.token_env, self.patience, local=self.url is None)
         return self
 
@@ -137,7 +141,7 @@ class Replayed:
         paths = sample.extra.get(THUMBNAILS) if self._folder is not None else None
         if not isinstance(titles, list) or not all(isinstance(title, str) for title in titles):
             raise DataError(
-                f"no cached image search: {TITLES} is no list of texts",
+                f"no cached image search: {TITLES} is not a list of texts",
                 where=where,
                 fix="import data that has it, take image_search_tool out of `tools`, or search an index",
             )
@@ -149,7 +153,7 @@ class Replayed:
             or not all(isinstance(p, str) for p in paths)
         ):
             raise DataError(
-                f"{THUMBNAILS} is no list of as many paths as {TITLES} has titles",
+                f"{THUMBNAILS} is not a list of as many paths as {TITLES} has titles",
                 where=where,
                 fix="fix the row, or set tools.image_search.thumbnails to null",
             )
@@ -262,7 +266,7 @@ def _matches(recipe: ImageSearchRecipe) -> Matches:
         from vtune.tools.picture_index import MIN_SCORE, PictureIndex
 
         least = MIN_SCORE if recipe.min_score is None else recipe.min_score
-        return Searched(PictureIndex(Path(recipe.index), min_score=least))
+        return Searched(PictureIndex(Path(recipe.index), min_score=least, encoder=recipe.encoder))
     from vtune.tools.remote import RemotePictures
 
     assert recipe.url is not None
@@ -284,7 +288,9 @@ async def _opened(section: ImageSearchRecipe, record: Path) -> AsyncIterator[Ima
 
 def _check(section: ImageSearchRecipe) -> None:
     if section.index is not None:
-        read_manifest(Path(section.index), "pictures")
+        from vtune.tools.picture_index import check_pictures
+
+        check_pictures(Path(section.index), section.encoder)
 
 
 def _check_sample(section: ImageSearchRecipe, sample: Sample) -> None:

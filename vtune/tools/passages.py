@@ -1,6 +1,7 @@
 """Indexes of passages of either kind, BM25 or dense: built where that takes a model, checked, and opened."""
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +10,8 @@ from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.tools.store import read_manifest
 
 if TYPE_CHECKING:
+    import torch
+
     from vtune.models.encoder import Encoder, EncoderSettings
     from vtune.tools.bm25 import PassageIndex
     from vtune.tools.dense import DenseIndex
@@ -44,18 +47,14 @@ def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:
                 fix="take encoder out, or build a dense index: vtune data index … --encoder MODEL",
             )
         return
-    if importlib.util.find_spec("usearch") is None:
-        raise MissingExtra("usearch is not installed", fix=NO_DENSE)
-    from vtune.models.policy import check_local
-
-    check_local(_model(facts, encoder))
+    check_model(facts, encoder)
 
 
 def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex | DenseIndex":
     """An index of passages, whichever kind it is.
 
     Raises:
-        DataError: If there is none, it is not whole, or its encoder cannot be loaded or is another one.
+        DataError: If there is none, it is not complete, or its encoder cannot be loaded or is another one.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -66,7 +65,7 @@ def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex |
         except ModuleNotFoundError as error:
             raise MissingExtra(f"{error.name} is not installed", fix=NO_DENSE) from None
         device = "cpu" if encoder is None else encoder.device
-        return DenseIndex(folder, load_encoder(_model(facts, encoder), _settings(folder, facts), device))
+        return DenseIndex(folder, load_encoder(model_of(facts, encoder), _settings(folder, facts), device))
     check_passages(folder, encoder)
     try:
         from vtune.tools.bm25 import PassageIndex
@@ -82,16 +81,40 @@ def load_encoder(model: str, settings: "EncoderSettings", device: Device) -> "En
         DataError: If it cannot be loaded.
         RecipeError: If there is no such device.
     """
-    import torch
-
     from vtune.models.encoder import Encoder
+
+    return Encoder(model, settings, device=torch_device(device))
+
+
+def torch_device(device: Device) -> "torch.device":
+    """Where an encoder computes.
+
+    Raises:
+        RecipeError: If there is no such device.
+    """
+    import torch
 
     if device == "cuda" and not torch.cuda.is_available():
         raise RecipeError("there is no CUDA device for the encoder", fix="let its device be cpu")
-    return Encoder(model, settings, device=torch.device(device))
+    return torch.device(device)
 
 
-def _model(facts: dict[str, Any], encoder: IndexEncoder | None) -> str:
+def check_model(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> None:
+    """See, before a run, that an index that a model embedded can be searched.
+
+    Raises:
+        DataError: If the model is a folder that is not there.
+        MissingExtra: If a package is not installed.
+    """
+    if importlib.util.find_spec("usearch") is None:
+        raise MissingExtra("usearch is not installed", fix=NO_DENSE)
+    from vtune.models.policy import check_local
+
+    check_local(model_of(facts, encoder))
+
+
+def model_of(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> str:
+    """Where the model of an index is now."""
     named: str = facts["encoder"]["model"]
     return named if encoder is None or encoder.model is None else encoder.model
 

@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.tools.observation import encodable
-from vtune.tools.pictures import Embed, Match, Vector, decoded, layout, perceptual_hash
-from vtune.tools.store import Records, RecordWriter, read_manifest, write_manifest
+from vtune.tools.passages import Device, IndexEncoder, check_model, model_of, torch_device
+from vtune.tools.pictures import Match, PictureEncoder, Vector, decoded, layout, perceptual_hash
+from vtune.tools.store import Records, RecordWriter, check_same_encoder, read_manifest, write_manifest
 
 THUMBNAIL = 256
 """Longest side of what is shown of a match, in pixels; ours."""
 
+HASH = "imagehash.phash"
+"""What the hashes of an index are made by; those of another maker cannot be compared."""
+
 HASH_WEIGHT = 0.5
-"""Share of the hash, against the embedding, in a score; ours."""
+"""Share of the hash, against the layout, in a score; ours."""
 
 MIN_SCORE = 0.75
 """What scores less is not found; ours."""
@@ -39,7 +44,11 @@ class Entry:
 
 
 def build_picture_index(
-    entries: Iterable[Entry], folder: Path, tick: Callable[[], None], *, embed: Embed = layout
+    entries: Iterable[Entry],
+    folder: Path,
+    tick: Callable[[], None],
+    *,
+    encoder: PictureEncoder | None = None,
 ) -> dict[str, Any]:
     """Write an index of pictures into an empty folder, one picture in memory at a time.
 
@@ -47,13 +56,13 @@ def build_picture_index(
         entries: In the order in which equal scores rank.
         folder: Where to write.
         tick: Called after each entry.
-        embed: Turns a picture into a vector of length 1.
+        encoder: Embeds the pictures; None: they are compared by hash and layout.
 
     Returns:
-        The manifest: `kind`, `pictures`, `width` of the vectors.
+        The manifest: `kind`, `pictures`, `width` of the vectors, `encoder` (its facts, or null) and `hash`.
 
     Raises:
-        DataError: If there is no entry, or one is no picture.
+        DataError: If there is no entry, or one is not a picture.
     """
     hashes: list[np.uint64] = []
     vectors: list[Vector] = []
@@ -63,53 +72,89 @@ def build_picture_index(
                 picture = decoded(entry.data)
             except DataError as error:
                 raise DataError(error.what, where=entry.place, fix=error.fix) from None
-            hashes.append(perceptual_hash(picture))
-            vectors.append(embed(picture))
+            if encoder is None:
+                hashes.append(perceptual_hash(picture))
+                vectors.append(layout(picture))
+            else:
+                vectors.append(encoder.picture(picture))
             record = {"title": encodable(entry.title), "text": encodable(entry.text)}
             records.append(json.dumps(record, ensure_ascii=False).encode())
             thumbnails.append(_thumbnail(picture))
             tick()
-        if not hashes:
+        if not vectors:
             raise DataError("there is no picture to index", fix="give a folder or a file of pictures")
-    np.save(folder / "hashes.npy", np.array(hashes, dtype=np.uint64))
-    np.save(folder / "vectors.npy", np.stack(vectors))
-    facts = {"kind": "pictures", "pictures": len(hashes), "width": len(vectors[0])}
+    if encoder is None:
+        np.save(folder / "hashes.npy", np.array(hashes, dtype=np.uint64))
+    np.save(folder / "vectors.npy", np.stack(vectors).astype(np.float32 if encoder is None else np.float16))
+    facts = {
+        "kind": "pictures",
+        "pictures": len(vectors),
+        "width": len(vectors[0]),
+        "encoder": None if encoder is None else dict(encoder.facts),
+        "hash": HASH if encoder is None else None,
+    }
     write_manifest(folder, facts)
+    return facts
+
+
+def check_pictures(folder: Path, encoder: IndexEncoder | None) -> dict[str, Any]:
+    """See, before a run, that an index is there, and its model; returns its manifest.
+
+    Raises:
+        DataError: If there is none, another version built it, or its model is a folder that is not there.
+        MissingExtra: If a package is not installed.
+        RecipeError: If an encoder is named for an index that has none.
+    """
+    facts = read_manifest(folder, "pictures")
+    if "encoder" not in facts or facts["hash"] not in (HASH, None):
+        raise DataError(f"the index in {folder} was built by another version", fix="build it again")
+    if facts["encoder"] is not None:
+        check_model(facts, encoder)
+    elif encoder is not None:
+        raise RecipeError(
+            f"the index in {folder} was built without a model",
+            fix="take encoder out, or build it again: vtune data index … --pictures --encoder MODEL",
+        )
     return facts
 
 
 class PictureIndex:
     """An index that was built.
 
-    A score is half the share of equal bits of the hashes and half the cosine of the embeddings: 1 for the
-    same picture.
+    A score is 1 for the same picture. Where a model embedded the pictures, it is the cosine of their vectors;
+    else half the share of equal bits of the hashes and half the cosine of the layouts.
 
     Args:
         folder: That was built.
         min_score: What scores less is not found.
-        embed: As it was built with.
+        encoder: Where the model that built it is now, and its device; None: as it says itself, on the CPU.
 
     Raises:
-        DataError: If the folder holds no whole index of pictures, or another embedding made it.
+        DataError: If the folder holds no complete index of pictures, or its model is not there or is another.
+        MissingExtra: If a package is not installed.
+        RecipeError: If an encoder is named for an index that has none.
     """
 
-    def __init__(self, folder: Path, *, min_score: float = MIN_SCORE, embed: Embed = layout) -> None:
-        facts = read_manifest(folder, "pictures")
+    def __init__(
+        self, folder: Path, *, min_score: float = MIN_SCORE, encoder: IndexEncoder | None = None
+    ) -> None:
+        facts = check_pictures(folder, encoder)
         self._records = Records(folder, "entries")
         self._thumbnails = Records(folder, "thumbnails")
-        try:
-            self._hashes = np.load(folder / "hashes.npy", mmap_mode="r")
-            self._vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
-        self._embed = embed
         self._min_score = min_score
         self.pictures: int = facts["pictures"]
-        width = len(embed(Image.new("RGB", (32, 32))))
-        if len(self._records) != self.pictures or self._vectors.shape != (self.pictures, width):
+        try:
+            vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+            hashes = None if facts["hash"] is None else np.load(folder / "hashes.npy", mmap_mode="r")
+        except (OSError, ValueError) as error:
             raise DataError(
-                f"the files in {folder} do not belong together, or to this embedding", fix="build it again"
-            )
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
+        if len(self._records) != self.pictures or vectors.shape != (self.pictures, facts["width"]):
+            raise DataError(f"the files in {folder} do not belong together", fix="build it again")
+        self._alike = (
+            _Embedded(folder, vectors, facts, encoder) if hashes is None else _Plain(hashes, vectors)
+        )
 
     async def search(self, picture: bytes, top_k: int) -> list[Match]:
         """The most alike, of equal ones the earlier first."""
@@ -117,20 +162,66 @@ class PictureIndex:
 
     def find(self, picture: bytes, top_k: int) -> list[Match]:
         """The same, at once."""
-        image = decoded(picture)
-        differing = np.bitwise_count(self._hashes ^ perceptual_hash(image))
-        scores = HASH_WEIGHT * (1 - differing / 64) + (1 - HASH_WEIGHT) * (self._vectors @ self._embed(image))
-        best = np.argsort(-scores, kind="stable")[:top_k]
+        numbers, scores = self._alike.nearest(decoded(picture), top_k)
         return [
-            Match(**json.loads(self._records[n]), score=float(scores[n]), thumbnail=self._thumbnails[n])
-            for n in map(int, best)
-            if scores[n] >= self._min_score
+            Match(**json.loads(self._records[n]), score=score, thumbnail=self._thumbnails[n])
+            for n, score in zip(numbers.tolist(), scores.tolist(), strict=True)
+            if score >= self._min_score
         ]
 
     async def aclose(self) -> None:
         """Close its files."""
         self._records.close()
         self._thumbnails.close()
+
+
+_Found = tuple[NDArray[Any], NDArray[Any]]
+"""Numbers of pictures, and their scores, best first."""
+
+
+class _Plain:
+    """Pictures are compared by hash and layout."""
+
+    def __init__(self, hashes: NDArray[np.uint64], layouts: Vector) -> None:
+        self._hashes, self._layouts = hashes, layouts
+
+    def nearest(self, picture: Image.Image, top_k: int) -> _Found:
+        differing = np.bitwise_count(self._hashes ^ perceptual_hash(picture))
+        alike = HASH_WEIGHT * (1 - differing / 64) + (1 - HASH_WEIGHT) * (self._layouts @ layout(picture))
+        best = np.argsort(-alike, kind="stable")[:top_k]
+        return best, alike[best]
+
+
+class _Embedded:
+    """Pictures are compared by a model's vectors, all of them, by usearch."""
+
+    def __init__(
+        self, folder: Path, vectors: NDArray[np.float16], facts: dict[str, Any], encoder: IndexEncoder | None
+    ) -> None:
+        from vtune.tools.dense import Exact
+
+        self._encoder = load_picture_encoder(
+            model_of(facts, encoder), "cpu" if encoder is None else encoder.device
+        )
+        check_same_encoder(folder, facts["encoder"], self._encoder.facts)
+        self._vectors = Exact(np.asarray(vectors), 0)
+
+    def nearest(self, picture: Image.Image, top_k: int) -> _Found:
+        numbers, scores = self._vectors.nearest(self._encoder.picture(picture).astype(np.float16), top_k)
+        order = np.lexsort((numbers, -scores))
+        return numbers[order], scores[order]
+
+
+def load_picture_encoder(model: str, device: Device) -> PictureEncoder:
+    """An encoder of pictures.
+
+    Raises:
+        DataError: If it cannot be loaded.
+        RecipeError: If there is no such device.
+    """
+    from vtune.models.picture_encoder import PictureModel
+
+    return PictureModel(model, device=torch_device(device))
 
 
 def _thumbnail(picture: Image.Image) -> bytes:

@@ -1,9 +1,10 @@
 """What picture searches look at, and what they find."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import imagehash
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -11,12 +12,6 @@ from PIL import Image
 from vtune.schema.pixels import decode_picture
 
 Vector = NDArray[np.float32]
-
-Embed = Callable[[Image.Image], Vector]
-"""A picture as a vector of length 1: an index is built and asked with the same function."""
-
-HASH_SIDE, DCT_SIDE = 8, 32
-"""Of the perceptual hash: 64 low frequencies of a 32 x 32 picture (Zauner 2010, pHash)."""
 
 GRID, ANGLES = 4, 8
 """Of `layout`: cells a side, and directions of edges in each; ours."""
@@ -53,26 +48,34 @@ class PictureSearcher(Protocol):
         ...
 
 
+class PictureEncoder(Protocol):
+    """What turns pictures into vectors whose inner product says how alike they are."""
+
+    width: int
+    facts: Mapping[str, Any]
+    """With `model`, and a `fingerprint`: vectors of encoders with another one cannot be compared."""
+
+    def picture(self, picture: Image.Image) -> Vector:
+        """Of length 1, shape (width,)."""
+        ...
+
+
 def decoded(data: bytes) -> Image.Image:
     """The picture in colours.
 
     Raises:
-        DataError: If it is none, or breaks a limit of `vtune.schema.pixels`.
+        DataError: If it is not a picture, or breaks a limit of `vtune.schema.pixels`.
     """
     return decode_picture(data)
 
 
 def perceptual_hash(picture: Image.Image) -> np.uint64:
-    """64 bits that a resize or another encoding hardly changes (Zauner 2010)."""
-    grey = np.asarray(picture.convert("L").resize((DCT_SIDE, DCT_SIDE), Image.Resampling.BOX), np.float64)
-    low = (_DCT @ grey @ _DCT.T)[:HASH_SIDE, :HASH_SIDE].ravel()
-    # The first is the mean brightness, which says nothing and is larger than all others.
-    bits = np.packbits(low > np.median(low[1:]))
-    return np.uint64(bits.view(np.uint64)[0])
+    """64 bits that a resize or another encoding hardly changes (Zauner 2010, pHash)."""
+    return np.uint64(int(str(imagehash.phash(picture)), 16))
 
 
 def layout(picture: Image.Image) -> Vector:
-    """Where a picture has which colours and which edges: the embedding of an index that is given no other.
+    """Where a picture has which colours and which edges: what an index compares that is given no model.
 
     Returns:
         float32, shape (GRID² · (3 + ANGLES),), of length 1.
@@ -95,13 +98,3 @@ def layout(picture: Image.Image) -> Vector:
 def _unit(vector: NDArray[Any]) -> NDArray[Any]:
     length = float(np.linalg.norm(vector))
     return vector / length if length > 0 else vector
-
-
-def _dct(side: int) -> NDArray[np.float64]:
-    """The matrix of the cosine transform, shape (side, side)."""
-    k, n = np.mgrid[:side, :side]
-    waves: NDArray[np.float64] = np.cos(np.pi * k * (2 * n + 1) / (2 * side))
-    return waves
-
-
-_DCT = _dct(DCT_SIDE)

@@ -1,4 +1,4 @@
-"""How alike two tool calls are: one function a tool type (Dong et al., appendix B.3).
+"""How alike two tool calls are: one function per tool type (Dong et al., appendix B.3).
 
 A tool has a type (`ToolPart.credit`): what tells its calls apart, and a function
 that compares many pairs of them at a time, in [0, 1], symmetric, and 1 for a call with itself.
@@ -131,7 +131,7 @@ def look(trajectory: Trajectory, call: Call) -> Look | None:
 
     Crops that come from the sample's pictures are known by their number, others by their bytes.
 
-    A crop that no picture shows, or whose picture does not show it, is no look.
+    A crop that no picture shows, or whose picture does not show it, is not a look.
     """
     found = []
     for crop in call.crops:

@@ -60,7 +60,7 @@ class Records:
     """Reads what a `RecordWriter` wrote; any number of threads may read.
 
     Raises:
-        DataError: If the files are not there, or are not whole.
+        DataError: If the files are not there, or are not complete.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -69,7 +69,9 @@ class Records:
             self._ends = np.load(folder / f"{name}.ends.npy", mmap_mode="r")
             self._file = open_input(path)
         except (OSError, ValueError) as error:
-            raise DataError(f"not a whole index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         if len(self) and os.fstat(self._file.fileno()).st_size != self._ends[-1]:
             raise DataError(f"{path} is cut short", fix="build the index again")
 
@@ -108,3 +110,23 @@ def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("kind") not in kinds:
         raise DataError(f"the index in {folder} is not one of {kinds[0]}", fix=fix)
     return facts
+
+
+def check_same_encoder(folder: Path, made: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    """See that the encoder which built an index is the one that searches it.
+
+    Args:
+        folder: Of the index.
+        made: The facts of the one that built it.
+        mine: Those of the one that searches.
+
+    Raises:
+        DataError: If not.
+    """
+    if made["fingerprint"] != mine["fingerprint"]:
+        raise DataError(
+            f"{made['model']} embedded what it holds, and {mine['model']} is another model: "
+            "vectors of two models cannot be compared",
+            where=str(folder),
+            fix="search with the model that built it, or build the index again",
+        )

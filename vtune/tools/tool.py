@@ -66,7 +66,7 @@ class Tool(Protocol):
         """Do it.
 
         Raises:
-            Mistake: If the model asked for something that cannot be: it is told.
+            Mistake: If the model asked for something that cannot be: it reads why.
             ServiceError: If we failed: the trajectory is not scored.
         """
         ...
@@ -96,7 +96,7 @@ class ToolPart:
 
 
 class Mistake(Exception):
-    """What the model did wrong, in the words that it is told."""
+    """What the model did wrong, in the words that it reads."""
 
 
 def function(name: str, description: str, properties: Schema, required: Sequence[str]) -> Schema:

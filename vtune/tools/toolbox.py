@@ -36,8 +36,8 @@ class Toolbox:
     async def run(self, asked: Asked, scene: Scene, group: int, results: Results) -> Observation:
         """What comes of a call.
 
-        A call that one of its group has made, or is making, is not made again. The model's mistakes are told
-        to it, with the status `error`; when we fail the status is `infra`, and nothing is told.
+        A call that one of its group has made, or is making, is not made again. The model's mistakes are
+        reported to it, with the status `error`; when we fail the status is `infra`, and nothing is reported.
 
         Args:
             asked: The call.

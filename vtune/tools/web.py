@@ -24,7 +24,7 @@ class Web:
         record: JSONL file of this run's own answers, made if missing, written by one process only.
         recorded: Files of other runs, whose answers count as well.
         max_requests: Questions that this run may ask, those in `record` included; an attempt after a failed
-            one is no further question.
+            one is not a further question.
         url: Of the API.
     """
 

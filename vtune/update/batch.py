@@ -19,7 +19,7 @@ from vtune.schema.message import IMAGE, Message
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One conversation. The two last lists have one entry a token where `loss_mask` is true."""
+    """One conversation. The two last lists have one entry per token where `loss_mask` is true."""
 
     token_ids: Sequence[int]
     """The conversation, placeholders expanded, shape (T,)."""
@@ -31,8 +31,8 @@ class Item:
     """One a counted token, in reward units; empty in supervised training."""
     old_logprobs: Sequence[float] = ()
     """Of each counted token under the weights that drew it, nats; empty in supervised training."""
-    moved: bool = False
-    """Whether the weights have changed since they drew it."""
+    off_policy: bool = False
+    """Whether it is off-policy: the weights have changed since they drew it."""
 
     @property
     def counted(self) -> int:
@@ -53,7 +53,7 @@ class MicroBatch:
     """float32, (N,); empty in supervised training."""
     old_logprobs: torch.Tensor
     """float32, (N,); empty in supervised training."""
-    moved: torch.Tensor
+    off_policy: torch.Tensor
     """bool, (N,)."""
     sequence: torch.Tensor
     """int64, (N,): number of the item, from 0."""
@@ -128,13 +128,13 @@ def micro_batch(items: Sequence[Item], policy: Policy) -> MicroBatch:
         targets=torch.cat(targets),
         advantages=flat([item.advantages for item in items]),
         old_logprobs=flat([item.old_logprobs for item in items]),
-        moved=flat([[item.moved] * item.counted for item in items]).bool(),
+        off_policy=flat([[item.off_policy] * item.counted for item in items]).bool(),
         sequence=flat([[number] * item.counted for number, item in enumerate(items)]).long(),
     )
 
 
-def stand_in(chat: Chat, reader: PictureReader) -> Item:
-    """A conversation about a small black picture in which no token counts.
+def dummy_item(chat: Chat, reader: PictureReader) -> Item:
+    """What a dummy batch is made of: a conversation about a small black picture in which no token counts.
 
     It goes through the whole model and teaches nothing: for a share without an item or without a picture.
     """

@@ -18,8 +18,9 @@ import torch
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
 from vtune.models.policy import Policy, load_policy
-from vtune.update.batch import Item, micro_batch, micro_batches, stand_in
+from vtune.update.batch import Item, dummy_item, micro_batch, micro_batches
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
+from vtune.update.gathered import without_weights
 from vtune.update.lora import WithoutAdapters, add_adapters, units
 from vtune.update.losses import PolicyLoss
 from vtune.update.losses.aggregation import denominator
@@ -30,7 +31,6 @@ from vtune.update.ranks import Ranks
 from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.stats import StepStats
-from vtune.update.whole import hollow
 from vtune.update.zero import buckets, config_of
 
 MAX_SKIPPED = 10
@@ -95,12 +95,12 @@ class Trainer:
         self._steps = steps
         self._objective = objective
         self._settings = config_of(recipe, pinned=ranks.device.type == "cuda")
-        self._stand_in = stand_in(policy.chat, policy.pictures)
+        self._dummy = dummy_item(policy.chat, policy.pictures)
         self._skipped = 0
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         plain = recipe.lora is None and recipe.zero_stage < 3
-        self.rollouts = policy if plain else replace(policy, model=hollow(policy.model))
-        """The policy for rollouts and files; it has weights only inside `whole`."""
+        self.rollouts = policy if plain else replace(policy, model=without_weights(policy.model))
+        """The policy for rollouts and files; it has weights only inside `gathered`."""
         if recipe.lora is not None:
             self.trainable = add_adapters(policy.model, recipe.lora, recipe.freeze)
         if recipe.activation_checkpointing:
@@ -227,7 +227,7 @@ class Trainer:
         """The loss of this process's micro-batch."""
         # Processes reduce in step only if each backward of each of them reaches every parameter.
         if not any(item.images for item in micro):
-            micro = [*micro, self._stand_in]
+            micro = [*micro, self._dummy]
         batch = micro_batch(micro, self._policy)
         given = (batch.packed, batch.predicting, batch.targets, chunks)
         stats: TokenStats = self._engine(*given)
@@ -269,7 +269,7 @@ class Trainer:
         return self._recipe.freeze
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Every weight once, under its name in the plain model: whole, adapters merged.
+        """Every weight once, under its name in the plain model: gathered, adapters merged.
 
         Under ZeRO-3 a bucket at a time is gathered, so all processes go through it together, to its end, and
         a tensor is good only until the next is asked for.
@@ -283,8 +283,8 @@ class Trainer:
                 yield from chain.from_iterable(unit.weights() for unit in bucket)
 
     @contextmanager
-    def whole(self, device: torch.device | None = None, *, keep: bool = True) -> Iterator[Policy]:
-        """`rollouts` with the weights of now; all processes enter together.
+    def gathered(self, device: torch.device | None = None, *, keep: bool = True) -> Iterator[Policy]:
+        """`rollouts` with the weights of now, gathered and merged; all processes enter together.
 
         Args:
             device: Where they go; where the model is if not given. Weights that need no gathering stay.

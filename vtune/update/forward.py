@@ -89,7 +89,7 @@ class _Chosen(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, targets: Tensor, chat: Chat) -> tuple[Tensor, Tensor]:
         chosen, entropy = (torch.empty(len(logits), device=logits.device) for _ in range(2))
         probabilities = torch.empty_like(logits, dtype=torch.float32)
-        # No token counts in a stand-in, nor in the last of the chunks that a fuller process needs.
+        # No token counts in a dummy item, nor in the last of the chunks that a fuller process needs.
         rows = max(1, len(logits) if logits.is_cuda else BLOCK // logits.shape[-1])
         for start in range(0, len(logits), rows):
             block = slice(start, start + rows)

@@ -48,7 +48,7 @@ def micro_loss(
         apart = (now - old).abs()
         mismatch = float(apart.max()) if len(apart) else 0.0
         terms = policy_terms(
-            recipe, Tokens(stats.logprobs, old, batch.advantages, batch.moved, batch.sequence)
+            recipe, Tokens(stats.logprobs, old, batch.advantages, batch.off_policy, batch.sequence)
         )
         losses = terms.loss
         flags = {"clipped": terms.clipped, "truncated": terms.truncated}

@@ -38,7 +38,7 @@ class HeldAdamW(torch.optim.AdamW):
 
 
 def layer_groups(module: torch.nn.Module, family: Family) -> list[dict[str, Any]]:
-    """Trainable parameters as the optimiser's groups, one a group of layers."""
+    """Trainable parameters as the optimiser's groups, one per group of layers."""
     trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     depths = depths_of([name for name, _ in module.named_parameters()], family)
     groups: dict[str, list[torch.nn.Parameter]] = {}

@@ -40,7 +40,7 @@ class Update(Strict):
     """Compute activations again in the backward pass: less memory, a third more time."""
     skip_grad_norm: float | None = Field(gt=0)
     """An update whose gradient norm is larger, or no number, is skipped and counted; null skips none and
-    stops the run at what is no number."""
+    stops the run at what is not a number."""
     zero_stage: Literal[1, 2, 3]
     """What DeepSpeed splits among processes: optimiser state (1), gradients too (2), weights too (3)."""
     offload: tuple[Literal["optimizer", "params"], ...]
@@ -80,11 +80,11 @@ class Keep(Strict):
     """Which checkpoints stay; the others are removed when the next one is written."""
 
     newest: int = Field(gt=0)
-    """So many."""
+    """How many."""
     best: Best | None = None
     """And the one that an evaluation found best, to which the link `best` points; null: none."""
     every: int | None = Field(default=None, gt=0)
-    """And those of every so many steps, for the curve; null: none."""
+    """Steps between those that stay for the curve; null: none stay."""
 
     @model_serializer(mode="wrap")
     def _as_it_was_written(self, plain: SerializerFunctionWrapHandler) -> Any:
@@ -110,7 +110,7 @@ class Checkpoints(Strict):
     def _there_are_such_checkpoints(self) -> Self:
         if self.keep.every is not None and self.keep.every % self.every:
             raise ValueError(
-                f"keep.every {self.keep.every} is no multiple of every {self.every}: after those steps there "
-                "is no checkpoint to keep"
+                f"keep.every {self.keep.every} is not a multiple of every {self.every}: after those steps "
+                "there is no checkpoint to keep"
             )
         return self

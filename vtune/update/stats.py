@@ -33,4 +33,4 @@ class StepStats:
     """Share of tokens whose importance weight was truncated; None where the loss truncates none."""
     grad_norms: Mapping[str, float]
     """Of each group of layers that is trained (see `vtune.update.parts.layer_group`) and of each part,
-    before clipping; empty where the norm of all is no number."""
+    before clipping; empty where the norm of all is not a number."""

@@ -6,7 +6,7 @@ from typing import Any
 from vtune.update.lora import Unit
 from vtune.update.recipe import Update
 
-WHOLE_SMALL = 10_000
+UNSPLIT = 10_000
 """Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
 BUCKET = 1 << 28
 """Weights that are gathered at the same time: half a gigabyte in bfloat16."""
@@ -22,7 +22,7 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
     host = {"device": "cpu", "pin_memory": pinned}
     zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": False}
     if recipe.zero_stage == 3:
-        zero["stage3_param_persistence_threshold"] = WHOLE_SMALL
+        zero["stage3_param_persistence_threshold"] = UNSPLIT
     if "optimizer" in recipe.offload:
         zero["offload_optimizer"] = host
     if "params" in recipe.offload:

@@ -36,7 +36,7 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
     (`format_ratio`), as in V-Triune's published loader.
 
     Raises:
-        DataError: If `answer_in` is none of `MARKS`.
+        DataError: If `answer_in` is not one of `MARKS`.
     """
     text = asked(sample)
     place = one_of(sample, "answer_in", MARKS, default="tag")

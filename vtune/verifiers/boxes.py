@@ -44,8 +44,8 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
 
     `[{"bbox_2d": [x0, y0, x1, y1], "label": "cup"}, …]`, in JSON or with single quotes (V-Triune, figure
     8), in a fence or not; also one such object, one bare `[x0, y0, x1, y1]`, or a list of these. A missing
-    label is an empty one. An entry whose `bbox_2d` is no proper box is a box that meets nothing, as a
-    false alarm. V-Triune's server also mends a list that breaks off; here such an answer cannot be read.
+    label is an empty one. An entry whose `bbox_2d` is not a proper box is a box that meets nothing, as a
+    false alarm. V-Triune's server also repairs a list that breaks off; here such an answer cannot be read.
     """
     text = text.strip()
     fenced = _FENCE.fullmatch(text)
@@ -134,7 +134,7 @@ def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:
 
 
 def box_of(value: Any) -> Box | None:
-    """The box that a value is, `NOWHERE` where its numbers make none, None where it is no four numbers."""
+    """The box that a value is, `NOWHERE` where its numbers make none, None where it is not four numbers."""
     if not isinstance(value, list) or len(value) != 4 or not _numbers(value):
         return None
     box = coordinates(value)

@@ -24,7 +24,7 @@ NAME = "counting"
 
 MATCHES = ("math_verify", "equal", "substring")
 LONGEST = 20
-"""Characters of a number that is still read, ours: nobody counts further."""
+"""Characters of a number that is still read, ours: no picture has more to count."""
 
 _ONES = (
     *(
@@ -83,7 +83,7 @@ def verify_counting(reply: str, sample: Sample) -> Verdict:
         return answered(float(str(truth) in given), why)
     number = whole_number(given)
     if number is None:
-        return unreadable(f"{quote(given)} is no whole number")
+        return unreadable(f"{quote(given)} is not a whole number")
     return answered(float(number == truth), why)
 
 

@@ -39,7 +39,7 @@ from vtune.verifiers.verifier import (
 NAME = "detection"
 
 REPORTED = (50, 75, 95, 99)
-"""IoU in percent at which it is told how many boxes were found (V-Triune §3.3)."""
+"""IoU in percent at which it is reported how many boxes were found (V-Triune §3.3)."""
 SIZE_PENALTY = 0.6
 """Of V-Triune's published server: a score is multiplied by it for each box too many or too few."""
 AP_RANKINGS = ("area", "order")
@@ -86,7 +86,7 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
     - `ap_ranking`: what stands in for confidences in average precision: `area` (the default; appendix E), or
       `order`, that of the list (appendix D, and the server, where all are alike).
 
-    The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts tell,
+    The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts say,
     whatever the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`, `iou@99`
     (shares of the ground truth's boxes that were found so well), `completeness` (at IoU 0.5), `ap`, `ap50`,
     `ap75` (average precision of this reply at IoU 0.5 to 0.95, 0.5 and 0.75), and `boxes`, k.
@@ -120,7 +120,7 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
     given = given_answer(reply, sample)
     found = boxes_in(given) if given is not None else None
     if found is None:
-        verdict = no_answer(sample) if given is None else unreadable("the answer is no list of boxes")
+        verdict = no_answer(sample) if given is None else unreadable("the answer is not a list of boxes")
         return Verdict(0.0, verdict.why, {**_facts([], judging), **verdict.parts})
     predicted = [LabelledBox(e.label, spaces.to_truth(e.box)) for e in found]
     if not labelled:
@@ -180,7 +180,7 @@ def _completeness(matched: int, truth: int, predicted: int) -> float:
 
 
 def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
-    """What is told about a reply, whatever the thresholds are."""
+    """What is reported about a reply, whatever the thresholds are."""
     truth = judging.truth
     matched = label_first(predicted, truth, min_iou=0.0)
     ranked = by_area(predicted) if judging.ranking == "area" else predicted
@@ -219,7 +219,7 @@ def _judging(sample: Sample, *, labelled: bool) -> _Judging:
 
 
 def _thresholds(sample: Sample) -> list[float]:
-    """The IoU thresholds; empty where nobody has set any."""
+    """The IoU thresholds; empty where none are set."""
     value = sample.verifier_parm.get("iou")
     if value is None:
         return []

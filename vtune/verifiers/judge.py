@@ -20,7 +20,7 @@ from vtune.verifiers.verifier import (
 NAME = "judge"
 
 LONGEST = 1000
-"""Characters of an answer that a judge is shown: more is no short answer (DeepEyes refuses from 1000 on)."""
+"""Characters of an answer that a judge is shown: more is not short (DeepEyes refuses from 1000 on)."""
 
 
 def decide(reply: str, sample: Sample) -> Verdict | str:

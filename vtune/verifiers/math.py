@@ -93,7 +93,7 @@ def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool 
         return unreadable(f"{quote(given)} {why}")
     value = parsed(given, words=words)
     if not value:
-        return unreadable(f"{quote(given)} is no expression")
+        return unreadable(f"{quote(given)} is not an expression")
     same = any(same_value(truth, value) for truth in truths)
     return answered(float(same), f"answered {quote(given)}, truth {told}")
 
@@ -152,7 +152,7 @@ def _truth(sample: Sample) -> list[Any]:
 
 
 def parsed(text: str, *, words: bool = False) -> list[Any]:
-    """The expression that a text is as a whole, in a list; an empty list where it is none.
+    """The expression that a text is as a whole, in a list; an empty list where it is not one.
 
     Args:
         text: An answer, with or without its box.

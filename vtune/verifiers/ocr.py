@@ -48,7 +48,7 @@ def verify_ocr(reply: str, sample: Sample) -> Verdict:
     `verifier_parm` may hold `aliases`, `answer_in` and `match`:
 
     - `math_verify` (the default): 1 where math-verify finds both the same, case aside, else 0, as V-Triune
-      scores OCR (eq. 1; its published server lowers the case of both, too). What is no expression to
+      scores OCR (eq. 1; its published server lowers the case of both, too). What is not an expression to
       it is compared as text.
     - `text`, ours: texts are compared as texts, for math-verify reads words as products of letters: to it
       `on` and `no` are the same, and `42 apples` is `42`. White space counts as one space each. Case

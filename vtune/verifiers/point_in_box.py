@@ -46,7 +46,7 @@ def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
         return no_answer(sample)
     point = _POINT.fullmatch(given)
     if point is None:
-        return unreadable(f"{quote(given)} is no point")
+        return unreadable(f"{quote(given)} is not a point")
     x, y, *_ = spaces_of(sample).to_truth((float(point[1]), float(point[2]), 0.0, 0.0))
     hit = any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes)
     return answered(float(hit), f"({x:g}, {y:g}) is {'in' if hit else 'outside of'} the box")

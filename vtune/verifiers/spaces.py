@@ -40,7 +40,7 @@ class Spaces:
     x_factor: float
     y_factor: float
     x_end: float | None
-    """Largest x of the ground truth's space; None where nobody says how wide the picture is."""
+    """Largest x of the ground truth's space; None where the width of the picture is unknown."""
     y_end: float | None
 
     def to_truth(self, box: Box) -> Box:

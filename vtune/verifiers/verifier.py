@@ -69,7 +69,7 @@ class Verifier:
     in_worker: bool = False
     """It may run long or crash, so `Verifying` runs it in a process of its own."""
     looks_slow: Callable[[str, Sample], bool] | None = None
-    """Tells at a glance whether (reply, sample) may take long; None: nobody can tell. It changes where
+    """Tells at a glance whether (reply, sample) may take long; None: unknown. It changes where
     a reply is verified, never its verdict."""
     reads_iou: bool = False
     """It needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see `with_iou`)."""
@@ -113,7 +113,7 @@ def given_answer(reply: str, sample: Sample) -> str | None:
     """The answer, read where the sample's `answer_in` says; None where there is no single one.
 
     Raises:
-        DataError: If `answer_in` is none of `ANSWER_IN`.
+        DataError: If `answer_in` is not one of `ANSWER_IN`.
     """
     place = one_of(sample, "answer_in", ANSWER_IN, default="tag")
     return ANSWER_IN[place](reply)
@@ -141,7 +141,7 @@ def one_of(sample: Sample, key: str, known: Collection[str], *, default: str) ->
     """The value of an option that has a few names for values.
 
     Raises:
-        DataError: If it is none of them.
+        DataError: If it is not one of them.
     """
     value = sample.verifier_parm.get(key)
     if value is None:

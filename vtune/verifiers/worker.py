@@ -227,7 +227,7 @@ class Worker:
         return _LENGTH.size + int(_LENGTH.unpack_from(self._received)[0])
 
     def _hangs(self) -> bool:
-        """Whether the process went on for long with what it should have left, or stands still for good."""
+        """Whether the process continued for long with what it should have left, or stands still for good."""
         if self._fast is None or self._process is None:
             return False
         first, used = self.asked[0], _processor_time(self._process.pid or 0)

@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_exit_2(tmp_path: Path, photo: Path) -> None:
     photo.write_bytes(b"no picture")
     broken = run(tmp_path, "print(1)", "--image", photo)
     assert broken.code == 2
-    assert "this is no picture" in broken.err
+    assert "this is not a picture" in broken.err
     assert str(photo) in broken.err
     (tmp_path / "file").touch()
     blocked = run(tmp_path, "Image.new('L', (9, 9)).save('a.png')", "--out", tmp_path / "file" / "x")

@@ -675,8 +675,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"records": "traces", "filters": [{"filter": "no_guessing", "rows": "all"}]},
         "traces",
     ),
-    "a filter for traces": ({"filters": [{"filter": "whole_traces", "rows": "all"}]}, "samples"),
-    "a cap of no source": ({"mix": {"caps": {"x": 1}, "repeat": {}}}, "is no source"),
+    "a filter for traces": ({"filters": [{"filter": "complete_traces", "rows": "all"}]}, "samples"),
+    "a cap of no source": ({"mix": {"caps": {"x": 1}, "repeat": {}}}, "is not a source"),
     "tools of traces": (
         {"records": "traces", "sources": {"n": source(Path("n"), tools=["python"])}},
         "sources.n.tools: what a trace has called cannot be changed",

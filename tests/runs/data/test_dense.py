@@ -133,7 +133,7 @@ def test_what_a_dense_index_needs_is_missed_before_a_run(folder: Path, tmp_path:
 def test_an_interrupted_command_goes_on_when_it_is_given_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that cannot be read stops a build, too; mended, it goes on behind what was embedded."""
+    """A row that cannot be read stops a build, too; once fixed, it continues behind what was embedded."""
     monkeypatch.setattr(dense_build, "WINDOW", 2)
     rows = (folder / "wiki.jsonl").read_text()
     corpus = tmp_path / "wiki.jsonl"
@@ -168,7 +168,8 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
         (["--encoder", "m"], "of which family"),
         (["--family", "e5"], "how an --encoder is used"),
         (["--search", "hnsw"], "how an --encoder is used"),
-        (["--encoder", "m", "--family", "e5", "--pictures"], "index no pictures"),
+        (["--encoder", "m", "--family", "e5", "--pictures"], "how passages are embedded"),
+        (["--encoder", "/none", "--pictures"], "no model folder"),
         (["--encoder", "/none", "--family", "e5"], "no model folder"),
     ],
 )

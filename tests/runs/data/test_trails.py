@@ -32,7 +32,7 @@ from vtune.tools.toolbox import Results, Toolbox
 
 IMAGE_SEARCH, ZOOM, TEXT_SEARCH = TOOLS
 SEEN = 112
-"""Pixels a side of a picture as the policy sees it."""
+"""Pixels per side of a picture as the policy sees it."""
 SIZES: dict[str, int] = {"train": 6, "heldout": 12, "traces": 12, "towns": 24, "heldout_towns": 8}
 
 

@@ -18,6 +18,7 @@ from tests.runs.commands import environment, setting, vtune
 from tests.runs.looking import BOX, HABITS, NUMBERS, Guessing, Looking, Zooming
 from vtune.config import find, load_recipe
 from vtune.errors import RunFailed
+from vtune.metrics.proportion import wilson
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.parquet import read_trajectories
@@ -104,14 +105,19 @@ def looked_at_vstar(vstar: Path, tiny: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(looked_at_vstar: Path) -> None:
     found = json.loads((looked_at_vstar / "results.json").read_text())
-    assert found["score"] == {
+    scores = found["score"]
+    for part, right in ((scores, 5), *zip(scores["categories"].values(), (2, 3), strict=True)):
+        sure = part.pop("intervals")["score"]
+        assert (sure["low"], sure["high"]) == pytest.approx(wilson(right, part["n"]))
+    assert scores == {
         "score": 5 / 8,
         "n": 8,
+        "clusters": 8,
         "unreadable": 2,
         "unscored": 0,
         "categories": {
-            "direct_attributes": {"score": 2 / 4, "n": 4, "unreadable": 1, "unscored": 0},
-            "relative_position": {"score": 3 / 4, "n": 4, "unreadable": 1, "unscored": 0},
+            "direct_attributes": {"score": 2 / 4, "n": 4, "clusters": 4, "unreadable": 1, "unscored": 0},
+            "relative_position": {"score": 3 / 4, "n": 4, "clusters": 4, "unreadable": 1, "unscored": 0},
         },
     }
     assert shares(found["faithfulness"]) == pytest.approx(NUMBERS)
@@ -123,6 +129,7 @@ def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(look
         text.startswith("<image>\nQuestion: What is the colour of the sign?\nOptions:\nA. ") for text in asked
     )
     assert sorted(file.name for file in looked_at_vstar.iterdir()) == [
+        "items.jsonl",
         "results.json",
         "suite.yaml",
         "trajectories.parquet",
@@ -166,6 +173,10 @@ def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
         "unreadable": 2,
     }
     assert [cycle["score"] for cycle in found["score"]["cycles"].values()] == [1.0, 1.0, 0.5, 0.0]
+    # Two questions, each four times.
+    assert (found["score"]["n"], found["score"]["clusters"], found["power"]["clusters"]) == (8, 2, 2)
+    assert found["score"]["intervals"]["score"]["value"] == 5 / 8
+    assert found["faithfulness"]["clusters"] == 2
     assert (found["faithfulness"]["n"], found["unaudited"]) == (8, 8)
     assert found["judged_by"] == {"boxes": 0, "model": 0}
     assert "no evidence boxes" in found["faithfulness"]["no_shares"]

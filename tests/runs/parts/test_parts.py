@@ -173,7 +173,7 @@ def test_a_promise_of_an_environment_that_is_not_kept_is_found(
         ("* tokens.logprobs)", "* tokens.logprobs + 0 * likely.max())", "it takes no tokens", "max()"),
         (
             "* tokens.logprobs)",
-            "* tokens.logprobs, tokens.moved if len(likely) else None)",
+            "* tokens.logprobs, tokens.off_policy if len(likely) else None)",
             "it takes no",
             "None for some",
         ),

@@ -246,7 +246,7 @@ def test_the_pictures_that_the_data_have_are_planned_for_also_without_the_model(
     assert [plan["plan"]["assumed"]["pictures of a row"] for plan in (one, three)] == [1.0, 3.0]
     each = one["plan"]["assumed"]["tokens of a picture"]
     assert each == three["plan"]["assumed"]["tokens of a picture"] == 448 * 448 // 28**2
-    tokens = [plan["plan"]["assumed"]["tokens a conversation"] for plan in (one, three)]
+    tokens = [plan["plan"]["assumed"]["tokens per conversation"] for plan in (one, three)]
     assert tokens[1] - tokens[0] == 2 * each
     memory = [plan["plan"]["memory_gb"]["update"]["pictures"] for plan in (one, three)]
     assert memory[1] == pytest.approx(3 * memory[0], rel=0.01)

@@ -174,7 +174,7 @@ def test_the_table_has_means_over_seeds_and_paired_differences(
     assert mean(table, "differences", "sharp - plain", "accuracy", suite="lens") == pytest.approx(
         (0.2, 0.2 - t * 0.1, 0.2 + t * 0.1), abs=1e-6
     )
-    # The first of three steps is none of the last two.
+    # The first of three steps is not among the last two.
     assert mean(table, "variants", "plain", "accuracy") == pytest.approx((0.5, 0.5, 0.5))
     assert mean(table, "differences", "sharp - plain", "accuracy") == pytest.approx((0.25, 0.25, 0.25))
     assert table["variants"]["plain"]["entropy"]["value"] == pytest.approx(1.4)
@@ -242,7 +242,7 @@ def test_a_sweep_goes_on_where_it_stopped(plan: Plan, tmp_path: Path, runs: Runs
         sweep(plan, out, runs)
     states = plan_sweep(plan, out, check=lambda recipe: {"missing": []}, resume=True, processes=1)["runs"]
     assert states["plain/seed-3"] == "finished"
-    assert (states["sharp/seed-3"], states["plain/seed-5"]) == ("to go on", "to start")
+    assert (states["sharp/seed-3"], states["plain/seed-5"]) == ("to continue", "to start")
     runs.interrupted, runs.words = "", []
     with pytest.raises(RecipeError, match="holds a sweep already"):
         sweep(plan, out, runs)
@@ -398,22 +398,22 @@ def test_a_dry_run_names_models_that_are_not_there(lens: Path, tiny: Path, tmp_p
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"variants": {"a": {"loss.clip_hihg": 1}, "b": {"steps": "x"}}, "differences": []},
      r"(?s)variant `a`.*unknown key `loss.clip_hihg`; did you mean `clip_high`.*variant `b`.*`steps`"),
-    ({"variants": {"a/b": {}}, "differences": []}, "is no name of a folder"),
+    ({"variants": {"a/b": {}}, "differences": []}, "is not a name of a folder"),
     ({"variants": {"a": {"seed": 1}}, "differences": []}, "sets `seed`"),
     ({"seeds": [1, 1]}, "a seed is given twice"),
     ({"seeds": []}, "at least 1 item"),
-    ({"differences": [["sharp", "flat"]]}, "`flat`, which is none of the variants"),
+    ({"differences": [["sharp", "flat"]]}, "`flat`, which is not one of the variants"),
     ({"differences": [["sharp", "sharp"]]}, "with itself"),
     ({"last_steps": 101}, "variant `plain` has 100 steps, and last_steps is 101"),
     ({"variants": {"a": {"steps": 1}, "b": {}}, "differences": []}, "`a` has 1 steps, and last_steps is 2"),
-    ({"variants": {"table.json": {}}, "differences": []}, "is no name of a folder"),
+    ({"variants": {"table.json": {}}, "differences": []}, "is not a name of a folder"),
     ({"held_out": [{"suite": "lens", "settings": {"rollots": 1}}]}, "(?s)`held_out`.*mean `rollouts`"),
     ({"held_out": {"suite": "lens", "settings": {}}}, r"is a list of suites: write `- suite: NAME`"),
     ({"held_out": None}, r"is a list of suites.* or \[\] for none"),
     ({"held_out": SWEEP["held_out"] * 2}, "has `lens` twice: give one another `name`"),
-    ({"held_out": [{"suite": "lens", "settings": {}, "name": "a/b"}]}, "is no name of a folder"),
+    ({"held_out": [{"suite": "lens", "settings": {}, "name": "a/b"}]}, "is not a name of a folder"),
     ({"untrained": {"plain": START}}, "`plain` is a variant, and stands in `untrained`, too"),
-    ({"untrained": {"a/b": START}}, "is no name of a folder"),
+    ({"untrained": {"a/b": START}}, "is not a name of a folder"),
     ({"untrained": {"base": START}, "held_out": []}, "only evaluated: name a suite in `held_out`"),
     ({"untrained": {"base": {"model": None, "settings": {"ofers": []}}}}, "(?s)untrained.base.*`offers`"),
     ({"zeal": 1}, "unknown key `zeal`"),
@@ -634,7 +634,7 @@ def test_an_interrupted_sweep_says_what_to_type(
     ended = vtune("rl", "--recipe", "codev-tiny", "--sweep", write(tmp_path), "--set", "steps=3", "--resume")
     assert ended.code == 130
     assert (
-        f"to go on: vtune rl --recipe codev-tiny --sweep {tmp_path}/mine.yaml --set steps=3 --resume\n"
+        f"to continue: vtune rl --recipe codev-tiny --sweep {tmp_path}/mine.yaml --set steps=3 --resume\n"
         in ended.err
     )
 

@@ -53,7 +53,7 @@ def runs(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Ru
         rollout__max_tokens=4000,
         update__micro_tokens=4096,
         reward__tool=0.0,
-        advantage__refills=1,
+        advantage__dynamic_sampling_rounds=1,
         loss__algorithm="gspo",
         loss__importance_cap="null",
         loss__aggregation="sequence_mean",
@@ -85,10 +85,10 @@ def stored(run: Path, step: int) -> list[Trajectory]:
 def test_prompts_that_teach_nothing_are_replaced_and_counted(runs: Runs) -> None:
     told = numbers(runs.whole)
     asked = [sorted({t.group for t in stored(runs.whole, step)}) for step in range(3)]
-    # Of 0 and 1 one is silent; 2, which replaces it, is silent too, and stays unused.
+    # Of 0 and 1 one has zero variance; 2, which replaces it, has too, and stays unused.
     assert asked == [[0, 1, 2], [3, 4], [5, 6]]
     assert [told[step, "all"]["groups_replaced"] for step in range(3)] == [1, 0, 0]
-    assert [told[step, "all"]["groups_silent"] for step in range(3)] == [pytest.approx(2 / 3), 0, 0]
+    assert [told[step, "all"]["groups_zero_variance"] for step in range(3)] == [pytest.approx(2 / 3), 0, 0]
 
 
 def test_a_failing_look_that_a_success_shares_is_punished_less_than_its_answer(runs: Runs) -> None:

@@ -87,7 +87,7 @@ def test_a_number_of_the_newest_is_written_as_it_was_given() -> None:
 
 
 def test_checkpoints_for_the_curve_are_among_those_that_are_written() -> None:
-    with pytest.raises(ValidationError, match=r"keep\.every 12 is no multiple of every 5"):
+    with pytest.raises(ValidationError, match=r"keep\.every 12 is not a multiple of every 5"):
         Checkpoints.model_validate({"every": 5, "minutes": None, "keep": {"newest": 1, "every": 12}})
 
 

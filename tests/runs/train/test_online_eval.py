@@ -36,7 +36,7 @@ def evaluations(run: Path) -> dict[int, dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Ended]:
-    """One run that is never evaluated, and one that broke down in its second evaluation and went on."""
+    """One run that is never evaluated, and one that broke down in its second evaluation and continued."""
     root = tmp_path_factory.mktemp("online")
     plain, watched = root / "plain", root / "watched"
     ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", plain))
@@ -244,9 +244,9 @@ def test_processes_share_the_questions_out(lens: Path, limit: int | None, world:
                 "eval": "{every: 3, suites: [lens]}",
                 "checkpoints__keep": "{newest: 1, best: {suite: lens, metric: score, mode: max}}",
             },
-            "eval.every 3 is no multiple of checkpoints.every 2",
+            "eval.every 3 is not a multiple of checkpoints.every 2",
         ),
-        ({"checkpoints__keep": "{newest: 1, every: 3}"}, "keep.every 3 is no multiple of every 2"),
+        ({"checkpoints__keep": "{newest: 1, every: 3}"}, "keep.every 3 is not a multiple of every 2"),
         ({"checkpoints__keep": 0}, "`checkpoints.keep"),
     ],
 )

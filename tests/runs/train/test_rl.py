@@ -128,15 +128,15 @@ def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
 def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
     first, second = updates_of(found, 2)
-    assert {item.moved for item in first} == {False}
-    assert {item.moved for item in second} == {True}
+    assert {item.off_policy for item in first} == {False}
+    assert {item.off_policy for item in second} == {True}
 
 
 def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
     older = [replace(t, policy_version=t.policy_version + 1) for t in found]
-    assert {item.moved for item in updates_of(found, 1)[0]} == {False}
-    assert {item.moved for item in updates_of(older, 1)[0]} == {True}
+    assert {item.off_policy for item in updates_of(found, 1)[0]} == {False}
+    assert {item.off_policy for item in updates_of(older, 1)[0]} == {True}
 
 
 def test_every_step_asks_the_next_samples(runs: Runs) -> None:

@@ -27,7 +27,7 @@ from vtune.schema.sample import Sample
 
 
 def read_vstar_rows(path: Path, options: Options) -> Iterator[Found]:
-    """V*: its folder, an entry for each annotation file (place without a row), or its TSV, an entry a row."""
+    """V*: its folder, an entry for each annotation file (place without a row), or its TSV, one per row."""
     for number, (file, entry) in enumerate(scan_vstar(path)):
         yield Place(file, number if path.is_file() else None, path.stem), _opened(entry)
 

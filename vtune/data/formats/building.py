@@ -46,7 +46,7 @@ class Options:
 
 
 def each(rows: Iterable[Raw], convert: Callable[[Row, Place], Sample | Trajectory]) -> Iterator[Found]:
-    """Every row converted; one that cannot be is an error in its place, and the next goes on."""
+    """Every row converted; one that cannot be is an error in its place, and the next one follows."""
     for place, row in rows:
         if isinstance(row, DataError):
             yield place, row

@@ -40,7 +40,7 @@ class Collection:
     tasks: tuple[str, ...]
     """What is asked about a photograph."""
     optional_folders: int
-    """So many folders that its paths begin with are not there in every copy of its photographs."""
+    """How many folders at the start of its paths are missing in some copies of its photographs."""
     named_photographs: bool
     """Whether a photograph's id in samples is its path; else the id that the JSON gives."""
 

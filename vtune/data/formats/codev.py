@@ -24,7 +24,7 @@ def read_codev(path: Path, options: Options) -> Iterator[Found]:
 
 
 def codev_sample(row: Row, place: Place, options: Options) -> Sample:
-    """The sample of a row; a model judges what is no letter and no expression, as CodeV's code does.
+    """The sample of a row; a model judges what is neither a letter nor an expression, as CodeV's code does.
 
     Raises:
         DataError: Naming the column and the remedy.

@@ -35,7 +35,7 @@ def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list
         shown: The pictures of the question, with their bytes.
 
     Raises:
-        DataError: If it is none of these, or names a picture that is not there.
+        DataError: If it is not one of these, or names a picture that is not there.
     """
     found = []
     for entry in _entries(spec.column, value):
@@ -60,7 +60,7 @@ def box_truth(column: str, value: Any) -> str:
         value: As for `evidence_rows`; xyxy in the space that `verifier_parm` names.
 
     Raises:
-        DataError: If it is no list of boxes.
+        DataError: If it is not a list of boxes.
     """
     entries = [
         {"label": str(entry.get("label") or ""), "bbox_2d": _four(column, entry.get("bbox_2d"))}
@@ -105,6 +105,6 @@ def _pixels(spec: BoxColumn, box: Sequence[float], picture: Picture) -> list[flo
         x1, y1 = x0 + x1, y0 + y1
     if spec.space == "pixels":
         return [x0, y0, x1, y1]
-    whole = 1000.0 if spec.space == "relative_1000" else 1.0
+    full = 1000.0 if spec.space == "relative_1000" else 1.0
     width, height = picture_size(picture)
-    return [x0 * width / whole, y0 * height / whole, x1 * width / whole, y1 * height / whole]
+    return [x0 * width / full, y0 * height / full, x1 * width / full, y1 * height / full]

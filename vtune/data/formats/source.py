@@ -54,7 +54,7 @@ def files(path: Path, endings: tuple[str, ...] = ENDINGS) -> list[tuple[Path, st
 def read_rows(path: Path) -> Iterator[Raw]:
     """Every row of a file or folder, one at a time. Only a JSON array is read as a whole.
 
-    A damaged file is one entry without a row, and the next file goes on.
+    A damaged file is one entry without a row, and the next file follows.
 
     Raises:
         DataError: If there is no file.
@@ -94,7 +94,7 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
             yield number, _mapping(row)
     else:
         raise DataError(
-            f"{file} is none of {', '.join(ENDINGS)}", fix="give files as the data set publishes them"
+            f"{file} is not one of {', '.join(ENDINGS)}", fix="give files as the data set publishes them"
         )
 
 

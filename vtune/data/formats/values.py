@@ -124,7 +124,7 @@ def conversation(value: Any, count: int) -> list[Row]:
         count: Pictures of the sample; where no turn has a mark, they go before the first user turn.
 
     Raises:
-        DataError: If it is none of these.
+        DataError: If it is not one of these.
     """
     if isinstance(value, str):
         value = _parsed_turns(value)
@@ -138,7 +138,7 @@ def conversation(value: Any, count: int) -> list[Row]:
 
 
 def listed_options(text: str) -> tuple[str, ...]:
-    """The options that a question lists, one a line, lettered from A without a gap; else none."""
+    """The options that a question lists, one per line, lettered from A without a gap; else none."""
     found = [(match[1] or match[2], match[3]) for match in _OPTION.finditer(text)]
     letters = "".join(letter for letter, _ in found)
     in_order = len(found) > 1 and letters == ascii_uppercase[: len(letters)]

@@ -216,8 +216,8 @@ def _written_truth(verifier: str, truth: str) -> str:
 def _read_truth(verifier: str, truth: str) -> str:
     if verifier in BOXES:
         return json.dumps(parse_boxes(truth), ensure_ascii=False)
-    whole = _BOXED.fullmatch(truth.strip())
-    return whole[1] if whole and _closes(whole[1]) else truth
+    boxed = _BOXED.fullmatch(truth.strip())
+    return boxed[1] if boxed and _closes(boxed[1]) else truth
 
 
 def _closes(text: str) -> bool:

@@ -131,7 +131,7 @@ class Family:
     """Attribute of what `get_image_features` gives that has a list of features for each of several layers."""
     fused: bool
     """Whether its norms are plain root-mean-square norms, and its patches as large as the window of their
-    convolution, so that `vtune.models.lean` computes the same in fewer passes."""
+    convolution, so that `vtune.models.fused` computes the same in fewer passes."""
     lora_targets: tuple[str, ...]
     """Linear maps that adapters are proposed for."""
     shape: Callable[[Mapping[str, Any]], Shape]

@@ -166,7 +166,7 @@ def published(
         model_type: Of the family.
         text: hidden, intermediate, layers, heads, key-value heads, vocabulary.
         tied: Whether input embedding and output head are one matrix.
-        patch: Pixels a side.
+        patch: Pixels per side.
         vision: What its vision tower has of its own.
     """
     hidden, intermediate, layers, heads, kv_heads, vocab = text
@@ -223,7 +223,7 @@ def tiny(
 
     Args:
         model: (tokenizer) -> model.
-        patch: Pixels a side.
+        patch: Pixels per side.
         mean: Of the values of a picture, by channel.
         std: The same.
         video: Class of the video processor.

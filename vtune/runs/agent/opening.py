@@ -59,7 +59,7 @@ async def open_agent(
     *,
     record: Path,
     announced: bool,
-    look: Callable[[bytes], bytes] | None = None,
+    observation_transform: Callable[[bytes], bytes] | None = None,
     waiting: Stopwatch | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent around an engine that is open, and stays so.
@@ -71,12 +71,12 @@ async def open_agent(
         pictures: The policy's eyes.
         record: JSONL file for what the web says; one per process.
         announced: Whether to print what protects the machine.
-        look: What the policy is shown of a tool's picture; None: the picture.
+        observation_transform: What the policy is shown of a tool's picture; None: the picture.
         waiting: Runs while conversations wait for the sandbox.
 
     Raises:
         RecipeError: If a key or token of a tool is not set.
-        DataError: If an index of a tool is not there or not whole.
+        DataError: If an index of a tool is not there or not complete.
         MissingExtra: If a tool needs a package that is not installed.
     """
     async with (
@@ -85,7 +85,16 @@ async def open_agent(
     ):
         if announced:
             say_tier(sandbox)
-        yield Agent(engine, sandbox, chat, pictures, recipe.rollout, look, waiting=waiting, tools=tools)
+        yield Agent(
+            engine,
+            sandbox,
+            chat,
+            pictures,
+            recipe.rollout,
+            observation_transform,
+            waiting=waiting,
+            tools=tools,
+        )
 
 
 def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy:
@@ -106,7 +115,7 @@ async def open_fixed(
     *,
     kind: Kind,
     apart: bool = False,
-    look: Callable[[bytes], bytes] | None = None,
+    observation_transform: Callable[[bytes], bytes] | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent with an engine of its own, for weights that stay as they are.
 
@@ -118,7 +127,7 @@ async def open_fixed(
         kind: What draws.
         apart: Whether chance is dealt to each conversation by its own key, so that one that is drawn again
             alone is drawn alike; vLLM always does so.
-        look: See `open_agent`.
+        observation_transform: See `open_agent`.
 
     Raises:
         VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
@@ -142,7 +151,7 @@ async def open_fixed(
             policy.pictures,
             record=out / "search.jsonl",
             announced=True,
-            look=look,
+            observation_transform=observation_transform,
         ) as agent,
     ):
         yield agent

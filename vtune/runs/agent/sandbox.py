@@ -25,7 +25,7 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int) -> Sandbox:
 
     Args:
         recipe: As the run's recipe says.
-        sessions: That are wanted at the same time; so many are kept ready.
+        sessions: How many are wanted at the same time; as many are kept ready.
     """
     limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)
     return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions)

@@ -118,11 +118,11 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
 
     Args:
         recipe: As the run's recipe says; null: no tool but code.
-        record: JSONL file for what the web says; one a process.
+        record: JSONL file for what the web says; one per process.
 
     Raises:
         RecipeError: If a key or token is not set.
-        DataError: If an index is not there or not whole.
+        DataError: If an index is not there or not complete.
         MissingExtra: If the index needs a package that is not installed.
     """
     async with AsyncExitStack() as stack:

@@ -27,7 +27,7 @@ def run_attack(
     Returns:
         `tier`, `layers` and `notes` as `Sandbox.info` gives them, `without`, `attacks`, one entry each
         (`name`, `must_not`, `check`, `outcome`, `held`, `breaches`, `status`, `seconds`, `note`,
-        `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are no breach),
+        `stopped_by`), and the counts `held`, `breached`, `allowed` (known leaks, which are not breaches),
         `skipped` and `errors` (attacks that could not be run).
 
     Raises:

@@ -44,7 +44,7 @@ API_KEY = "OPENAI_API_KEY"
 """The environment variable with the key of a judge that the command line names; many local ones want none."""
 
 REASONS = 5
-"""Of unscored trajectories, how many reasons are told."""
+"""Of unscored trajectories, how many reasons are reported."""
 
 ROWS, BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory at the same time; ours."""

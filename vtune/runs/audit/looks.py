@@ -72,7 +72,7 @@ class Tried:
 
     @property
     def readable(self) -> bool:
-        """Somebody could have read the digit in what came back."""
+        """Someone could have read the digit in what came back."""
         return any(call.readable for call in self.calls)
 
 

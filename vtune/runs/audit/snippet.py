@@ -11,7 +11,7 @@ import PIL.Image
 
 from vtune.errors import DataError
 from vtune.files.reading import read_bytes, read_text
-from vtune.files.writing import check_folder_output, write_whole
+from vtune.files.writing import check_folder_output, write_atomically
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.types import Isolation
 from vtune.schema.pixels import Refused, decode
@@ -94,7 +94,9 @@ def _bytes(path: Path) -> bytes:
         decode(content, None)
     except Refused as refused:
         raise DataError(
-            f"this is no picture that can be used: {refused}", where=str(path), fix="give a PNG or JPEG file"
+            f"this is not a picture that can be used: {refused}",
+            where=str(path),
+            fix="give a PNG or JPEG file",
         ) from refused
     return content
 
@@ -108,7 +110,7 @@ def _picture(name: str, content: bytes, out: Path | None) -> dict[str, Any]:
     if out is not None:
         flat = name.replace("/", "_")
         path = out / (flat if flat.lower().endswith((ending, ".jpeg")) else flat + ending)
-        write_whole(path, content)
+        write_atomically(path, content)
     return {
         "name": name,
         "width": width,

@@ -16,7 +16,7 @@ from vtune.curate.item import ABILITIES, Item
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
-from vtune.files.writing import check_file_output, check_folder_output
+from vtune.files.writing import check_file_output, check_folder_output, write_atomically
 from vtune.models.policy import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
@@ -31,7 +31,7 @@ from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import take_reviews, write_queue
 from vtune.runs.curate.rows import Dropped, Rows
 from vtune.runs.curate.workers import Look, Workers, check_workers, looking
-from vtune.runs.folder import check_folder, environment, keep_uses, locked, write_whole
+from vtune.runs.folder import check_folder, environment, keep_uses, locked
 from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
 from vtune.uses import prints as using
 
@@ -94,7 +94,7 @@ def check_names(recipe: DataRecipe) -> None:
     for number, name in unknown:
         if name not in abilities and name not in ABILITIES:
             raise RecipeError(
-                f"filters.{number}.rows names {name!r}, which is no source and no ability of the data",
+                f"filters.{number}.rows names {name!r}, which is neither a source nor an ability of the data",
                 where=f"filter `{recipe.columns[number]}`",
                 fix=nearest(name, [*recipe.sources, *sorted(abilities)]),
             )
@@ -107,7 +107,7 @@ def _count(path: Path, only: str | None) -> int:
 def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> dict[str, Any]:
     """Curate, and write records, drops, a page and the funnel to `out`.
 
-    A run that was interrupted goes on when it is started again: replies of models are kept in `out/results`
+    A run that was interrupted continues when it is started again: replies of models are kept in `out/results`
     by the content that they are about, so that none is asked for twice, also by another recipe in the same
     folder. Where nothing has changed, the result of the last run is given back.
 
@@ -177,14 +177,14 @@ def _curate(
         "benchmarks": present_benchmarks(recipe),
         "files": [records.name, *MADE],
     }
-    write_whole(out / "recipe.yaml", dump_recipe(keep_uses(recipe, out)))
+    write_atomically(out / "recipe.yaml", dump_recipe(keep_uses(recipe, out)))
     shown = {name: _shown(rows, ledger.examples(n)) for n, name in enumerate(ledger.columns)}
     kept = {source: _shown(rows, ledger.kept_examples(source)) for source in rows.left}
-    write_whole(out / "page.html", curation_page(result, shown, kept))
+    write_atomically(out / "page.html", curation_page(result, shown, kept))
     made = {name: fingerprint(out / name) for name in (records.name, *MADE)}
-    write_whole(out / "environment.json", json.dumps(environment({}), indent=2) + "\n")
+    write_atomically(out / "environment.json", json.dumps(environment({}), indent=2) + "\n")
     document = {"inputs": inputs, "made": made, "result": result}
-    write_whole(out / "curation.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(out / "curation.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return result
 
 

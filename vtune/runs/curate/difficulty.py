@@ -148,10 +148,10 @@ async def measure_all(
         spec: The filter.
         items: (position, row) of what is left, of all sources.
         folder: Where replies and scores are kept.
-        progress: Advanced by a step a row.
+        progress: Advanced by a step per row.
     """
     found = Opinions()
-    async with _Rollouts(spec, folder) as rollouts:
+    async with _Sampler(spec, folder) as rollouts:
         for batch in chunks(items, CHUNK):
             await _measure(spec, found, rollouts, batch)
             for _ in batch:
@@ -160,7 +160,7 @@ async def measure_all(
 
 
 async def _measure(
-    spec: PassRate, found: Opinions, rollouts: "_Rollouts", batch: Sequence[tuple[int, Item]]
+    spec: PassRate, found: Opinions, rollouts: "_Sampler", batch: Sequence[tuple[int, Item]]
 ) -> None:
     chosen = []
     for position, item in batch:
@@ -212,7 +212,7 @@ def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
     return spec.tools is None or not tools
 
 
-class _Rollouts:
+class _Sampler:
     """Draws and scores, each once; an async context manager that owns the engine."""
 
     def __init__(self, spec: PassRate, folder: Path) -> None:

@@ -29,7 +29,7 @@ class Example:
 class Ledger:
     """Takes rows out, and books each with its reason; a context manager.
 
-    `drops.jsonl` gets a line a row. It has its name only when the block ends without an error.
+    `drops.jsonl` gets a line per row. It has its name only when the block ends without an error.
 
     Args:
         rows: The rows.

@@ -34,7 +34,7 @@ class Bought:
     """What filters that ask models have left behind."""
 
     unscored: dict[str, int] = field(default_factory=dict)
-    """Filter -> rows that nobody could judge."""
+    """Filter -> rows that could not be judged."""
     queue: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
     """(source, position) -> filter -> number to keep with the row."""

@@ -55,7 +55,7 @@ class PassRate(Selected):
     dtype: Dtype
     threads: int = Field(gt=0)
     max_unscored: float = Field(default=0.01, ge=0, le=1)
-    """The run stops when a larger share of the samples has a rollout that nobody could score."""
+    """The run stops when a larger share of the samples has a rollout that could not be scored."""
 
 
 FILTERS.add("pass_rate", FilterPart(PassRate, None))
@@ -93,7 +93,7 @@ class DataRecipe(Strict):
                 raise ValueError(f"sources.{name}.tools: what a trace has called cannot be changed")
         for section in ("caps", "repeat"):
             if unknown := set(getattr(self.mix, section)) - set(self.sources):
-                raise ValueError(f"mix.{section} names {', '.join(sorted(unknown))}, which is no source")
+                raise ValueError(f"mix.{section} names {', '.join(sorted(unknown))}, which is not a source")
         for number, spec in enumerate(self.filters):
             part = FILTERS[spec.filter]
             if part.how is None and spec.filter not in OURS["filter"]:

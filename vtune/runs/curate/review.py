@@ -23,11 +23,11 @@ from vtune.curate.judging import (
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.writing import write_atomically
 from vtune.judge.client import JudgeClient
 from vtune.report.progress import Steps
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.rows import chunks
-from vtune.runs.folder import write_whole
 from vtune.schema.message import Picture
 from vtune.verifiers import check_ground_truth
 
@@ -41,7 +41,7 @@ class Opinions:
 
     dropped: dict[tuple[str, int], str] = field(default_factory=dict)
     unscored: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Rows that nobody could judge, and why; a service that failed is asked again by the next run."""
+    """Rows that could not be judged, and why; a service that failed is asked again by the next run."""
     asked: dict[tuple[str, int], str] = field(default_factory=dict)
     """Rows that the filter looked at, with their ids."""
     corrected: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ async def judge_all(
         items: (position, row) of what is left, of all sources.
         reviews: What persons have decided.
         cache: Where the judge's replies are kept.
-        progress: Advanced by a step a row.
+        progress: Advanced by a step per row.
     """
     found = Opinions()
     async with JudgeClient(spec.judge, cache=cache) as client:
@@ -192,6 +192,6 @@ def _text(queue: Path) -> str:
 def write_queue(queue: Path, lines: list[dict[str, Any]]) -> None:
     """Write what waits for a person; no file where nothing does."""
     if lines:
-        write_whole(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        write_atomically(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     else:
         queue.unlink(missing_ok=True)

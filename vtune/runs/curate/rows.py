@@ -293,7 +293,7 @@ T = TypeVar("T")
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Items, so many at a time."""
+    """Items, `size` at a time."""
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk

@@ -18,7 +18,7 @@ def index_dense(
 ) -> dict[str, Any]:
     """Build a dense index of passages; `out` is there completely or not at all.
 
-    What an interrupted build has embedded is kept in `.OUT.partial`, and the same command goes on from there.
+    What an interrupted build has embedded is kept in `.OUT.partial`; the same command continues from there.
 
     Args:
         corpus: As `index_passages` takes it.
@@ -36,7 +36,7 @@ def index_dense(
         MissingExtra: If usearch is not installed.
     """
     try:
-        from vtune.tools.dense_build import Told, build_dense_index, tidy_dense_index
+        from vtune.tools.dense_build import Callbacks, build_dense_index, tidy_dense_index
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix=NO_DENSE) from None
     import torch
@@ -50,8 +50,8 @@ def index_dense(
     model = load_encoder(encoder, FAMILIES[family], "cuda" if torch.cuda.is_available() else "cpu")
     with locked(partial):
         with Rows("index") as progress:
-            told = Told(progress.advance, say)
-            facts = build_dense_index(passages_of(corpus), partial, model, told, method=method)
+            callbacks = Callbacks(progress.advance, say)
+            facts = build_dense_index(passages_of(corpus), partial, model, callbacks, method=method)
         (partial / ".lock").unlink()
         partial.rename(out)
     tidy_dense_index(out, facts["method"])

@@ -13,7 +13,7 @@ from vtune.data.formats.thyme import THYME_COLUMNS, thyme_row
 from vtune.data.formats.verl import VERL_COLUMNS, verl_row
 from vtune.data.formats.vtriune import VTRIUNE_COLUMNS, vtriune_row
 from vtune.errors import DataError, RecipeError, nearest
-from vtune.files.writing import check_file_output, whole_file
+from vtune.files.writing import atomic_file, check_file_output
 from vtune.report.progress import Rows
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
@@ -85,7 +85,7 @@ def _rows(layout: Layout, path: Path) -> Iterator[Row]:
 
 def _write_lines(out: Path, rows: Iterator[Row]) -> int:
     count = 0
-    with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
+    with atomic_file(out) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
             count += 1

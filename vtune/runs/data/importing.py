@@ -28,7 +28,7 @@ from vtune.verifiers import verifier_of
 from vtune.verifiers.asking import self_contained
 
 PROBLEMS = ".problems.txt"
-"""Behind the name of what was written: all rows that were left out, a line each."""
+"""Behind the name of what was written: all rows that were left out, one per line."""
 
 
 def import_data(
@@ -45,7 +45,7 @@ def import_data(
         out: Parquet file to write; it appears when it is complete.
         options: What the caller says about the rows.
         strict: Stop at the first odd row instead, and write nothing.
-        show: Whether stderr is told how many rows there were.
+        show: Whether to print on stderr how many rows there were.
 
     Returns:
         `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept;
@@ -151,8 +151,8 @@ class _Reading:
         if isinstance(record, Trajectory):
             return record
         try:
-            whole = self._layout.own_questions or verifier_of(record).self_contained
-            return self_contained(record) if whole else record
+            complete = self._layout.own_questions or verifier_of(record).self_contained
+            return self_contained(record) if complete else record
         except DataError as error:
             return error
 

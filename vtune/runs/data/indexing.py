@@ -14,12 +14,13 @@ from vtune.report.progress import Rows
 from vtune.schema.fields import Row
 from vtune.tools.passage import Passage, passage_from
 from vtune.tools.passages import NO_SEARCH
-from vtune.tools.picture_index import Entry, build_picture_index
+from vtune.tools.picture_index import Entry, build_picture_index, load_picture_encoder
+from vtune.tools.pictures import PictureEncoder
 
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 
 _SHOWN = 5
-"""At most so many pictures that the metadata leave out are listed."""
+"""Pictures that the metadata leave out and that are listed, at most."""
 
 METADATA = "metadata.jsonl"
 """Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""
@@ -43,29 +44,40 @@ def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
         from vtune.tools.bm25_build import build_index
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix=NO_SEARCH) from None
-    return _whole(corpus, out, lambda folder, tick: build_index(passages_of(corpus), folder, tick))
+    return _built(corpus, out, lambda folder, tick: build_index(passages_of(corpus), folder, tick))
 
 
-def index_pictures(corpus: Path, out: Path) -> dict[str, Any]:
+def index_pictures(corpus: Path, out: Path, *, encoder: str | None = None) -> dict[str, Any]:
     """Build an index of pictures; `out` is there completely or not at all.
 
     Args:
         corpus: A folder of pictures, with `metadata.jsonl` where they have titles and texts; or JSON lines or
             Parquet with `image` (a path from the file's folder, or bytes), and maybe `title` and `text`.
         out: Folder to write; must not be there.
+        encoder: Folder or hub name of a CLIP or SigLIP that embeds the pictures, on a GPU where there is one;
+            None: they are compared by hash and layout.
 
     Returns:
-        `kind`, `pictures`, `width`, `out`, `bytes`.
+        `kind`, `pictures`, `width`, `encoder`, `hash`, `out`, `bytes`.
 
     Raises:
         RecipeError: If `out` is there.
-        DataError: If a picture cannot be read, or lies in a folder whose `metadata.jsonl` does not name it.
+        DataError: If the encoder cannot be loaded, or a picture cannot be read, or lies in a folder whose
+            `metadata.jsonl` does not name it.
     """
     entries = _folder(corpus) if _is_picture_folder(corpus) else _entries(corpus)
-    return _whole(corpus, out, lambda folder, tick: build_picture_index(entries, folder, tick))
+    check_new(out, corpus)
+    model = None if encoder is None else _picture_encoder(encoder)
+    return _built(corpus, out, lambda folder, tick: build_picture_index(entries, folder, tick, encoder=model))
 
 
-def _whole(
+def _picture_encoder(name: str) -> PictureEncoder:
+    import torch
+
+    return load_picture_encoder(name, "cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _built(
     corpus: Path, out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]
 ) -> dict[str, Any]:
     check_new(out, corpus)

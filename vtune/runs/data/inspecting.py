@@ -12,7 +12,7 @@ from PIL import ImageOps
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
-from vtune.files.writing import check_file_output, write_whole
+from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
 from vtune.runs.data.validating import picture_size, problem_of
@@ -78,7 +78,7 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
         "examples": examples,
     }
     if html is not None:
-        write_whole(html, samples_page(result, thumbnails))
+        write_atomically(html, samples_page(result, thumbnails))
         result["page"] = str(html)
     return result
 
@@ -104,7 +104,7 @@ def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
 
 
 def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """The boxes of a ground truth, in pixels of the first picture; none where it is no list of boxes."""
+    """The boxes of a ground truth, in pixels of the first picture; none where it is not a list of boxes."""
     verifier = VERIFIERS.get(sample.verifier)
     if verifier is None or not verifier.answers_in_boxes or not sizes:
         return []
@@ -112,7 +112,7 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
         entries = parse_json(sample.ground_truth)
         boxes = [(str(entry.get("label") or ""), [float(n) for n in entry["bbox_2d"]]) for entry in entries]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return []  # `validate` tells what is wrong with it
+        return []  # `validate` reports what is wrong with it
     relative = sample.verifier_parm.get("space") == "relative_1000"
     width, height = (size / 1000 if relative else 1.0 for size in sizes[0])
     return [
@@ -130,7 +130,7 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
 def _thumbnail(picture: Picture, base: Path) -> str:
     """A reduced picture as a data URI."""
     out = BytesIO()
-    whole = decode_reduced(load_picture(picture, base), THUMBNAIL)
-    small = ImageOps.contain(whole, (THUMBNAIL, THUMBNAIL))
+    decoded = decode_reduced(load_picture(picture, base), THUMBNAIL)
+    small = ImageOps.contain(decoded, (THUMBNAIL, THUMBNAIL))
     small.save(out, "JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -50,7 +50,7 @@ def make_box_traces(data: Sequence[Path], out: Path, *, prompt: Style) -> dict[s
     Args:
         data: Files of samples.
         out: Parquet file of traces.
-        prompt: How the samples are put, as `rollout.prompt` of the recipe that goes on with the policy.
+        prompt: How the samples are put, as `rollout.prompt` of the recipe that continues with the policy.
 
     Returns:
         `file`, `traces`, and `left_out`: reason -> samples.
@@ -147,7 +147,7 @@ def _written(out: Path, traces: Iterator[Trajectory], left_out: Counter[str], fi
 
 
 def _unseen(sample: Sample) -> str:
-    """Why nobody can say how to look, or an empty text."""
+    """Why it is unknown how to look, or an empty text."""
     if not sample.evidence:
         return "without evidence boxes"
     if PYTHON in sample.tools:
@@ -189,7 +189,7 @@ def _filled(sample: Sample, base: Path) -> Sample:
 
 
 def _unfit(trajectory: Trajectory, *, full: float) -> str:
-    """Why a trajectory is no example, or an empty text."""
+    """Why a trajectory is not an example, or an empty text."""
     reward = trajectory.reward
     if reward is None or reward.accuracy is None or reward.format is None:
         return "unscored"

@@ -9,7 +9,7 @@ from typing import Any
 from vtune.data.coco import coco_samples, coco_traces
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
-from vtune.files.writing import check_file_output, write_whole
+from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem, describe_problem, first_problems
 from vtune.schema.decode import UNDECODABLE
 from vtune.schema.message import Picture
@@ -57,7 +57,7 @@ def make_coco(
             raise DataError(
                 "no question can be asked about these photographs",
                 where=str(instances),
-                fix="it needs boxes of at least 16 pixels a side, in pixels of the photographs",
+                fix="it needs boxes of at least 16 pixels per side, in pixels of the photographs",
             )
 
     rows = write_samples(out, counted())
@@ -69,7 +69,7 @@ def make_coco(
 
 
 Scan = Callable[[Path], Iterator[Sample | DataError]]
-"""Reads a file: one entry a row, the sample or what is wrong with it."""
+"""Reads a file: one entry per row, the sample or what is wrong with it."""
 
 
 def validate(
@@ -120,8 +120,8 @@ def validate(
 
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
-    """Write problems, a line each."""
-    write_whole(path, "".join(f"{describe_problem(p)}\n" for p in problems))
+    """Write problems, one per line."""
+    write_atomically(path, "".join(f"{describe_problem(p)}\n" for p in problems))
 
 
 def check_data(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vtune.data.wikipedia import passages, read_articles
 from vtune.errors import DataError
-from vtune.files.writing import check_file_output, whole_file
+from vtune.files.writing import atomic_file, check_file_output
 from vtune.report.progress import Rows
 from vtune.tools.observation import encodable
 
@@ -28,7 +28,7 @@ def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
     check_file_output(out, inputs=[source])
     articles = empty = rows = 0
     with (
-        whole_file(out) as partial,
+        atomic_file(out) as partial,
         partial.open("w", encoding="utf-8") as file,
         Rows("articles") as progress,
     ):

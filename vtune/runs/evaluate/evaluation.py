@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
@@ -29,6 +30,7 @@ from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.evaluate.grading import graded, mark_of, rule_of, scores_of, with_fallback
+from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.questions import (
     Question,
     check_questions,
@@ -38,7 +40,7 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -75,7 +77,8 @@ def run_eval(
     kind: Kind = "transformers",
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Roll out, score and audit; `results.json`, `suite.yaml` and `trajectories.parquet` go to `out`.
+    """Roll out, score and audit; `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet` go to
+    `out`.
 
     Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
     end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
@@ -194,14 +197,14 @@ def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) ->
                 fix="continue it with --resume, choose another --out, or remove it",
             )
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(written, dump_recipe(keep_uses(suite, out)))
-        write_whole(file, json.dumps(now, indent=2) + "\n")
+        write_atomically(written, dump_recipe(keep_uses(suite, out)))
+        write_atomically(file, json.dumps(now, indent=2) + "\n")
         return
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     _check_same(before, now, out)
-    write_whole(written, dump_recipe(keep_uses(suite, out)))
+    write_atomically(written, dump_recipe(keep_uses(suite, out)))
     drop_unscored(out / "trajectories")
 
 
@@ -236,7 +239,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     began = time.monotonic()
     look = black if suite.call_images == "black" else None
     async with (
-        open_fixed(suite, policy, asked.model, out, kind=asked.kind, look=look) as agent,
+        open_fixed(suite, policy, asked.model, out, kind=asked.kind, observation_transform=look) as agent,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
         records = await _draw(asked, agent, scorer)
@@ -246,7 +249,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     _put_together(everything, out / "trajectories.parquet")
     result = _result(asked, judged) | {"seconds": time.monotonic() - began}
-    write_whole(out / "results.json", json.dumps(result, indent=2) + "\n")
+    write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
     (out / STARTED).unlink()
     return result
@@ -291,6 +294,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "engine": asked.kind,
         "rollouts": asked.total,
         "score": scores_of(suite.scorer, judged.marks, judged.fallbacks),
+        **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         "faithfulness": asdict(everything),
         "judged_by": judges_of(judged.rows),

@@ -16,6 +16,7 @@ from vtune.reward.part import Unscored
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.evaluate.questions import Source, fingerprints, read_records
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.schema.clusters import cluster_of
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
@@ -83,11 +84,10 @@ def _recombined(reward: Reward, grade: Grade, sample: Sample, recipe: RewardReci
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
     """What a scorer is given of one rollout."""
-    reward = trajectory.reward
-    if reward is None:
-        return Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
-    unreadable = reward.parts.get("unreadable", 0.0) > 0
-    return Mark(sample.id, sample.extra, reward.accuracy, unreadable=unreadable, source=sample.source)
+    reward, cluster = trajectory.reward, cluster_of(trajectory)
+    score = None if reward is None else reward.accuracy
+    unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
+    return Mark(sample.id, sample.extra, score, unreadable, source=sample.source, cluster=cluster)
 
 
 def with_fallback(mark: Mark, trajectory: Trajectory) -> Mark:
@@ -119,7 +119,7 @@ def regrade(folder: Path, protocol: str) -> dict[str, Any]:
         protocol: Name of a protocol with a rule for the suite, `vtune` for the verifiers of the samples.
 
     Returns:
-        `protocol`; `score`, what its scorer makes of the grades; `grades`, one a trajectory in order:
+        `protocol`; `score`, what its scorer makes of the grades; `grades`, one per trajectory, in order:
         `sample_id`, `rollout`, `score`, `read` (null: unreadable) and `fallback`.
 
     Raises:
@@ -140,7 +140,7 @@ def regrade(folder: Path, protocol: str) -> dict[str, Any]:
     grades, marks, fallbacks = [], [], []
     for trajectory in read_trajectories(folder / "trajectories.parquet"):
         sample = samples[trajectory.sample_id]
-        mark = Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
+        mark = replace(mark_of(trajectory, sample), score=None, unreadable=False)
         grade = None if trajectory.stop_reason == "error" else grade_of(trajectory.reply, sample, rule)
         if grade is not None:
             mark = replace(mark, score=grade.score, unreadable=grade.unreadable)

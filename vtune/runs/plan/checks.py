@@ -62,7 +62,9 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
     if not path.is_file():
         found = find_shipped(name)
         if found.kind not in ("rl", "sft"):
-            raise RecipeError(f"{name} is no recipe that trains", fix="`vtune recipes list` shows what ships")
+            raise RecipeError(
+                f"{name} is not a recipe that trains", fix="`vtune recipes list` shows what ships"
+            )
         path = found.path
     draws = "rollout" in recipe_keys(path)
     recipe: RLRecipe | SFTRecipe = load_recipe(path, RLRecipe) if draws else load_recipe(path, SFTRecipe)
@@ -129,7 +131,7 @@ def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
 
 
 def _kept(keep: Keep, steps: int) -> int:
-    """Checkpoints that a run of so many steps has at its end, at most."""
+    """Checkpoints that a run of `steps` steps has at its end, at most."""
     for_the_curve = steps // keep.every if keep.every is not None else 0
     return keep.newest + (keep.best is not None) + for_the_curve
 
@@ -235,7 +237,9 @@ def _search_service(title: str, url: str, variable: str | None, kind: str) -> Ch
     try:
         count = json.loads(text)[kind]
     except (ValueError, KeyError, TypeError):
-        return Check(title, "fail", f"{url} is no search service", "give the URL of a `vtune serve search`")
+        return Check(
+            title, "fail", f"{url} is not a search service", "give the URL of a `vtune serve search`"
+        )
     if count is None:
         return Check(title, "fail", f"{url} has no {kind}", "start it with an index of them")
     # A path that is not there: behind a token, strangers are not even told that.

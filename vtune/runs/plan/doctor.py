@@ -24,7 +24,7 @@ TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "v
 """One set that was tested together: what is put in place of a version that does not fit."""
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_GB = 4.0
-"""That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 if not told."""
+"""That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 by default."""
 DRIVERS = {12: 525, 13: 580}
 """CUDA -> the oldest driver that runs it (NVIDIA, CUDA compatibility)."""
 LAYERS = {
@@ -160,7 +160,7 @@ def _version(name: str) -> str | None:
 
 
 def _gpus() -> list[str]:
-    """One line a GPU, as the driver tells: name, memory, driver version."""
+    """One line per GPU, as the driver reports: name, memory, driver version."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]

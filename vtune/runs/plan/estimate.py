@@ -123,8 +123,8 @@ def _rollout(
     share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
     rows = min(values["rollout"]["max_batch"], share)
     # The trained model draws: split weights are gathered for it, and adapters merged.
-    whole = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
-    return whole | {
+    gathered = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
+    return gathered | {
         "KV cache": float(rows * one),
         # Later turns have nothing in common: all rows are read again, at once.
         "reading the turns": float(rows * longest * memory.prefill_token(shape, b)),
@@ -165,8 +165,8 @@ def vllm_notes(
     fit = int(phases["rollout"]["KV cache"] / one)
     rows = _rows(values, machine)
     more = "" if fit >= rows else "; of shorter ones, more"
-    whole = longest_of(values)
-    return [f"KV cache: {fit} conversations of {whole} tokens, and {rows} are drawn at once{more}"]
+    longest = longest_of(values)
+    return [f"KV cache: {fit} conversations of {longest} tokens, and {rows} are drawn at once{more}"]
 
 
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
@@ -205,7 +205,7 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
         turns, conversations = 1, values["batch_size"]
         text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
     tokens = min(longest, text + picture + crop + written)
-    assumed["tokens a conversation"] = tokens
+    assumed["tokens per conversation"] = tokens
     patches = (picture + crop) * shape.merge**2
     flops = _forward_flops(shape, tokens, patches, written)
     update = values["update"]
@@ -225,7 +225,7 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
         "written": conversations * written,
         **{f"seconds, {phase}": round(value, 1) for phase, value in seconds.items()},
         "seconds": round(total, 1),
-        "tokens a second": round(conversations * tokens / total),
+        "tokens per second": round(conversations * tokens / total),
     }
     if values.get("steps"):
         step["hours, all steps"] = round(total * values["steps"] / 3600, 1)
@@ -254,7 +254,7 @@ def _cores(values: Mapping[str, Any], machine: Machine) -> float:
 
 
 def _share(machine: Machine, share: float) -> float:
-    # What was measured on a core is no peak: nothing is taken off.
+    # What was measured on a core is not a peak: nothing is taken off.
     return share if machine.kind == "gpu" else 1.0
 
 

@@ -60,9 +60,9 @@ def machine_of(gpus: int | None, memory_gb: float | None) -> Machine:
         here = float(_driver("memory.total")[0].split()[0]) * 2**20 / GB
         known = rates.device_named(names[0]) or rates.device_like(here)
         return Machine(count, here, "gpu", known, f"{names[0]}; speeds of {known.name}")
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     cores = len(os.sched_getaffinity(0))
-    return Machine(count, whole / count, "cpu", rates.CORE, f"this machine without a GPU, {cores} cores")
+    return Machine(count, total / count, "cpu", rates.CORE, f"this machine without a GPU, {cores} cores")
 
 
 def _driver(field: str) -> list[str]:

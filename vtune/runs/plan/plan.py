@@ -35,7 +35,7 @@ LOOKED_AT = 64
 def plan_rl(
     recipe: RLRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
 ) -> dict[str, Any]:
-    """What `vtune rl --dry-run` tells: the sizes of the run, what is missing for it, and the estimate.
+    """What `vtune rl --dry-run` reports: the sizes of the run, what is missing for it, and the estimate.
 
     A model folder, a data file, a reward service, a judge or a summariser that is not there is listed under
     `missing`; what is there and wrong is an error, as at the start of a run. Each is asked one question.
@@ -44,7 +44,7 @@ def plan_rl(
         recipe: What is to be run.
         gpus: To plan for; those of this machine if None.
         gpu_memory: GB of one of them; that of this machine if None.
-        shape: Name of a known model, for a recipe whose model tells none.
+        shape: Name of a known model, for a recipe whose model does not name one.
 
     Raises:
         VtuneError: With the problems found.
@@ -68,7 +68,7 @@ def plan_rl(
 def plan_sft(
     recipe: SFTRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
 ) -> dict[str, Any]:
-    """What `vtune sft --dry-run` tells; see `plan_rl`."""
+    """What `vtune sft --dry-run` reports; see `plan_rl`."""
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     facts = _inputs(recipe, lambda: check_traces(recipe))
     if not facts["missing"]:

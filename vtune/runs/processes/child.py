@@ -1,4 +1,4 @@
-"""One `vtune` command in a process of its own: whatever becomes of it, what is around it goes on."""
+"""One `vtune` command in a process of its own: whatever becomes of it, what is around it continues."""
 
 import os
 import signal

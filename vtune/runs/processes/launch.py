@@ -37,7 +37,7 @@ from vtune.runs.processes.watcher import (
 )
 
 SETTLE = 2.0
-"""Seconds between a failure and its report: the one that caused it may be told a little later."""
+"""Seconds between a failure and its report: the one that caused it may be reported a little later."""
 TAIL = 40
 """Lines of a failed rank's log that are shown."""
 LOST = "killed by signal"
@@ -153,7 +153,7 @@ def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
     raise RunFailed(
         f"rank {first.rank} {how}; the others were ended",
         where=str(log),
-        fix="fix what it says above, then --resume goes on from the last checkpoint"
+        fix="fix what it says above, then --resume continues from the last checkpoint"
         + (
             "; a process that is killed has often run out of memory (see `dmesg`)" if first.code == -9 else ""
         ),

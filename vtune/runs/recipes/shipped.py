@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vtune.config import shipped
 from vtune.errors import RecipeError
-from vtune.files.writing import check_file_output, write_whole
+from vtune.files.writing import check_file_output, write_atomically
 
 PACKAGES = {
     "sft": "recipes.sft",
@@ -67,7 +67,7 @@ def copy_recipe(name: str, target: Path) -> Path:
     check_file_output(target, option="target")
     if target.exists():
         raise RecipeError(f"{target} exists", fix="give another name, or remove it")
-    write_whole(target, source.read_bytes())
+    write_atomically(target, source.read_bytes())
     return target
 
 

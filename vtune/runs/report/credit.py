@@ -21,7 +21,7 @@ from vtune.schema.parquet import read_trajectories
 from vtune.schema.trajectory import Trajectory
 
 THETAS = tuple(k / 10 for k in range(1, 11))
-"""Thresholds at which shares are told (the axis of Dong et al., figure 2)."""
+"""Thresholds at which shares are reported (the axis of Dong et al., figure 2)."""
 BINS = 10
 """Of similarity (figure 2c)."""
 
@@ -49,8 +49,8 @@ def run_credit(paths: Sequence[Path]) -> dict[str, Any]:
     Returns:
         `runs`, one entry a folder: `name`, `path`, `credit` (the constants) and `transferred` (whether the
         run did it), `steps`, `failing_trajectories`, `failing_calls`; `correctable`, shares by `theta`;
-        `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row a step;
-        `training_tools`, one a step and tool type; `cost`, or None without a step in the metrics.
+        `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row per step;
+        `training_tools`, one per step and tool type; `cost`, or None without a step in the metrics.
 
     Raises:
         DataError: If a folder is not that of a run, or holds no trajectories.
@@ -164,14 +164,14 @@ def _relative(transfer: Transfer) -> float | None:
 def _cost(path: Path, steps: Sequence[_Step]) -> dict[str, Any] | None:
     """Seconds of both phases against those of a step, medians; as logged, else as measured just now."""
     rows = [line.values for line in read_metrics(path) if line.source == ALL] if path.is_file() else []
-    whole = [row["seconds"] for row in rows if "seconds" in row]
-    if not whole:
+    seconds = [row["seconds"] for row in rows if "seconds" in row]
+    if not seconds:
         return None
     logged = [row["seconds_credit"] for row in rows if "seconds_credit" in row]
     phases = median(logged or [one.seconds for one in steps])
     return {
         "seconds_credit": phases,
-        "seconds": median(whole),
-        "share": phases / median(whole),
+        "seconds": median(seconds),
+        "share": phases / median(seconds),
         "measured": "in the run" if logged else "now, on the stored trajectories",
     }

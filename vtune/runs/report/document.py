@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vtune.config import read_values
 from vtune.errors import DataError
-from vtune.files.json_text import read_json
+from vtune.files.json_text import read_json, read_record
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
 from vtune.metrics.tightening import tightenings
@@ -15,7 +15,10 @@ from vtune.schema.parquet import fingerprint
 
 Series = dict[str, list[float]]
 
-RESTORE = "the run wrote it whole; restore it"
+RESTORE = "the run wrote a complete file; restore it"
+
+SHOWN = ("model", "samples", "limit", "score", "sources", "faithfulness", "unaudited")
+"""What of the results of an evaluation is shown; younger keys may be missing."""
 
 _RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
 _RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}
@@ -61,9 +64,7 @@ def _evaluation(path: Path) -> dict[str, object]:
     file = path / "results.json"
     if not file.is_file():
         raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
-    results = read_json(file, fix=RESTORE)
-    if not isinstance(results, dict):
-        raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
+    results = read_record(file, *SHOWN, fix=RESTORE)
     own = _uses(results.get("environment"), path)
     return {"name": path.resolve().name, "path": str(path), **results, **own}
 

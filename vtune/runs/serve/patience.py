@@ -15,7 +15,7 @@ HEAD_BYTES = 2**16
 """Of the headers of one request, ours: uvicorn's parser for HTTP has no limit of its own."""
 
 BODY, BODY_BYTES = 20.0, 2**18
-"""A body may take so many seconds, and one more for so many bytes; ours: networks are faster."""
+"""Seconds that a body may take, and bytes for each of which it gets one more; ours: networks are faster."""
 
 TAKEN = 30.0
 """Seconds that whoever asked has to take what was answered; ours."""
@@ -105,7 +105,7 @@ class Patient(HttpToolsProtocol):
             self._untaken.cancel()
 
     def _expect(self, seconds: float | None) -> None:
-        """Close the connection in so many seconds, instead of when it was to be closed before."""
+        """Close the connection in this many seconds, instead of when it was to be closed before."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)

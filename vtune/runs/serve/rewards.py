@@ -50,7 +50,7 @@ def run_rewards(
         token: What requests must carry; needed where others than this machine can reach the service.
         recipe: Its reward section scores requests that bring none, its judge is asked (see `read_reward`).
         max_bytes: Of one request.
-        ready: Told `url`, `token` (whether one is needed), and what /health tells, once it listens.
+        ready: Called with `url`, `token` (whether one is needed), and what /health reports, once it listens.
 
     Raises:
         RecipeError: If there is no token where one is needed, it is too short, or the address cannot be had.
@@ -152,7 +152,7 @@ def check_token(host: str, token: str | None) -> None:
     """
     if token is None and not _is_this_machine(host):
         raise RecipeError(
-            f"anybody who reaches {host} could use the service",
+            f"anyone who reaches {host} could use the service",
             fix="give --token-file, or listen at 127.0.0.1",
         )
     if token is not None and not re.fullmatch(f"[!-~]{{{SHORTEST_TOKEN},}}", token):

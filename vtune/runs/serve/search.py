@@ -46,11 +46,11 @@ def run_search(
         threads: Questions that are answered at the same time.
         max_bytes: Of one request.
         encoder: What embeds queries, with a dense index; None: the model that it names, on the CPU.
-        ready: Told `url`, `token` (whether one is needed) and what /health tells, once it listens.
+        ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
     Raises:
         RecipeError: If there is nothing to serve, no token where one is needed, or the address cannot be had.
-        DataError: If an index is not whole.
+        DataError: If an index is not complete.
     """
     check_token(host, token)
     service = SearchService(passages, pictures, threads=threads, encoder=encoder)
@@ -91,7 +91,7 @@ class SearchService:
         """Passages for {"query", "top_k"}.
 
         Raises:
-            DataError: If the question is none.
+            DataError: If it is not a question.
         """
         if self._passages is None:
             raise DataError("there is no index of passages here", fix="start the service with one")
@@ -106,7 +106,7 @@ class SearchService:
         """Matches for {"picture": base64, "top_k"}.
 
         Raises:
-            DataError: If the question is none.
+            DataError: If it is not a question.
         """
         if self._pictures is None:
             raise DataError("there is no index of pictures here", fix="start the service with --pictures")
@@ -160,8 +160,8 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
 
     @app.exception_handler(VtuneError)
     async def refuse(_: Request, error: VtuneError) -> Response:
-        told = {"what": error.what, "where": error.where, "fix": error.fix}
-        return JSONResponse({"error": told}, 422)
+        problem = {"what": error.what, "where": error.where, "fix": error.fix}
+        return JSONResponse({"error": problem}, 422)
 
     return Guard(app, token=token, max_bytes=max_bytes)
 

@@ -55,13 +55,13 @@ class Sweep(Strict):
     seeds: tuple[int, ...] = Field(min_length=1)
     """Every variant is run with each; a seed orders the data and decides the draws."""
     last_steps: int = Field(gt=0)
-    """Numbers of training are means over so many steps at the end."""
+    """Numbers of training are means over this many steps at the end."""
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
     """Name -> `key.path` -> value, over the recipe. A name is that of a folder, too."""
     untrained: dict[str, Untrained] = Field(default_factory=dict)
     """Name -> model, for rows without training."""
     differences: tuple[tuple[str, str], ...]
-    """Pairs of rows whose difference is told, first minus second, seed by seed."""
+    """Pairs of rows whose difference is reported, first minus second, seed by seed."""
     held_out: tuple[HeldOut, ...]
     """Empty: the numbers are those of training alone."""
 
@@ -79,7 +79,7 @@ class Sweep(Strict):
         for name in (*self.variants, *self.untrained):
             if not _NAME.fullmatch(name) or name in _OWN:
                 raise ValueError(
-                    f"variant {name!r} is no name of a folder here: letters, digits and . + - _, "
+                    f"variant {name!r} is not a name of a folder here: letters, digits and . + - _, "
                     f"but none of {', '.join(_OWN)}"
                 )
         for name, settings in self.variants.items():
@@ -90,7 +90,7 @@ class Sweep(Strict):
         for pair in self.differences:
             for name in pair:
                 if name not in self.variants and name not in self.untrained:
-                    raise ValueError(f"`differences` names `{name}`, which is none of the variants")
+                    raise ValueError(f"`differences` names `{name}`, which is not one of the variants")
             if pair[0] == pair[1]:
                 raise ValueError(f"`differences` compares `{pair[0]}` with itself")
         return self
@@ -100,7 +100,9 @@ class Sweep(Strict):
         names = [one.title for one in self.held_out]
         for name in names:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"`held_out`: {name!r} is no name of a folder: letters, digits and . + - _")
+                raise ValueError(
+                    f"`held_out`: {name!r} is not a name of a folder: letters, digits and . + - _"
+                )
             if names.count(name) > 1:
                 raise ValueError(f"`held_out` has `{name}` twice: give one another `name`")
         if self.untrained and not self.held_out:
@@ -149,7 +151,7 @@ def load_sweep(
     _check_overrides(sweep, overrides)
     base = load_recipe(
         recipe, RLRecipe, overrides
-    )  # what is wrong with it is told once, not for each variant
+    )  # what is wrong with it is reported once, not for each variant
     recipes: dict[str, RLRecipe] = {}
     problems = []
     for name, settings in sweep.variants.items():

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
 from vtune.report.progress import say
 from vtune.runs.evaluate.evaluation import STARTED, check_eval, judged_as_shown, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked, write_whole
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked
 from vtune.runs.processes.child import last_words, run_child
 from vtune.runs.sweep.recipe import SUITES, Plan, Start
 from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
@@ -48,7 +49,7 @@ def runs_of(plan: Plan, out: Path) -> list[Run]:
 
 
 def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -> None:
-    """See that a sweep can begin in a folder, or go on in it with what is there.
+    """See that a sweep can begin in a folder, or continue in it with what is there.
 
     Variants and seeds may be added to a sweep, and taken away.
 
@@ -108,15 +109,15 @@ def plan_sweep(
     processes: int,
     begin: bool = True,
 ) -> dict[str, Any]:
-    """What a dry run tells: each variant's own plan, and what would become of each run.
+    """What a dry run reports: each variant's own plan, and what would become of each run.
 
     Args:
         plan: The sweep.
         out: Its folder.
         check: The plan of one recipe.
-        resume: Whether the sweep in the folder would go on.
+        resume: Whether the sweep in the folder would be continued.
         processes: Of each run.
-        begin: Whether a sweep is to begin, or go on, in just this folder: else nobody minds what is in it.
+        begin: Whether a sweep is to begin, or continue, in just this folder: else nobody minds what is in it.
 
     Raises:
         VtuneError: With the problems found.
@@ -132,7 +133,7 @@ def plan_sweep(
 
 
 def _missing(plan: Plan) -> list[str]:
-    """What evaluations would not find; what the variants want to be there is told with them."""
+    """What evaluations would not find; what the variants want to be there is reported with them."""
     suites = [*plan.suites.values(), *(s for start in plan.untrained.values() for s in start.suites.values())]
     files = dict.fromkeys(name for suite in suites for name in suite.data if not Path(name).exists())
     models = dict.fromkeys(
@@ -164,7 +165,7 @@ def _state(plan: Plan, run: Run) -> str:
         begun = any((run.evaluation(name) / STARTED).exists() for name in suites)
     if finished:
         return "finished"
-    return "to go on" if begun else "to start"
+    return "to continue" if begun else "to start"
 
 
 def run_sweep(
@@ -186,7 +187,7 @@ def run_sweep(
     Args:
         plan: The sweep.
         out: Folder for everything; gets `sweep.yaml` and, after each run, `table.json`.
-        resume: Go on in a folder that holds a sweep: finished runs stay, others are resumed exactly.
+        resume: Continue in a folder that holds a sweep: finished runs stay, others are resumed exactly.
         processes: Of each run.
         options: Words for each run's command line, e.g. `--gpus 8`.
         start: (words, log=…, result=…) -> exit status; runs one command.
@@ -205,7 +206,7 @@ def run_sweep(
     check_sweep_folder(plan, out, resume=resume, processes=processes)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        write_whole(out / SWEEP, dump_recipe(plan.sweep))
+        write_atomically(out / SWEEP, dump_recipe(plan.sweep))
         _write_suites(out / SUITES, plan.suites)
         runs = runs_of(plan, out)
         failed: list[dict[str, str]] = []
@@ -220,14 +221,14 @@ def run_sweep(
                     if name == TRAINING:
                         break
             table = sweep_table(out)
-            write_whole(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
+            write_atomically(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
     return table | {"failed": failed}
 
 
 def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
     for name, suite in suites.items():
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / f"{name}.yaml", dump_recipe(suite))
+        write_atomically(folder / f"{name}.yaml", dump_recipe(suite))
 
 
 def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterator[Command]:
@@ -241,7 +242,7 @@ def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterat
     elif not (run.folder / DONE).exists():
         run.folder.mkdir(parents=True, exist_ok=True)
         file = run.folder.with_name(f"{run.folder.name}.yaml")
-        write_whole(file, dump_recipe(_seeded(plan.recipes[run.variant], run.seed)))
+        write_atomically(file, dump_recipe(_seeded(plan.recipes[run.variant], run.seed)))
         words = ["rl", "--recipe", str(file), "--out", str(run.folder), "--json", *options]
         begun = (run.folder / "recipe.yaml").exists()
         yield Command(TRAINING, [*words, *(["--resume"] if begun else [])], log, run.folder / DONE)

@@ -22,7 +22,7 @@ DONE = "done.json"
 """In the folder of a run that is finished: what it returned."""
 RESULTS = "results.json"
 
-RESTORE = "the evaluation wrote it whole; restore it"
+RESTORE = "the evaluation wrote a complete file; restore it"
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -39,7 +39,7 @@ FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_cor
 """Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
 HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls")
 
-BY_QUESTIONS = "of a single evaluation's faithfulness: by bootstrap over its questions"
+BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
 
 Numbers = dict[str, SeedMean]
 """Name -> number of one run; what could not be measured has no key."""
@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it is told to people: the path of its folder inside the sweep's."""
+        """As it is shown to people: the path of its folder inside the sweep's."""
         return self.variant if self.seed is None else f"{self.variant}/seed-{self.seed}"
 
     def evaluation(self, suite: str) -> Path:
@@ -88,7 +88,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of the questions that
     need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right` (algorithm 1)
-    and `tool calls`. Where nobody could tell what calls showed, they are None, and `no_shares` says why.
+    and `tool calls`. Where what calls showed is unknown, they are None, and `no_shares` says why.
 
     Args:
         path: The sweep's folder.
@@ -151,7 +151,7 @@ def _finished(
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    sweep = read_values(file, fix="the sweep wrote it whole; restore it")
+    sweep = read_values(file, fix="the sweep wrote a complete file; restore it")
     if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
         raise DataError("not the settings of a sweep", where=str(file), fix="the sweep wrote it; restore it")
     if not isinstance(sweep["held_out"], list):

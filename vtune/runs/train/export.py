@@ -100,7 +100,7 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     gc.collect()
     after = _loaded(str(folder), "float32")
     difference = float((_logprobs(after, *_question(after)) - said).abs().max())
-    if not difference <= TOLERANCE[chosen]:  # NaN is no agreement either
+    if not difference <= TOLERANCE[chosen]:  # NaN is not agreement either
         raise RunFailed(f"the exported model differs from {source} by {difference:.3g} nats")
     parameters = sum(parameter.numel() for parameter in after.model.parameters())
     return {"dtype": chosen, "merged": merged, "parameters": parameters, "transformers": difference}
@@ -168,7 +168,7 @@ def _logprobs(policy: Policy, prompt: list[int], seen: Pixels, reply: list[int])
 
 
 def _by_engine(folder: Path, start: Drawer) -> float | str:
-    """How far vLLM is from transformers on what it draws itself, nats; or why nobody looked."""
+    """How far vLLM is from transformers on what it draws itself, nats; or why it was not measured."""
     if importlib.util.find_spec("vllm") is None:
         return "not checked: vllm is not installed"
     return asyncio.run(_drawn(folder, start))

@@ -51,9 +51,9 @@ class Keeping:
         """
 
         def fill(folder: Path) -> None:
-            with trainer.whole(torch.device("cpu"), keep=ranks.first) as whole:
+            with trainer.gathered(torch.device("cpu"), keep=ranks.first) as policy:
                 if ranks.first:
-                    save_policy(whole.model, source, folder)
+                    save_policy(policy.model, source, folder)
             trainer.save(folder / "deepspeed", {"step": step, **(state or {})})
 
         return write_checkpoint(
@@ -102,7 +102,7 @@ class Keeping:
 
 
 def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int, dict[str, Any] | None]:
-    """Where a run goes on: steps done, and the state that was saved with them; the trainer takes up its own.
+    """Where a run resumes: steps done, and the state that was saved with them; the trainer takes up its own.
 
     Args:
         checkpoints: Of the run.

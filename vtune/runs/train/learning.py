@@ -54,7 +54,7 @@ def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
         [
-            item_of(t, moved=number > 0 or _stale(t))
+            item_of(t, off_policy=number > 0 or _stale(t))
             for t in part
             if t.advantage is not None and any(t.loss_mask)
         ]
@@ -69,7 +69,7 @@ def _stale(trajectory: Trajectory) -> bool:
     )
 
 
-def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
+def item_of(trajectory: Trajectory, *, off_policy: bool) -> Item:
     """A trajectory as something to learn from: an advantage on every token that the policy sampled."""
     old = tuple(value for value in trajectory.logprobs if value is not None)
     return Item(
@@ -78,7 +78,7 @@ def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
         loss_mask=trajectory.loss_mask,
         advantages=token_advantages(trajectory),
         old_logprobs=old,
-        moved=moved,
+        off_policy=off_policy,
     )
 
 
@@ -89,10 +89,10 @@ class Learning:
         trainer: Holds them.
         ranks: Of this process.
         threads: That torch may use.
-        aside: In a thread of its own: the next step is drawn meanwhile.
+        in_background: In another thread: the next step is drawn meanwhile.
     """
 
-    def __init__(self, trainer: Trainer, ranks: Ranks, *, threads: int, aside: bool) -> None:
+    def __init__(self, trainer: Trainer, ranks: Ranks, *, threads: int, in_background: bool) -> None:
         def prepare() -> None:
             # Both belong to a thread.
             torch.set_num_threads(threads)
@@ -100,13 +100,13 @@ class Learning:
                 torch.cuda.set_device(ranks.device)
 
         self._trainer = trainer
-        self._aside = ThreadPoolExecutor(1, initializer=prepare) if aside else None
+        self._background = ThreadPoolExecutor(1, initializer=prepare) if in_background else None
 
     async def __call__(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
         """The updates of one step, in order."""
-        if self._aside is None:
+        if self._background is None:
             return self._all(updates)
-        return await asyncio.get_running_loop().run_in_executor(self._aside, self._all, updates)
+        return await asyncio.get_running_loop().run_in_executor(self._background, self._all, updates)
 
     def _all(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
         done = [self._trainer.step(items) for items in updates]

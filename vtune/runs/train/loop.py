@@ -24,7 +24,7 @@ from vtune.reward.checking import check_unscored
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
 from vtune.runs.train.draw import Drawing
-from vtune.runs.train.filling import Filled, Filling
+from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
 from vtune.runs.train.keeping import Keeping
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.train.online_eval import OnlineEvaluation
@@ -32,7 +32,7 @@ from vtune.runs.train.online_recipe import Loaded, check_pinned, load_suites, pi
 from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl
-from vtune.runs.train.rollouts import Rollouts
+from vtune.runs.train.rollout_scheduler import RolloutScheduler
 from vtune.runs.train.step_row import Clock, groups_row, staleness, update_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
@@ -91,7 +91,7 @@ async def _train(
 ) -> dict[str, Any]:
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
         loop = _Loop(run, suites, track=track)
-        async with aclosing(loop.rollouts):
+        async with aclosing(loop.scheduler):
             last = await loop.steps()
     frozen = run.trainer.check_frozen()
     if frozen and ranks.first:
@@ -112,7 +112,7 @@ class Step:
     number: int
     """Steps done before it."""
     clock: Clock
-    filled: Filled
+    drawn: StepGroups
     """This process's rollouts, scored, and which groups of them are learnt from."""
     everyone: list[Trajectory]
     """The rollouts of all processes, without their pictures."""
@@ -138,21 +138,21 @@ class _Loop:
         self._tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=run.state)
         self._drawing = Drawing(recipe, run.agent, run.scorer, self._tightening, ranks)
         share = recipe.prompts_per_step // ranks.world
-        # Prompts that each process has taken; a step takes its share where there are no refills.
+        # Prompts that each process has taken; without dynamic sampling a step takes its share.
         self._taken: list[int] = (run.state or {}).get("taken", [run.done * share] * ranks.world)
-        self._filling = Filling(
+        self._sampling = DynamicSampling(
             self._drawing,
             partial(rewards, recipe=recipe.advantage),
             share=share,
-            refills=recipe.advantage.refills,
+            rounds=recipe.advantage.dynamic_sampling_rounds,
             taken=self._taken[ranks.rank],
         )
         ahead = recipe.rollout.staleness
         weights = run.trainer.weights
-        self.rollouts = Rollouts(
+        self.scheduler = RolloutScheduler(
             self._draw, run.engine, weights, ranks.wait, staleness=ahead, steps=recipe.steps
         )
-        self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, aside=ahead > 0)
+        self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, in_background=ahead > 0)
         settings = recipe.model_dump(mode="json")
         self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
@@ -165,7 +165,7 @@ class _Loop:
             steps=recipe.steps,
             done=run.done,
             policy=run.policy,
-            whole=self._whole,
+            gathered=self._gathered,
             ranks=ranks,
             out=run.out,
             record=self._record,
@@ -190,7 +190,7 @@ class _Loop:
     async def step(self, number: int) -> Step:
         """One step, in the order in which the data flows."""
         clock = Clock()
-        await self._together(number, self.rollouts.ready(number))
+        await self._together(number, self.scheduler.ready(number))
         clock.leave_out(await self._evaluate(number))
         step = await self._drawn_and_scored(number, clock)
         step = self._with_advantages(step)
@@ -200,17 +200,17 @@ class _Loop:
 
     async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
         """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
-        filled = await self._together(number, self.rollouts.of(number))
+        drawn = await self._together(number, self.scheduler.of(number))
         clock.lap("rollout")
-        shares = self._ranks.gather([_without_pictures(t) for t in filled.trajectories])
+        shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
         check_unscored(everyone, self._recipe.reward.max_unscored)
         # Before anything is awaited: the next step may be scored while this one trains.
         tightened = self._tightening.after(number, everyone)
-        return Step(number=number, clock=clock, filled=filled, everyone=everyone, tightened=tightened)
+        return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
 
     def _with_advantages(self, step: Step) -> Step:
-        return replace(step, learnt=with_advantages(step.filled.trajectories, self._recipe.advantage))
+        return replace(step, learnt=with_advantages(step.drawn.trajectories, self._recipe.advantage))
 
     def _with_credit(self, step: Step) -> Step:
         recipe = self._recipe.credit
@@ -222,7 +222,7 @@ class _Loop:
         return replace(step, learnt=learnt, credit=row | credit_row(self._ranks.gather(transfer), recipe))
 
     async def _updated(self, step: Step) -> Step:
-        kept = [t for t in step.learnt if t.group in step.filled.kept]
+        kept = [t for t in step.learnt if t.group in step.drawn.kept]
         updates = await self._learn(updates_of(kept, self._recipe.updates_per_step))
         step.clock.lap("update")
         return replace(step, updates=updates)
@@ -243,10 +243,11 @@ class _Loop:
 
     def _rest_of_the_row(self, step: Step) -> dict[str, float]:
         """What the metrics say of the step as a whole that all processes have to be asked for."""
-        drawn_by = self._ranks.gather(replace(step.filled, trajectories=[]))
+        drawn_by = self._ranks.gather(replace(step.drawn, trajectories=[]))
         self._taken = [one.taken for one in drawn_by]
         recipe = self._recipe
-        row = groups_row(drawn_by, asked=recipe.prompts_per_step, refills=bool(recipe.advantage.refills))
+        resampled = recipe.advantage.dynamic_sampling_rounds > 0
+        row = groups_row(drawn_by, asked=recipe.prompts_per_step, resampled=resampled)
         return row | {
             "seconds_reward": self._drawing.scoring.take(),
             "seconds_sandbox": self._run.waiting.take(),
@@ -254,14 +255,14 @@ class _Loop:
             "sessions_lost": sum(self._ranks.gather(self._run.agent.take_lost())),
         }
 
-    async def _draw(self, number: int) -> Filled:
-        with self._whole():
-            return await self._filling.of(number)
+    async def _draw(self, number: int) -> StepGroups:
+        with self._gathered():
+            return await self._sampling.of(number)
 
-    def _whole(self) -> AbstractContextManager[object]:
+    def _gathered(self) -> AbstractContextManager[object]:
         # An engine with weights of its own was given them before.
         drawn_here = self._recipe.rollout.engine == "transformers"
-        return self._run.trainer.whole() if drawn_here else nullcontext()
+        return self._run.trainer.gathered() if drawn_here else nullcontext()
 
     async def _together(self, number: int, awaited: Awaitable[T]) -> T:
         """What is awaited; one process may lose its engine alone: all stop together, with what is trained."""
@@ -289,9 +290,9 @@ class _Loop:
     async def _evaluate_at_the_end(self) -> None:
         steps = self._recipe.steps
         if self._evaluation.due(steps):
-            await self._together(steps, self.rollouts.ready(steps))
+            await self._together(steps, self.scheduler.ready(steps))
             await self._evaluate(steps)
-            await self.rollouts.rest()
+            await self.scheduler.rest()
 
     def _save_unsaved(self, done: int) -> None:
         if done > self._stopping.saved:

@@ -52,11 +52,11 @@ class OnlineEvaluation:
         suites: On what.
         steps: Of the whole run.
         policy: The tokens and pictures of the model; whoever draws has its weights.
-        whole: Inside of it, a transformers engine has the weights; all processes enter together.
+        gathered: Inside of it, a transformers engine has the weights; all processes enter together.
         ranks: Of this process.
         out: The run folder.
         record: Where the numbers go.
-        keeping: Told of each evaluation.
+        keeping: Notes each evaluation.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class OnlineEvaluation:
         *,
         steps: int,
         policy: Policy,
-        whole: Callable[[], AbstractContextManager[object]],
+        gathered: Callable[[], AbstractContextManager[object]],
         ranks: Ranks,
         out: Path,
         record: Record,
@@ -77,7 +77,7 @@ class OnlineEvaluation:
         self._suites = suites
         self._steps = steps
         self._policy = policy
-        self._whole = whole
+        self._gathered = gathered
         self._ranks = ranks
         self._out = out
         self._record = record
@@ -112,7 +112,7 @@ class OnlineEvaluation:
         began = time.monotonic()
         found, failure = _Share(), None
         try:
-            with self._whole():
+            with self._gathered():
                 found = await self._drawn(one, step, engine)
         except RunFailed as error:
             failure = error
@@ -137,28 +137,34 @@ class OnlineEvaluation:
             max_unaudited=suite.reward.max_unscored,
             seed=suite.seed,
         )
-        whole = rows[row_name(one.name)]
-        whole["seconds_eval"] = time.monotonic() - began
+        overall = rows[row_name(one.name)]
+        overall["seconds_eval"] = time.monotonic() - began
         self._record.write(step, rows)
         if self._ranks.first:
             self._keeping.point()
-            if doubt := self._keeping.doubt(one.name, whole):
+            if doubt := self._keeping.doubt(one.name, overall):
                 say(doubt)
-            score = f"{whole['score']:.4g}" if "score" in whole else "unscored"
-            say(f"eval after step {step}: {one.name} {score}, in {whole['seconds_eval']:.0f} s")
+            score = f"{overall['score']:.4g}" if "score" in overall else "unscored"
+            say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")
 
     async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
         """This process's share of a suite: drawn, scored and audited, a portion after the other."""
         suite, ranks = one.suite, self._ranks
         pictures = self._policy.pictures.within(suite.images)
-        look = black if suite.call_images == "black" else None
+        transform = black if suite.call_images == "black" else None
         questions = read_questions(suite, limit=one.limit, rank=ranks.rank, world=ranks.world)
         found = _Share()
         searches = self._out / f"search-eval-{ranks.rank}.jsonl"
         judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
         async with (
             open_agent(
-                suite, engine, self._policy.chat, pictures, record=searches, announced=False, look=look
+                suite,
+                engine,
+                self._policy.chat,
+                pictures,
+                record=searches,
+                announced=False,
+                observation_transform=transform,
             ) as agent,
             Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size) as scorer,
         ):

@@ -11,12 +11,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from vtune.config import Strict, differing_keys, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
 from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.evaluate.evaluation import judged_as_shown, suite_as_today, thresholds_of
 from vtune.runs.evaluate.questions import check_questions, fingerprints
 from vtune.runs.evaluate.suite import EvalSuite, check_published
-from vtune.runs.folder import MAY_CHANGE, write_whole
+from vtune.runs.folder import MAY_CHANGE
 from vtune.sandbox import Isolation
 from vtune.update.recipe import Checkpoints
 
@@ -45,7 +46,7 @@ def _from_name(value: Any) -> Any:
 
 
 class OnlineEval(Strict):
-    """When weights are evaluated in training: before the first step, every so many, and after the last."""
+    """When weights are evaluated in training: before the first step, periodically, and after the last."""
 
     every: int = Field(gt=0)
     """Steps."""
@@ -77,7 +78,7 @@ def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
     if recipe.every % checkpoints.every:
         raise ValueError(
             "checkpoints.keep.best needs a checkpoint of all weights that are evaluated: eval.every "
-            f"{recipe.every} is no multiple of checkpoints.every {checkpoints.every}"
+            f"{recipe.every} is not a multiple of checkpoints.every {checkpoints.every}"
         )
 
 
@@ -150,7 +151,7 @@ def missing_data(suites: Iterable[Loaded]) -> list[str]:
 
 
 def evaluations_of(recipe: OnlineEval, steps: int) -> int:
-    """How often a run of so many steps is evaluated."""
+    """How often a run of `steps` steps is evaluated."""
     return 1 + steps // recipe.every + (steps % recipe.every > 0)
 
 
@@ -182,13 +183,13 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
     """
     pinned = check_pinned(suites, out)
     if pinned:
-        write_whole(out / PINNED, json.dumps(pinned, indent=2) + "\n")
+        write_atomically(out / PINNED, json.dumps(pinned, indent=2) + "\n")
 
 
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
     """See that a run's evaluations are still the same; to be asked before anything of the run is written.
 
-    Suites may be added when a run goes on, and left out.
+    Suites may be added when a run continues, and left out.
 
     Returns:
         What the evaluations are known by, those of before included.

@@ -39,7 +39,7 @@ class Opened:
     waiting: Stopwatch
     """Runs while conversations wait for the sandbox."""
     done: int
-    """Steps done before the run went on."""
+    """Steps done before the run continued."""
     state: Mapping[str, Any] | None
     """That was saved after them."""
     began: float
@@ -57,7 +57,7 @@ async def opened(
         suites: Its evaluations: the engine has room for their conversations too.
         out: The run folder.
         ranks: Of this process.
-        resume: Go on from the newest checkpoint.
+        resume: Continue from the newest checkpoint.
     """
     policy, trainer = _trainer(recipe, ranks)
     done, state = position(out / "checkpoints", trainer, resume=resume)

@@ -19,14 +19,14 @@ class Record:
     """Writes a run's numbers, in the first process; the others write nothing. A context manager.
 
     What a run wrote after its last checkpoint goes, for it is done again; a finished evaluation of the very
-    weights that it goes on from stays.
+    weights that it continues from stays.
 
     Args:
         out: The run folder.
         ranks: Of this process.
         settings: The recipe, as plain values.
         track: Name of a tracker, or None.
-        done: Steps done before the run went on.
+        done: Steps done before the run continued.
     """
 
     def __init__(

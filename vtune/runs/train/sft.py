@@ -190,7 +190,7 @@ def _train(
         steps=steps,
         done=done,
         policy=policy,
-        whole=trainer.whole,
+        gathered=trainer.gathered,
         ranks=ranks,
         out=out,
         record=record,

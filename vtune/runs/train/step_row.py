@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from statistics import fmean
 
-from vtune.runs.train.filling import Filled
+from vtune.runs.train.dynamic_sampling import StepGroups
 from vtune.schema.trajectory import Trajectory
 from vtune.update.stats import StepStats
 
@@ -22,11 +22,11 @@ _UPDATE_ROW = (
 )
 
 
-def groups_row(shares: Sequence[Filled], *, asked: int, refills: bool) -> dict[str, float]:
+def groups_row(shares: Sequence[StepGroups], *, asked: int, resampled: bool) -> dict[str, float]:
     """What dynamic sampling met, over all processes; `asked` groups were wanted."""
-    groups, silent = sum(one.groups for one in shares), sum(one.silent for one in shares)
-    row: dict[str, float] = {"groups_silent": silent / groups}
-    if refills:
+    groups, zero_variance = sum(one.groups for one in shares), sum(one.zero_variance for one in shares)
+    row: dict[str, float] = {"groups_zero_variance": zero_variance / groups}
+    if resampled:
         row["groups_replaced"] = groups - asked
     return row
 

@@ -21,7 +21,7 @@ class Stopping:
         recipe: When checkpoints are due.
         steps: Of the whole run.
         ranks: All of them decide together.
-        done: Steps done before this run went on.
+        done: Steps done before this run continued.
         clock: Seconds of a clock that never goes back.
     """
 

@@ -18,7 +18,7 @@ def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator
         default_verifier: Judges the rows that name no verifier.
 
     Raises:
-        DataError: At the first row that is no valid sample, naming file, row (from 0) and column; if
+        DataError: At the first row that is not a valid sample, naming file, row (from 0) and column; if
             the file is missing or is not Parquet; if an id comes twice.
     """
     for sample in scan_samples(path, default_verifier=default_verifier):

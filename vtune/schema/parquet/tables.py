@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from vtune.errors import DataError
 from vtune.files.reading import check_input, open_input
-from vtune.files.writing import whole_file
+from vtune.files.writing import atomic_file
 from vtune.schema.fields import Row
 from vtune.schema.parquet.groups import GROUP_BYTES, GROUP_ROWS, row_groups
 
@@ -180,7 +180,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise _unreadable(path, error) from None
     except pa.ArrowException as error:
         raise DataError(
-            f"not a Parquet file, or not a whole one: {error}",
+            f"not a Parquet file, or not a complete one: {error}",
             where=str(path),
             fix="import JSON lines with `vtune data import samples`"
             if path.suffix in (".jsonl", ".json")
@@ -262,8 +262,8 @@ def _rows_of_longest(file: pq.ParquetFile) -> int:
 def _rows_within(file: pq.ParquetFile, size: int) -> int:
     """How many rows of a file, of its mean size, make `size` bytes."""
     metadata = file.metadata
-    whole: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
-    fit: int = size * metadata.num_rows // max(whole, 1)
+    total: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+    fit: int = size * metadata.num_rows // max(total, 1)
     return fit
 
 
@@ -271,7 +271,7 @@ def write_table(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
     """Write rows that are known to fit `schema`, and return how many there are."""
     written = 0
     with (
-        whole_file(path) as partial,
+        atomic_file(path) as partial,
         pq.ParquetWriter(str(partial), schema, compression="zstd") as writer,
     ):
         for group in row_groups(rows, path.parent):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vtune.errors import DataError
-from vtune.files.writing import write_whole
+from vtune.files.writing import write_atomically
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
 from vtune.schema.parquet.pictures import load_picture
@@ -30,7 +30,7 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
     """The trajectories of a file, in file order.
 
     Raises:
-        DataError: At the first row that is no valid trajectory, naming file, row (from 0) and column; if
+        DataError: At the first row that is not a valid trajectory, naming file, row (from 0) and column; if
             the file is missing or is not Parquet.
     """
     for trajectory in scan_trajectories(path):
@@ -100,7 +100,7 @@ def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajector
         if picture.origin == "input" and picture.data is not None and len(picture.data) > LARGE_INPUT:
             stored = inputs / hashlib.sha256(picture.data).hexdigest()[:32]
             if not stored.exists():
-                write_whole(stored, picture.data)
+                write_atomically(stored, picture.data)
             path = os.path.relpath(stored, base)
             picture = replace(picture, data=None, path=path)
         images.append(picture)

@@ -9,7 +9,7 @@ class CISPO(PolicyLoss):
     """Keys of `cispo`."""
 
     clip_low: float = Field(gt=0)
-    """How far the weight may fall below 1; 1 or more is no lower bound."""
+    """How far the weight may fall below 1; 1 or more is not a lower bound."""
     clip_high: float = Field(gt=0)
     """How far it may rise above 1."""
 

@@ -12,7 +12,7 @@ class GRPO(PolicyLoss):
     """Keys of `grpo`.
 
     Dr. GRPO is this with the baseline `group_mean` and `fixed_length`; DAPO is this with a larger
-    `clip_high`, `token_mean`, `advantage.refills` and `advantage.overlong`.
+    `clip_high`, `token_mean`, `advantage.dynamic_sampling_rounds` and `advantage.overlong`.
     """
 
     clip_low: float = Field(gt=0)
@@ -38,7 +38,7 @@ def grpo(tokens: Tokens, recipe: GRPO) -> PolicyTerms:
     r is the probability of a token now over that when it was drawn; w is r, its value truncated at the cap:
     a token's gradient is min(r, cap) A grad(logprobs), or none where the clip decides. Where weights have not
     moved since they drew a token, r is nothing but the mismatch of two implementations: it is corrected, but
-    it is no step that a clip could hold back. So the log-probabilities of the rollout serve in both cases,
+    it is not a step that a clip could hold back. So the log-probabilities of the rollout serve in both cases,
     and no pass of the old policy is needed.
 
     Source: GRPO, Shao et al. 2024, "From PPO to GRPO"; CodeV eq. 4 (CodeV writes the reference policy below
@@ -48,17 +48,17 @@ def grpo(tokens: Tokens, recipe: GRPO) -> PolicyTerms:
     efficient RL framework secretly brings you off-policy RL training" (2025), truncated importance sampling
     by token.
     """
-    logprobs, advantages, moved = tokens.logprobs, tokens.advantages, tokens.moved
+    logprobs, advantages, off_policy = tokens.logprobs, tokens.advantages, tokens.off_policy
     ratio = ratio_of(tokens)
     truncated = ratio > recipe.importance_cap
     # As large as the cap, with the gradient of a logarithm times the cap.
     capped = recipe.importance_cap * torch.exp(logprobs - logprobs.detach())
     weighed = torch.where(truncated, capped, ratio) * advantages
     bounded = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high) * advantages
-    clipped = moved & (bounded < ratio * advantages)
+    clipped = off_policy & (bounded < ratio * advantages)
     objective = torch.where(clipped, bounded, weighed)
     if recipe.dual_clip is not None:
-        floored = moved & (advantages < 0) & (ratio > recipe.dual_clip)
+        floored = off_policy & (advantages < 0) & (ratio > recipe.dual_clip)
         objective = torch.where(floored, recipe.dual_clip * advantages, objective)
         clipped = clipped | floored
     return PolicyTerms(-objective, clipped, truncated)

@@ -22,7 +22,7 @@ def gspo(tokens: Tokens, recipe: GSPO) -> PolicyTerms:
     all or none where their advantages agree. The gradient goes through each token's own log-probability,
     times s (GSPO-token), so that tokens may differ in advantage, as they do after credit transfer; where they
     do not, value and gradient of the mean over a sequence are those of the plain form. As in GRPO, the clip
-    acts only where the weights have moved.
+    acts only where the weights have moved, off-policy.
 
     Source: GSPO, Zheng et al. 2025 (arXiv 2507.18071), eq. 5 and 7; by token §4.3, eq. 13 and 14.
     """
@@ -33,7 +33,7 @@ def gspo(tokens: Tokens, recipe: GSPO) -> PolicyTerms:
     mean = (total.index_add(0, sequence, delta) / lengths.clamp(min=1)).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     ratio = torch.exp(mean)[sequence] * torch.exp(logprobs - logprobs.detach())
     bounded = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high) * advantages
-    clipped = tokens.moved & (bounded < ratio * advantages)
+    clipped = tokens.off_policy & (bounded < ratio * advantages)
     return PolicyTerms(-torch.where(clipped, bounded, ratio * advantages), clipped)
 
 

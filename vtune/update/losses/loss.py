@@ -28,8 +28,8 @@ class Tokens:
     """Under the weights that drew them, as the rollout noted them, nats."""
     advantages: Float[Tensor, " tokens"]
     """In reward units."""
-    moved: Bool[Tensor, " tokens"]
-    """Whether the weights have changed since they drew the token."""
+    off_policy: Bool[Tensor, " tokens"]
+    """Whether the token is off-policy: the weights have changed since they drew it."""
     sequence: Int[Tensor, " tokens"]
     """Number of the sequence that each token belongs to, from 0; sequences are whole."""
 

@@ -19,7 +19,7 @@ def read_loss(values: Any) -> Any:
     stand in older run folders.
 
     Args:
-        values: A section as it was read from YAML; what is no mapping is returned as it is.
+        values: A section as it was read from YAML; what is not a mapping is returned as it is.
 
     Raises:
         ValidationError: With every key that is missing, wrong or without effect.

@@ -88,8 +88,8 @@ class _Trial:
 
     def follows(self) -> str:
         """Descent raises the log-probability of tokens with a positive advantage, and lowers the others'."""
-        for moved in (False, True):
-            tokens = _drawn(off=0.0, moved=moved)
+        for off_policy in (False, True):
+            tokens = _drawn(off=0.0, off_policy=off_policy)
             _, gradient = self.learnt(tokens)
             wrong = (gradient * tokens.advantages >= 0).nonzero().flatten().tolist()
             if wrong:
@@ -101,7 +101,7 @@ class _Trial:
         return "up where it is positive, down where it is negative"
 
     def on_policy(self) -> str:
-        tokens = _drawn(off=0.0, moved=False)
+        tokens = _drawn(off=0.0, off_policy=False)
         _, gradient = self.learnt(tokens)
         same = torch.allclose(gradient, -tokens.advantages, rtol=NEAR, atol=NEAR)
         if self.loss.coincides_on_policy and not same:
@@ -133,13 +133,13 @@ class _Trial:
     def rearranged(self, parts: Sequence[Sequence[int]], when: str) -> str:
         """Loss and gradient stay with their tokens where some sequences, by number, are all that there is."""
         tokens = _drawn()
-        whole, slope = self.learnt(tokens)
+        full, slope = self.learnt(tokens)
         for numbers in parts:
             at = [place for number in numbers for place in _places(number)]
             part, part_slope = self.learnt(
                 _laid_out([LENGTHS[n] for n in numbers], *(value[at] for value in _values(tokens)))
             )
-            for what, before, after in (("loss", whole.loss, part.loss), ("gradient", slope, part_slope)):
+            for what, before, after in (("loss", full.loss, part.loss), ("gradient", slope, part_slope)):
                 if not torch.allclose(before[at], after, rtol=NEAR, atol=NEAR):
                     apart = float((before[at] - after).detach().abs().max())
                     raise Broken(f"a token's {what} changes by {apart:.3g} when {when}")
@@ -156,13 +156,13 @@ class _Trial:
         return terms, gradient
 
 
-def _drawn(*, off: float | None = None, gain: float | None = None, moved: bool | None = None) -> Tokens:
+def _drawn(*, off: float | None = None, gain: float | None = None, off_policy: bool | None = None) -> Tokens:
     """Sequences by chance.
 
     Args:
         off: Log-ratio of all tokens, nats; None: by chance.
         gain: Advantage of all; None: by chance, and none is 0.
-        moved: Whether weights have changed since they drew them; None: by chance.
+        off_policy: Whether weights have changed since they drew them; None: by chance.
     """
     count = sum(LENGTHS)
     chance = torch.Generator().manual_seed(0)
@@ -171,7 +171,7 @@ def _drawn(*, off: float | None = None, gain: float | None = None, moved: bool |
     apart = torch.full((count,), off) if off is not None else drawn[1] - 0.5
     signs = torch.where(drawn[2] < 0.5, -1.0, 1.0)
     gains = torch.full((count,), gain) if gain is not None else signs * (0.1 + drawn[2])
-    changed = drawn[3] < 0.5 if moved is None else torch.full((count,), moved)
+    changed = drawn[3] < 0.5 if off_policy is None else torch.full((count,), off_policy)
     return _laid_out(LENGTHS, old + apart, old, gains, changed)
 
 
@@ -181,12 +181,16 @@ def _places(number: int) -> range:
     return range(start, start + LENGTHS[number])
 
 
-def _laid_out(lengths: Sequence[int], now: Tensor, old: Tensor, gains: Tensor, moved: Tensor) -> Tokens:
+def _laid_out(lengths: Sequence[int], now: Tensor, old: Tensor, gains: Tensor, off_policy: Tensor) -> Tokens:
     numbers = [number for number, length in enumerate(lengths) for _ in range(length)]
     return Tokens(
-        now.detach().clone().requires_grad_(True), old, gains, moved, torch.tensor(numbers, dtype=torch.long)
+        now.detach().clone().requires_grad_(True),
+        old,
+        gains,
+        off_policy,
+        torch.tensor(numbers, dtype=torch.long),
     )
 
 
 def _values(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return tokens.logprobs.detach(), tokens.old_logprobs, tokens.advantages, tokens.moved
+    return tokens.logprobs.detach(), tokens.old_logprobs, tokens.advantages, tokens.off_policy

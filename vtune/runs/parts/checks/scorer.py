@@ -7,7 +7,7 @@ from vtune.runs.parts.checks.check import Broken, Check, tried
 
 
 def check_scorer(name: str) -> list[Check]:
-    """All right is 1, all wrong is 0, and what nobody could score has no score."""
+    """All right is 1, all wrong is 0, and what could not be scored has no score."""
 
     def score(right: float | None, wanted: float | None) -> Callable[[], str]:
         extra = {"category": "single", "cycle_category": "0", "l2-category": "one", "task": "one"}
@@ -24,5 +24,5 @@ def check_scorer(name: str) -> list[Check]:
     return [
         tried("all right is 1", score(1.0, 1.0)),
         tried("all wrong is 0", score(0.0, 0.0)),
-        tried("what nobody scored has no score", score(None, None)),
+        tried("what is unscored has no score", score(None, None)),
     ]

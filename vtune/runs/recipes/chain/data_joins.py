@@ -26,7 +26,7 @@ def data_joins(node: Node, shop: Workshop) -> Iterator[Join]:
         for file in source.files:
             yield from file_joins(node.title, file, node.recipe.records, shop)
         if not all(shop.writers(file) or Path(file).is_file() for file in source.files):
-            continue  # told by its file
+            continue  # reported for its file
         writers = listed(sorted({p.by for file in source.files for p in shop.writers(file)}))
         try:
             rows = source_rows(node, name, shop)

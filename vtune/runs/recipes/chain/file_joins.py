@@ -67,7 +67,7 @@ def run_folder(model: str) -> str:
 
 
 def broken(writer: str, reader: str, about: str, read: str, error: VtuneError) -> Join:
-    """A join that an error tells of."""
+    """A join that an error reports."""
     return Join(writer, reader, about, "", read, "break", said(error), error.fix)
 
 

@@ -26,7 +26,7 @@ class Command:
     """A command line without `vtune`."""
 
     words: tuple[str, ...]
-    """What is no option: verbs, names, paths."""
+    """What is not an option: verbs, names, paths."""
     options: Mapping[str, tuple[str, ...]]
     """Option, with its dashes -> its values; none for a flag."""
     text: str
@@ -45,7 +45,7 @@ def commands_of(path: Path) -> list[Command]:
     """The commands that stand in comment lines of a file.
 
     Raises:
-        RecipeError: If one is no command line, e.g. by an open quote.
+        RecipeError: If one is not a command line, e.g. by an open quote.
     """
     return list(_commands(path))
 

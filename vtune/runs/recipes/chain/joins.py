@@ -94,7 +94,7 @@ class Edge:
         style = reader.rollout.prompt
         runs = [] if reader.tools is None else [name for name, part in reader.tools if part]
         told = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
-        read = f"prompt {style} tells of {listed(told)}; beside code runs {listed(runs)}"
+        read = f"prompt {style} mentions {listed(told)}; beside code runs {listed(runs)}"
         written = by_source(self._samples, lambda sample: listed(sample.tools))
 
         def check() -> None:
@@ -144,7 +144,7 @@ class Edge:
             return self._join("prompt", "", reader.rollout.prompt, "break", error.what, error.fix)
 
     def _of_random(self, join: Join) -> Join:
-        """What a policy is not told is no break where it could not do as it is told."""
+        """What the prompt leaves out is not a break where the policy could not follow it."""
         if join.level != "break" or not self._reader.random:
             return join
         why = f"its weights are random, and no cold start has taught it: {join.why}"
@@ -268,7 +268,7 @@ def counted(names: Any) -> str:
 
 
 def by_source(samples: Sequence[Sample], tell: Callable[[Sample], str]) -> str:
-    """What is told of samples, with the sources of each where they differ."""
+    """What is said of samples, with the sources of each where they differ."""
     found: dict[str, list[str]] = {}
     for sample in samples:
         sources = found.setdefault(tell(sample), [])

@@ -23,7 +23,7 @@ DRAWS = 4
 """Of a prompt pool; it has no request that leaves a place out which another names."""
 MARKS: tuple[Mark, ...] = tuple(SENTENCES)
 UNKNOWING = "I see it."
-"""The answer of a policy that nobody has told what an answer looks like."""
+"""The answer of a policy that never learnt what an answer looks like."""
 
 
 @dataclass(frozen=True, slots=True)

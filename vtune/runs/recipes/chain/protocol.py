@@ -51,7 +51,7 @@ def protocol_joins(policy: Policy, suite: EvalSuite, name: str, samples: Sequenc
     missing = sorted(policy.tools - offered)
     if missing:
         why = f"the suite offers no {listed(missing)}, which the policy was trained to call"
-        fix = f"offers: [{', '.join(sorted(policy.tools))}] of the suite, in a prompt that tells of it"
+        fix = f"offers: [{', '.join(sorted(policy.tools))}] of the suite, in a prompt that mentions it"
         yield Join(policy.name, name, "tools", written, read, "break", why, fix)
     else:
         yield Join(policy.name, name, "tools", written, read)
@@ -81,9 +81,7 @@ def audit_join(name: str, reward: RewardRecipe, samples: Sequence[Sample]) -> Jo
     written = f"{len(looked)} questions need a look, {boxes} have boxes"
     read = "boxes" if reward.judge is None else f"boxes, else {reward.judge.model}"
     if looked and boxes < len(looked) and reward.judge is None:
-        why = (
-            f"{len(looked) - boxes} questions have no boxes, and there is no judge: nobody audits their looks"
-        )
+        why = f"{len(looked) - boxes} questions have no boxes, and no judge audits their looks"
         fix = "name one with --judge-url and --judge-model, or reward.judge"
         return Join(name, "faithfulness", "audit", written, read, "note", why, fix)
     return Join(name, "faithfulness", "audit", written, read)

@@ -268,7 +268,7 @@ class Runs:
     def _read(
         self, files: Sequence[str], kind: str
     ) -> Iterator[tuple[str, str, list[Sample | Trajectory] | VtuneError]]:
-        """(file, who writes it, rows or why there are none) of every file that anybody writes."""
+        """(file, who writes it, rows or why there are none) of every file that any of them writes."""
         for file in files:
             for product in self._shop.writers(file):
                 if product.kind == kind and product.make is not None:

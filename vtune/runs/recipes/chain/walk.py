@@ -18,7 +18,7 @@ ORDER = ("data", "sft", "rl", "sweep", "eval", "agent", "group")
 
 
 def check_joins(names: Sequence[str], *, shipped: Sequence[Node] | None = None) -> dict[str, Any]:
-    """Walk over recipes and tell whether each reads what another, or a command, writes.
+    """Walk over recipes and report whether each reads what another, or a command, writes.
 
     Nothing is downloaded, and no model is loaded: rows are a few of ours in the published layouts, and go
     through the code of imports, curation, prompts, verifiers and rewards. Main thread only (`math`).

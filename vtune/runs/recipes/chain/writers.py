@@ -288,7 +288,7 @@ def _curated(node: Node) -> Callable[[Workshop, Path], Path]:
 
 
 def _joined(node: Node, name: str, shop: Workshop) -> list[Sample | Trajectory]:
-    """Rows of a source; none of one that does not join, which is told where it is read."""
+    """Rows of a source; none of one that does not join, which is reported where it is read."""
     try:
         return source_rows(node, name, shop)
     except VtuneError:

@@ -17,7 +17,7 @@ from vtune.sandbox.attacks.programs.draft import (
 from vtune.sandbox.attacks.programs.tones import GREYS, TONES, to_grey, tone
 
 MOST = 1400
-"""Pixels a side beyond which nothing is enlarged."""
+"""Pixels per side beyond which nothing is enlarged."""
 
 
 def enlarge(draft: Draft, numbers: tuple[float, ...]) -> None:

@@ -19,7 +19,7 @@ MAX_TILES = 16
 
 
 def _bounded(box: Box, size: tuple[int, int]) -> Box:
-    """A box within the input, at least 2 pixels a side."""
+    """A box within the input, at least 2 pixels per side."""
     width, height = size
     x0, y0 = min(max(box[0], 0), width - 2), min(max(box[1], 0), height - 2)
     return x0, y0, min(max(box[2], x0 + 2), width), min(max(box[3], y0 + 2), height)

@@ -1,4 +1,4 @@
-"""The groups that a step learns from: those of the next prompts, and more where they teach nothing."""
+"""Dynamic sampling: groups of zero variance teach nothing, and are replaced by groups of the next prompts."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from vtune.schema.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class StepGroups:
     """This process's rollouts of one step."""
 
     trajectories: list[Trajectory]
@@ -19,23 +19,23 @@ class Filled:
     """Prompts that this process has taken in the whole run, these included."""
     groups: int
     """Groups that were drawn."""
-    silent: int
-    """Of them, those whose rewards are all alike."""
+    zero_variance: int
+    """Of them, those of zero variance: their rewards are all alike."""
 
 
-class Filling:
+class DynamicSampling:
     """Draws the groups of one step after the other.
 
-    Dynamic sampling (DAPO §3.2): a group whose rewards are all alike has no advantage to learn from, so it is
-    replaced by one of the next prompt. Every process goes on in prompts of its own, so none waits for
-    another, and the next step begins where this one ended. After `refills` rounds what is missing is made up
-    of silent groups, first come, first kept: a step always has the same number of rollouts.
+    DAPO §3.2: a group whose rewards are all alike has no advantage to learn from, so it is replaced by one of
+    the next prompt. Every process takes the next of its own prompts, so none waits for another, and the next
+    step begins where this one ended. After `rounds` more rounds what is missing is made up of zero-variance
+    groups, first come, first kept: a step always has the same number of rollouts.
 
     Args:
         draw: (step, numbers of this process's prompts) -> their scored rollouts.
-        rewards: What advantages are made from, one a trajectory; None: unscored.
+        rewards: What advantages are made from, one per trajectory; None: unscored.
         share: Groups in a step of this process.
-        refills: Rounds after the first.
+        rounds: Rounds after the first.
         taken: Prompts that this process has taken before.
     """
 
@@ -45,21 +45,21 @@ class Filling:
         rewards: Callable[[Sequence[Trajectory]], list[float | None]],
         *,
         share: int,
-        refills: int,
+        rounds: int,
         taken: int,
     ) -> None:
         self._draw = draw
         self._rewards = rewards
         self._share = share
-        self._refills = refills
+        self._rounds = rounds
         self._taken = taken
 
-    async def of(self, step: int) -> Filled:
+    async def of(self, step: int) -> StepGroups:
         """The rollouts of a step; steps are asked for in order, each once."""
         found: list[Trajectory] = []
         telling: list[int] = []
-        silent: list[int] = []
-        for _ in range(1 + self._refills):
+        zero_variance: list[int] = []
+        for _ in range(1 + self._rounds):
             missing = self._share - len(telling)
             if missing == 0:
                 break
@@ -71,11 +71,11 @@ class Filling:
             for trajectory, reward in zip(drawn, self._rewards(drawn), strict=True):
                 rewards.setdefault(trajectory.group, []).append(reward)
             for group, values in rewards.items():
-                (telling if has_signal(values) else silent).append(group)
-        return Filled(
+                (telling if has_signal(values) else zero_variance).append(group)
+        return StepGroups(
             trajectories=found,
-            kept=frozenset([*telling, *silent][: self._share]),
+            kept=frozenset([*telling, *zero_variance][: self._share]),
             taken=self._taken,
-            groups=len(telling) + len(silent),
-            silent=len(silent),
+            groups=len(telling) + len(zero_variance),
+            zero_variance=len(zero_variance),
         )

@@ -1,4 +1,4 @@
-"""Modules with another forward against the stock ones: values, gradients, and what a checkpoint says."""
+"""Fused modules against the stock ones: values, gradients, and what a checkpoint says."""
 
 import copy
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import torch
 
 from tests.models.rows import ragged
 from tests.models.test_batch import batched, logits
-from vtune.models.lean import _fused, _Norm, normed, use_lean_modules
+from vtune.models.fused import _fused_norm, _Norm, normed, use_fused_modules
 from vtune.models.policy import Policy
 from vtune.models.rotation import signed, turned, turned_with_gradient
 
@@ -26,7 +26,7 @@ def stock_copy(policy: Policy) -> Policy:
 def test_log_probabilities_and_gradients_are_those_of_the_stock_modules(each_policy: Policy) -> None:
     theirs = stock_copy(each_policy)
     ours = stock_copy(each_policy)
-    use_lean_modules(ours.model)
+    use_fused_modules(ours.model)
     assert sum("forward" in module.__dict__ for module in ours.model.modules()) >= 6
     found = []
     for policy in (ours, theirs):
@@ -62,7 +62,7 @@ def test_a_norm_without_gradient_is_the_stock_one(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-6 if dtype == torch.float32 else 8e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("of", [_fused, _Norm.apply])
+@pytest.mark.parametrize("of", [_fused_norm, _Norm.apply])
 def test_a_norm_with_gradient_is_the_stock_one(of: Callable[[Any, Any, float], torch.Tensor]) -> None:
     torch.manual_seed(0)
     states, weight = (torch.randn(*shape, requires_grad=True) for shape in ((5, 3, 32), (32,)))
@@ -78,7 +78,7 @@ def test_a_norm_with_gradient_is_the_stock_one(of: Callable[[Any, Any, float], t
 
 def test_the_first_map_of_pictures_has_the_shape_that_adapters_add_to(each_policy: Policy) -> None:
     ours, theirs = (stock_copy(each_policy).model.model.visual.patch_embed.proj for _ in range(2))
-    use_lean_modules(ours)
+    use_fused_modules(ours)
     patches = torch.randn(4, *ours.weight.shape[1:])
     torch.testing.assert_close(ours(patches), theirs(patches), rtol=1e-5, atol=1e-5)
 

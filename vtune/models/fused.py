@@ -1,4 +1,4 @@
-"""Modules of a model that compute what they did in fewer passes over memory."""
+"""Fused modules: they compute what the stock ones do, in fewer passes over memory."""
 
 from types import MethodType
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def use_lean_modules(model: nn.Module) -> None:
+def use_fused_modules(model: nn.Module) -> None:
     """Give the norms of a model and the first map of its pictures another forward.
 
     Weights, names and hooks stay. Values and gradients are the same up to rounding, of a `fused` family.
@@ -23,18 +23,18 @@ def use_lean_modules(model: nn.Module) -> None:
 def normed(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """States (..., D) by their root mean square, times a weight (D,); without gradient."""
     if states.is_cuda:
-        return _fused(states, weight, epsilon)
+        return _fused_norm(states, weight, epsilon)
     return (states * _scale(states, epsilon)).to(states.dtype) * weight
 
 
 def _norm(self: Any, hidden_states: Tensor) -> Tensor:
     if hidden_states.is_cuda:
-        return _fused(hidden_states, self.weight, self.variance_epsilon)
+        return _fused_norm(hidden_states, self.weight, self.variance_epsilon)
     found: Tensor = _Norm.apply(hidden_states, self.weight, self.variance_epsilon)  # type: ignore[no-untyped-call]
     return found
 
 
-def _fused(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+def _fused_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     # One kernel each way, on a GPU; on a CPU it is no better than a chain of operations.
     return functional.rms_norm(states, weight.shape, weight, epsilon)
 

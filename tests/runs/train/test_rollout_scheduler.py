@@ -6,7 +6,7 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Weights
-from vtune.runs.train.rollouts import Rollouts
+from vtune.runs.train.rollout_scheduler import RolloutScheduler
 
 
 class Log:
@@ -34,7 +34,7 @@ class Log:
 def told(staleness: int, steps: int = 3, first: int = 0) -> tuple[list[str], list[tuple[int, int]]]:
     async def run() -> tuple[list[str], list[tuple[int, int]]]:
         log, found = Log(), []
-        rollouts = Rollouts(
+        rollouts = RolloutScheduler(
             log.draw,
             log,
             lambda: iter(()),
@@ -73,7 +73,7 @@ def test_a_resumed_run_starts_with_the_weights_that_it_has() -> None:
 def test_what_is_drawn_ahead_is_given_up_with_the_run() -> None:
     async def run() -> bool:
         log = Log()
-        rollouts = Rollouts(
+        rollouts = RolloutScheduler(
             log.draw,
             log,
             lambda: iter(()),
@@ -104,7 +104,7 @@ def test_a_hand_over_that_fails_goes_through_all_weights_because_others_gather_w
             raise RunFailed("died")
 
     waited: list[str] = []
-    rollouts = Rollouts(
+    rollouts = RolloutScheduler(
         Log().draw,
         Dies(),  # type: ignore[arg-type]
         weights,
@@ -128,7 +128,7 @@ def test_a_process_whose_draw_ahead_failed_still_hands_over_as_the_others_wait_f
         return await log.draw(step)
 
     async def run() -> None:
-        rollouts = Rollouts(
+        rollouts = RolloutScheduler(
             draw,
             log,
             lambda: iter(()),

@@ -1,4 +1,4 @@
-"""One trajectory as one picture: what was asked about, the boxes that calls showed, and what came back."""
+"""Trajectory montage: what was asked about, the boxes that calls showed and what came back, side by side."""
 
 from collections.abc import Iterator
 
@@ -8,15 +8,15 @@ from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Trajectory
 
 HEIGHT = 256
-"""Pixels of the sheet."""
+"""Pixels of a montage."""
 WIDTH = 512
 """Of one picture on it, at most."""
 GAP = 4
 TEXT = 600
-"""Characters of the reply below a sheet."""
+"""Characters of the reply below a montage."""
 
 
-def sheet(trajectory: Trajectory) -> Image.Image:
+def montage(trajectory: Trajectory) -> Image.Image:
     """Its pictures side by side, in order; on each, the boxes that calls cut out of it."""
     boxes: dict[int, list[tuple[float, ...]]] = {}
     for call in trajectory.calls:

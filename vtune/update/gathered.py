@@ -1,4 +1,4 @@
-"""A second body for the same weights: whole and merged, for rollouts and for files."""
+"""Gathered weights: a copy of the model that takes them unsplit, adapters merged, for rollouts and files."""
 
 import copy
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 
-def hollow(model: nn.Module) -> Any:
+def without_weights(model: nn.Module) -> Any:
     """A copy of a model that holds no weights: every parameter is empty, buffers are copied.
 
     Made before adapters and DeepSpeed change the model, so its names and modules are those of the plain one.

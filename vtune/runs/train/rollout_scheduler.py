@@ -12,7 +12,7 @@ from vtune.rollout.engine import Engine, Weights
 D = TypeVar("D")
 
 
-class Rollouts(Generic[D]):
+class RolloutScheduler(Generic[D]):
     """Hands weights over and draws.
 
     Strictly on-policy (staleness 0), a step is drawn with the weights that it trains. With staleness 1 it is

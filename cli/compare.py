@@ -1,0 +1,22 @@
+"""`vtune compare`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="Folder of a finished evaluation.")],
+    b: Annotated[Path, typer.Argument(help="Another one on the same data, held against it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Hold two evaluations against each other, question by question."""
+    from vtune.report.comparison import render_comparison
+    from vtune.runs.evaluate.compare import run_compare
+
+    from .output import show
+
+    show(run_compare(a, b), render_comparison, as_json=as_json)

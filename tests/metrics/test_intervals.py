@@ -1,0 +1,119 @@
+"""Intervals where observations come in clusters."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.metrics.intervals import Estimate, mean, share
+from vtune.metrics.proportion import wilson
+
+
+def ends(found: Estimate | None) -> tuple[float, float]:
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
+
+
+def questions(count: int, rollouts: int = 1) -> list[str]:
+    return [f"q{number}" for number in range(count) for _ in range(rollouts)]
+
+
+@pytest.mark.parametrize("right", [0, 1, 40, 92])
+def test_single_trials_have_wilsons_interval(right: int) -> None:
+    found = share(questions(92), [1.0] * right + [0.0] * (92 - right))
+    assert found is not None
+    assert found.value == pytest.approx(right / 92)
+    assert ends(found) == pytest.approx(wilson(right, 92))
+
+
+def test_none_of_92_is_not_known_to_be_0() -> None:
+    for rollouts in (1, 4):
+        found = share(questions(92, rollouts), [0.0] * 92 * rollouts)
+        assert found is not None
+        assert (found.value, *ends(found)) == pytest.approx((0.0, 0.0, 0.0401), abs=1e-4)
+
+
+def test_one_cluster_says_hardly_anything_however_large_it_is() -> None:
+    low, high = ends(share(["one picture"] * 1000, [1.0] * 600 + [0.0] * 400))
+    assert high - low > 0.8
+
+
+def test_a_large_cluster_weighs_as_much_as_it_is_and_counts_once() -> None:
+    clusters = ["large"] * 90 + questions(10)
+    low, high = ends(share(clusters, [1.0] * 90 + [0.0] * 10))
+    assert high - low > 0.6
+
+
+@given(st.lists(st.sampled_from([0.0, 0.3, 0.5, 1.0]), min_size=1, max_size=30), st.integers(2, 5))
+def test_identical_rollouts_say_what_one_says(scores: list[float], rollouts: int) -> None:
+    one = share(questions(len(scores)), scores)
+    many = share(questions(len(scores), rollouts), np.repeat(scores, rollouts))
+    assert one is not None
+    assert many is not None
+    assert many.value == pytest.approx(one.value)
+    assert ends(many) == pytest.approx(ends(one))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefghijkl"), st.sampled_from([0.0, 0.5, 1.0])), max_size=40),
+    st.randoms(use_true_random=False),
+)
+def test_it_holds_the_share_stays_within_1_and_does_not_depend_on_the_order(
+    rows: list[tuple[str, float]], random: object
+) -> None:
+    found = share([name for name, _ in rows], [score for _, score in rows])
+    if not rows:
+        assert found is None
+        return
+    low, high = ends(found)
+    assert found is not None
+    assert 0 <= low <= found.value <= high <= 1
+    assert found.value == pytest.approx(np.mean([score for _, score in rows]))
+    random.shuffle(rows)  # type: ignore[attr-defined]
+    again = share([name for name, _ in rows], [score for _, score in rows])
+    assert ends(again) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(
+    ("count", "rollouts", "skills"),
+    [(20, 4, (2, 1)), (20, 4, (9, 1)), (92, 4, (0.1, 3)), (100, 8, (0.5, 0.5)), (8, 4, (2, 2))],
+)
+def test_it_holds_the_truth_in_95_of_100_draws(
+    count: int, rollouts: int, skills: tuple[float, float]
+) -> None:
+    """Where four rollouts of a question counted as four questions it is 64 to 93 of 100."""
+    draw = np.random.default_rng(1)
+    truth = skills[0] / sum(skills)
+    held = 0
+    for _ in range(300):
+        scores = draw.binomial(1, draw.beta(*skills, size=(count, 1)), size=(count, rollouts))
+        low, high = ends(share(questions(count, rollouts), scores.ravel()))
+        held += low <= truth <= high
+    assert held / 300 >= 0.92
+
+
+def test_parts_of_fixed_size_are_resampled_one_by_one() -> None:
+    names = [*questions(100), *(f"other/{name}" for name in questions(100))]
+    scores = [0.9, 1.0] * 50 + [0.1, 0.0] * 50
+    parts = ["easy"] * 100 + ["hard"] * 100
+    apart, together = ends(share(names, scores, strata=parts)), ends(share(names, scores))
+    # Which part a question is of makes all the difference, and is not left to chance.
+    assert apart[1] - apart[0] < 0.2 * (together[1] - together[0])
+
+
+def test_what_weighs_nothing_does_not_count() -> None:
+    found = share(questions(4), [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0])
+    assert found == share(questions(2), [1.0, 0.0])
+    assert share(questions(2), [0.0, 0.0], [0.0, 0.0]) is None
+
+
+def test_a_mean_has_no_interval_where_all_are_alike() -> None:
+    assert mean(questions(5), [2.0] * 5) == Estimate(2.0, None, None)
+    assert mean([], []) is None
+    assert mean(["one"] * 3, [1.0, 2.0, 3.0]) == Estimate(2.0, None, None)
+    values = np.arange(100.0)
+    low, high = ends(mean(questions(100), values))
+    half = 1.984 * values.std(ddof=1) / 10
+    assert (low, high) == pytest.approx((49.5 - half, 49.5 + half), abs=0.6)

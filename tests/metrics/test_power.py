@@ -1,0 +1,51 @@
+"""What so many questions can show, held against the power of the test that is used."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from vtune.metrics.power import at_best, detectable, power
+
+
+def exact_power(questions: int, discordant: float, difference: float) -> float:
+    """How often McNemar's exact test at 5 % finds a difference."""
+    up = (discordant + difference) / 2 / discordant
+    found = 0.0
+    for count in range(6, questions + 1):
+        # The largest number of changes for the worse that is still significant.
+        fewest = np.flatnonzero(2 * binom.cdf(np.arange(count // 2), count, 0.5) <= 0.05)
+        if len(fewest):
+            worst = fewest.max()
+            either = binom.cdf(worst, count, up) + binom.sf(count - worst - 1, count, up)
+            found += binom.pmf(count, questions, discordant) * either
+    return found
+
+
+@pytest.mark.parametrize("questions", [50, 191, 400])
+@pytest.mark.parametrize("discordant", [0.1, 0.2, 0.4])
+def test_a_difference_of_that_size_is_found_in_80_to_95_of_100_cases(
+    questions: int, discordant: float
+) -> None:
+    least = detectable(questions, (discordant / questions) ** 0.5)
+    # More cannot differ in one direction than differ at all.
+    assert 0.8 <= exact_power(questions, max(discordant, least), least) <= 0.96
+
+
+@pytest.mark.parametrize("questions", [50, 191, 400])
+def test_less_than_what_is_shown_at_best_is_not_found(questions: int) -> None:
+    least = at_best(questions)
+    assert exact_power(questions, least, least) >= 0.8
+    for discordant in (0.6 * least, 0.8 * least, least, 2 * least):
+        assert exact_power(questions, discordant, 0.6 * least) < 0.6
+
+
+def test_vstar_shows_nothing_under_five_points() -> None:
+    found = power(191, 0.9)
+    assert found["paired_at_best"] == pytest.approx(0.051, abs=5e-4)
+    assert found["paired"] == pytest.approx(0.0693, abs=5e-4)
+    assert found["unpaired"] == pytest.approx(0.0889, abs=5e-4)
+
+
+def test_a_score_of_0_and_few_questions_promise_nothing() -> None:
+    assert power(92, 0.0)["unpaired"] > 0.05
+    assert power(3, 0.5)["paired"] == power(3, 0.5)["unpaired"] == 1.0

@@ -1,0 +1,233 @@
+"""`vtune compare` over the folders of two evaluations."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.runs.commands import evaluation, setting, vtune
+from tests.runs.habits import Habits
+from vtune.metrics.benchmarks import Mark
+from vtune.rollout.engine import Completion, Request
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.evaluate.items import ITEMS, by_question, read_items
+from vtune.schema.parquet import read_samples
+from vtune.schema.sample import Sample
+
+SUITE = {
+    "scorer": "mean",
+    "rollouts": 1,
+    "data": ["data/a.parquet"],
+    "choices": {"answer_in": "tag", "template": "{question} {options}"},
+    "reward": {"judge": None, "iou": None},
+    "threads": 1,
+}
+
+
+def mark(name: str, score: float | None, category: str = "one", **more: Any) -> Mark:
+    return Mark(name, {"category": category}, score, unreadable=False, source="quiz", **more)
+
+
+def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Path:
+    """What an evaluation with these marks leaves."""
+    out.mkdir()
+    results = {
+        "model": f"models/{out.name}",
+        "limit": None,
+        "engine": "transformers",
+        "suite": SUITE | suite,
+        "environment": {"data": {"data/a.parquet": prints}},
+    }
+    (out / "results.json").write_text(json.dumps(results | by_question(marks, out)))
+    (out / "suite.yaml").write_text("")
+    return out
+
+
+def compared(a: Path, b: Path) -> Any:
+    ended = vtune("compare", a, b, "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+def right(count: int, of: int, category: str = "one") -> list[Mark]:
+    return [mark(f"{category}/{number}", float(number < count), category) for number in range(of)]
+
+
+class Better(Habits):
+    """Also right where `Habits` is wrong."""
+
+    async def generate(self, request: Request) -> Completion:
+        *_, number, _, _ = request.key
+        if number % 3 < 2:
+            return await super().generate(request)
+        text = f"<think>So it is.</think><answer>{self._samples[number].ground_truth}</answer>"
+        return await ScriptedEngine(self._chat, [text]).generate(request)
+
+
+def played(player: type[Habits], samples: list[Sample], policy: Any, **_: object) -> Habits:
+    return player(policy.chat, samples)
+
+
+@pytest.fixture(scope="module")
+def evaluations(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two evaluations on the same six puzzles, with two rollouts of each."""
+    data = lens / "heldout.parquet"
+    samples: list[Sample] = list(read_samples(data))
+    found = {}
+    for player in (Habits, Better):
+        out = found[player.__name__] = tmp_path_factory.mktemp("eval") / player.__name__
+        words = setting(rollout__max_new_tokens=90, rollout__max_tokens=900, rollouts=2)
+        with pytest.MonkeyPatch.context() as patch:
+            engine = partial(played, player, samples)
+            patch.setattr(vtune_engines, "TransformersEngine", engine)
+            ended = vtune(*evaluation(tiny, data, out, *words))
+        assert ended.code == 0, ended.err
+    return found
+
+
+def test_two_evaluations_are_compared_question_by_question(evaluations: dict[str, Path]) -> None:
+    found = compared(evaluations["Habits"], evaluations["Better"])
+    overall = found["overall"]
+    assert (overall["n"], overall["clusters"], overall["test"]) == (6, 6, "exact McNemar")
+    assert (overall["a"], overall["b"]) == (pytest.approx(2 / 3), 1.0)
+    assert (overall["better_a"], overall["better_b"], overall["p"]) == (0, 2, 0.5)
+    assert overall["verdict"].startswith("no difference could be shown")
+    assert (found["differs"], found["a"]["rollouts"], found["items"]["both"]) == ([], 2, 6)
+    table = vtune("compare", evaluations["Habits"], evaluations["Better"])
+    assert table.code == 0
+    assert "+33.3 [" in table.out
+    assert table.out.splitlines()[-1].startswith("no difference could be shown; so few questions")
+
+
+def test_rollouts_of_a_question_count_once_in_results_and_report(evaluations: dict[str, Path]) -> None:
+    results = json.loads((evaluations["Better"] / "results.json").read_text())
+    assert (results["score"]["n"], results["score"]["clusters"]) == (12, 6)
+    # All right, of six questions and not of twelve.
+    sure = results["score"]["intervals"]["score"]
+    assert (sure["value"], sure["low"], sure["high"]) == pytest.approx((1.0, 0.6097, 1.0), abs=1e-4)
+    assert results["faithfulness"]["accuracy"] == pytest.approx(sure)
+    assert (results["faithfulness"]["n"], results["faithfulness"]["clusters"]) == (12, 6)
+    assert results["repeated"]["pass@2"] == pytest.approx(sure)
+    assert results["power"]["clusters"] == 6
+    items = read_items(evaluations["Better"])
+    assert [item.scores for item in items.values()] == [(1.0, 1.0)] * 6
+    shown = vtune("report", evaluations["Better"]).out
+    assert "score" in shown
+    assert "1 [0.6097, 1]" in shown
+    assert "avg@2" in shown
+    assert "6 independent questions" in shown
+
+
+def test_the_better_one_is_named_whichever_comes_first(tmp_path: Path) -> None:
+    worse, better = folder(tmp_path / "w", right(60, 100)), folder(tmp_path / "b", right(75, 100))
+    there, back = compared(worse, better), compared(better, worse)
+    assert there["overall"]["verdict"] == "B is better, by 15.0 points"
+    assert back["overall"]["verdict"] == "A is better, by 15.0 points"
+    assert back["overall"]["difference"]["low"] == pytest.approx(-there["overall"]["difference"]["high"])
+    assert there["overall"]["p"] == pytest.approx(2 / 2**15)
+
+
+def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(tmp_path: Path) -> None:
+    found = compared(folder(tmp_path / "a", right(170, 191)), folder(tmp_path / "b", right(173, 191)))
+    said = found["overall"]["verdict"]
+    assert said == "no difference could be shown; these questions could have shown one of 5.1 points or more"
+    assert found["overall"]["p"] == 0.25
+
+
+def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
+    # Six more are right in each of two parts: p is 1/32 in each, and nothing is shown in either.
+    parts = ("one", "two")
+    a = folder(tmp_path / "a", [m for part in parts for m in right(20, 50, part)])
+    b = folder(tmp_path / "b", [m for part in parts for m in right(26, 50, part)])
+    found = compared(a, b)
+    assert list(found["categories"]) == ["one", "two"]
+    for row in found["categories"].values():
+        assert (row["p"], row["p_holm"]) == pytest.approx((1 / 32, 1 / 16))
+        assert row["verdict"].startswith("no difference could be shown")
+    assert found["overall"]["verdict"] == "B is better, by 12.0 points"
+    assert found["sources"] == {}
+    assert "2 parts were compared, too" in vtune("compare", a, b).out
+
+
+def test_what_one_evaluation_lacks_or_could_not_score_is_left_out_and_listed(tmp_path: Path) -> None:
+    a = [mark("q/0", 1.0), mark("q/1", None), mark("q/2", 1.0), mark("q/3", 0.0), mark("q/3", None)]
+    b = [mark("q/0", 1.0), mark("q/1", 1.0), mark("q/3", 1.0), mark("q/4", 1.0), mark("q/5", 0.0)]
+    found = compared(folder(tmp_path / "a", a), folder(tmp_path / "b", b))
+    assert found["items"] == {
+        "both": 2,
+        "unscored": 1,
+        "only_a": 1,
+        "only_b": 2,
+        "only_a_ids": ["q/2"],
+        "only_b_ids": ["q/4", "q/5"],
+    }
+    assert (found["overall"]["a"], found["overall"]["b"]) == (0.5, 1.0)
+    shown = vtune("compare", tmp_path / "a", tmp_path / "b").out
+    assert "1 not scored in one of them, 1 only in A (q/2), 2 only in B (q/4, q/5)" in shown
+
+
+def test_where_nothing_is_scored_in_both_nothing_is_said(tmp_path: Path) -> None:
+    a, b = folder(tmp_path / "a", [mark("q/0", None)]), folder(tmp_path / "b", [mark("q/0", 1.0)])
+    found = compared(a, b)
+    assert (found["overall"], found["items"]["unscored"]) == (None, 1)
+    assert vtune("compare", a, b).out.splitlines()[-1] == ("no question was scored in both: nothing compares")
+
+
+def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Path) -> None:
+    marks = right(3, 6)
+    a = folder(tmp_path / "a", marks)
+    tools = folder(tmp_path / "tools", marks, rollouts=4, offers=["python"], data=["other/a.parquet"])
+    assert compared(a, tools)["differs"] == ["rollouts", "offers"]
+    assert "not only the models differ: rollouts, offers" in vtune("compare", a, tools).out
+
+    choices = SUITE["choices"] | {"answer_in": "reply"}  # type: ignore[operator]
+    for other, what in (
+        (folder(tmp_path / "rule", marks, choices=choices, scorer="hrbench"), "scorer, choices.answer_in"),
+        (folder(tmp_path / "judge", marks, reward={"judge": {"model": "m"}, "iou": None}), "reward.judge"),
+        (folder(tmp_path / "data", marks, prints="bb"), "the SHA-256 of `data` differ"),
+    ):
+        ended = vtune("compare", a, other)
+        assert (ended.code, ended.out) == (2, "")
+        assert what in ended.err
+
+
+def test_what_is_no_evaluation_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    a = folder(tmp_path / "a", right(3, 6))
+    old = folder(tmp_path / "old", right(3, 6))
+    (old / ITEMS).unlink()
+    broken = folder(tmp_path / "broken", right(3, 6))
+    lines = (broken / ITEMS).read_text().splitlines()
+    for other, what in (
+        (tmp_path / "none", "holds no finished evaluation"),
+        (old, "evaluate again"),
+    ):
+        ended = vtune("compare", a, other)
+        assert ended.code == 2
+        assert what in ended.err
+    for bad, what in (
+        ("{", "not a question with its scores"),
+        ('{"id": "x", "source": "s", "cluster": "c", "category": null, "scores": [2]}', "lie in [0, 1]"),
+        ('{"id": 3, "source": "s", "cluster": "c", "category": null, "scores": []}', "are texts"),
+        (lines[0], "comes twice"),
+    ):
+        (broken / ITEMS).write_text("\n".join([*lines[:2], bad]) + "\n")
+        ended = vtune("compare", a, broken)
+        assert ended.code == 2
+        assert f"{ITEMS}, row 2" in ended.err
+        assert what in ended.err
+
+
+def test_questions_about_one_picture_are_one_cluster(tmp_path: Path) -> None:
+    a, b = right(0, 40), right(24, 40)
+    together = [[replace(m, cluster=f"picture {n // 4}") for n, m in enumerate(one)] for one in (a, b)]
+    apart = compared(folder(tmp_path / "a", a), folder(tmp_path / "b", b))["overall"]
+    found = compared(folder(tmp_path / "c", together[0]), folder(tmp_path / "d", together[1]))["overall"]
+    assert (apart["clusters"], found["clusters"], found["n"]) == (40, 10, 40)
+    assert found["test"] == "sign flips of clusters"
+    assert found["p"] == pytest.approx(2 / 2**6)
+    assert apart["p"] == pytest.approx(2 / 2**24)
+    assert found["detectable"] > 2 * apart["detectable"]

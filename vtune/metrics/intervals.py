@@ -1,0 +1,144 @@
+"""Shares and means with their 95 % intervals, where observations come in clusters.
+
+Rollouts of one question, the rotations of its options and questions about one picture say less than as many
+questions about pictures of their own. So clusters are what is resampled.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vtune.metrics.proportion import wilson
+from vtune.metrics.resampling import SEED, Array, resampled, totals
+from vtune.metrics.seeds import t_factor
+
+FEW = 5
+"""Ours: where fewer clusters than these differ from all others, resamples are made of a handful of values,
+and their spread is not that of what has not been seen: of 92 clusters that are all wrong it is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A share or a mean, with its 95 % interval."""
+
+    value: float
+    low: float | None
+    """None where nothing can be said about it: see `mean`."""
+    high: float | None
+
+
+def share(
+    clusters: Sequence[str],
+    parts: ArrayLike,
+    wholes: ArrayLike | None = None,
+    *,
+    strata: Sequence[str] | None = None,
+    seed: int = SEED,
+) -> Estimate | None:
+    """How much of all `wholes` are `parts`; None where there is no whole.
+
+    - Where all of each cluster went the same way, and clusters weigh the same, Wilson's interval: each is one
+      trial, as a question with one rollout is.
+    - Where fewer than `FEW` clusters differ from all others, Wilson's, as if each cluster were one trial: it
+      is right if all of a cluster go the same way, and too wide if not. So 0 of 92 is not taken for certain.
+    - Else the percentiles over resampled clusters (`expanded`).
+
+    Args:
+        clusters: Name of the cluster of each observation, shape (N,).
+        parts: From 0 to its whole, for each observation.
+        wholes: The weight of each observation; all 1 if left out.
+        strata: Part of the data that each observation is from, if each part keeps its share of the wholes;
+            they are resampled one by one.
+        seed: Of the bootstrap.
+    """
+    part = np.asarray(parts, dtype=np.float64)
+    whole = np.ones_like(part) if wholes is None else np.asarray(wholes, dtype=np.float64)
+    counts = whole > 0
+    names = np.asarray(clusters, dtype=np.str_)
+    groups = np.zeros(len(part)) if strata is None else np.asarray(strata, dtype=np.str_)
+    tables = [
+        totals(names[inside], part[inside], whole[inside])
+        for inside in (counts & (groups == one) for one in np.unique(groups[counts]))
+    ]
+    return _share(tables, seed) if tables else None
+
+
+def mean(clusters: Sequence[str], values: ArrayLike, *, seed: int = SEED) -> Estimate | None:
+    """The mean of numbers without an upper bound; None where there are none.
+
+    Where clusters are all alike there is no interval: nothing bounds what one that was not seen would be.
+
+    Args:
+        clusters: Name of the cluster of each observation, shape (N,).
+        values: Of shape (N,).
+        seed: Of the bootstrap.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if not len(numbers):
+        return None
+    table = totals(clusters, numbers, np.ones_like(numbers))
+    value = float(numbers.mean())
+    if not differing(table):
+        return Estimate(value, None, None)
+    sums = resampled(table, seed=seed)
+    low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
+    return Estimate(value, low, high)
+
+
+def differing(table: Array) -> int:
+    """How many clusters have another share than the commonest one.
+
+    Args:
+        table: Parts and wholes, shape (clusters, 2), no whole 0.
+    """
+    _, times = np.unique(np.round(table[:, 0] / table[:, 1], 12), return_counts=True)
+    return int(len(table) - times.max())
+
+
+def effective(table: Array) -> float:
+    """How many clusters of one size would say as much, if all of a cluster go the same way.
+
+    Args:
+        table: Parts and wholes, shape (clusters, 2).
+
+    Source: Kish, Survey Sampling, 1965, §11.7: the square of the summed weights over the sum of squares.
+    """
+    wholes = table[:, 1]
+    return float(wholes.sum() ** 2 / (wholes**2).sum())
+
+
+def expanded(values: Array, clusters: int) -> tuple[float, float]:
+    """The percentiles that are the ends of a 95 % interval.
+
+    The percentiles at 2.5 % are too narrow for few clusters: by the factor √((n - 1) / n) of a standard
+    deviation that divides by n, and by that of the normal to Student's t. So they are taken further out.
+
+    Args:
+        values: One a resample.
+        clusters: That were resampled, at least two.
+
+    Source: Hesterberg, What teachers should know about the bootstrap, 2015, §5.3 (expanded percentiles).
+    """
+    reach = math.sqrt(clusters / (clusters - 1)) * t_factor(clusters - 1)
+    tail = 50 * math.erfc(reach / math.sqrt(2))
+    low, high = np.percentile(values, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _share(tables: Sequence[Array], seed: int) -> Estimate:
+    """See `share`; a table of parts and wholes, shape (clusters, 2), for each stratum."""
+    table = np.concatenate(tables)
+    part, whole = table.sum(axis=0)
+    value = float(part / whole)
+    trials = np.isin(table[:, 0], (0.0, table[0, 1])).all() and bool((table[:, 1] == table[0, 1]).all())
+    if trials or differing(table) < FEW:
+        count = effective(table)
+        low, high = wilson(value * count, count)
+        # Rounding must not put an end beyond the share itself.
+        return Estimate(value, min(low, value), max(high, value))
+    sums = np.sum([resampled(one, seed=seed + number) for number, one in enumerate(tables)], axis=0)
+    low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
+    return Estimate(value, min(low, value), max(high, value))

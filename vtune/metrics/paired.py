@@ -1,0 +1,177 @@
+"""Two evaluations on the same questions: the difference, how sure it is, and a test of it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from vtune.metrics.intervals import FEW, Estimate, differing, effective, expanded
+from vtune.metrics.power import detectable
+from vtune.metrics.proportion import wilson
+from vtune.metrics.resampling import SEED, Array, resampled, totals
+
+LEVEL = 0.05
+"""Of the test, two-sided."""
+FLIPS = 100_000
+"""Ours: a p of 0.05 is then known to ± 0.0014."""
+ALL_FLIPS = 16
+"""Of so many clusters or fewer all signs are tried."""
+
+Test = Literal["exact McNemar", "sign flips of clusters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One question in two evaluations."""
+
+    cluster: str
+    """What belongs together (`vtune.schema.clusters`)."""
+    a: float
+    b: float
+    """Scores in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """B held against A, every question weighing the same."""
+
+    n: int
+    """Questions."""
+    clusters: int
+    """Independent ones."""
+    a: float
+    b: float
+    """Mean scores."""
+    difference: Estimate
+    """b - a, with its 95 % interval over clusters."""
+    better_a: int
+    better_b: int
+    """Questions with a higher score in A, and in B; all others are alike."""
+    test: Test
+    p: float
+    """How likely so large a difference is, to either side, if A and B are interchangeable."""
+    detectable: float
+    """The smallest difference that so many questions show, see `vtune.metrics.power`."""
+
+
+def paired(pairs: Sequence[Pair]) -> Paired:
+    """Compare two evaluations, question by question.
+
+    Where each question has a cluster of its own and is right or wrong, the test is McNemar's exact one. Else
+    the sign of each cluster's difference is flipped, all of a cluster together.
+
+    Args:
+        pairs: At least one.
+
+    Source: McNemar 1947; Fisher 1935, The Design of Experiments, §21, for the flips.
+    """
+    first, second = (np.array([getattr(pair, side) for pair in pairs], dtype=np.float64) for side in "ab")
+    less = second - first
+    table = totals([pair.cluster for pair in pairs], less, np.ones_like(less))
+    single = len(table) == len(pairs) and bool(np.isin(table[:, 0], (-1.0, 0.0, 1.0)).all())
+    changed = np.abs(table[:, 0])[np.abs(table[:, 0]) > _NOTHING]
+    value = float(less.mean())
+    # The spread of the clusters' own sums around what the mean gives them.
+    spread = table[:, 0] - value * table[:, 1]
+    step = float(changed.mean()) * len(table) / len(pairs) if len(changed) else 1.0
+    return Paired(
+        n=len(pairs),
+        clusters=len(table),
+        a=float(first.mean()),
+        b=float(second.mean()),
+        difference=_difference(table, value),
+        better_a=int((less < -_NOTHING).sum()),
+        better_b=int((less > _NOTHING).sum()),
+        test="exact McNemar" if single else "sign flips of clusters",
+        p=mcnemar(table[:, 0]) if single else sign_flips(table[:, 0]),
+        detectable=detectable(len(table), float(np.sqrt((spread**2).sum())) / len(pairs), step=step),
+    )
+
+
+_NOTHING = 1e-9
+"""Less is the rounding of means."""
+
+
+def mcnemar(differences: Array) -> float:
+    """McNemar's exact test.
+
+    Args:
+        differences: 1 where only B is right, -1 where only A is, 0 else.
+    """
+    from scipy.stats import binomtest
+
+    won, lost = int((differences > 0).sum()), int((differences < 0).sum())
+    return float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+
+
+def sign_flips(differences: Array, *, seed: int = SEED) -> float:
+    """How often flipping signs at random gives a sum that is as far from 0, or farther.
+
+    Args:
+        differences: One a cluster.
+        seed: Of the flips, where there are too many to try all.
+    """
+    sizes = np.abs(differences)[np.abs(differences) > _NOTHING]
+    seen = abs(float(differences.sum())) - _NOTHING
+    if len(sizes) <= ALL_FLIPS:
+        signs = 1 - 2 * (np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1)
+        return float(np.mean(np.abs(signs @ sizes) >= seen))
+    kinds, times = np.unique(np.round(sizes, 12), return_counts=True)
+    draw = np.random.default_rng(seed)
+    sums = np.zeros(FLIPS)
+    for kind, count in zip(kinds, times, strict=True):
+        sums += kind * (2.0 * draw.binomial(count, 0.5, size=FLIPS) - count)
+    return float((1 + np.sum(np.abs(sums) >= seen)) / (1 + FLIPS))
+
+
+def holm(values: Mapping[str, float]) -> dict[str, float]:
+    """P-values of several tests, so that all of them together err in 5 of 100 cases.
+
+    Source: Holm 1979, A simple sequentially rejective multiple test procedure.
+    """
+    found: dict[str, float] = {}
+    worst = 0.0
+    for rank, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
+        worst = max(worst, min(1.0, p * (len(values) - rank)))
+        found[name] = worst
+    return {name: found[name] for name in values}
+
+
+def _difference(table: Array, value: float) -> Estimate:
+    """The mean difference with its interval; that of A - B is the same with other signs.
+
+    Args:
+        table: Summed differences and number of questions, shape (clusters, 2).
+        value: The mean.
+    """
+    if differing(table) < FEW:
+        low, high = _of_few(table, value)
+        return Estimate(value, low, high)
+    # The same direction is resampled whichever was asked for, so that ends differ in their signs alone.
+    turned = table * (-1.0, 1.0) + 0.0
+    here, there = (sorted(map(tuple, one.tolist())) for one in (table, turned))
+    sums = resampled(turned if there > here else table)
+    low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
+    if here == there:
+        low, high = min(low, -high), max(high, -low)
+    return Estimate(value, -high, -low) if there > here else Estimate(value, low, high)
+
+
+def _of_few(table: Array, value: float) -> tuple[float, float]:
+    """The interval where hardly a cluster differs from the rest, so that resamples would say too little.
+
+    What B gains and what it loses are two shares with Wilson's intervals, as if a cluster were one trial;
+    those are put together as if they were independent.
+
+    Source: Zou & Donner 2008, Construction of confidence limits about effect measures, eq. 1.
+    """
+    count = effective(table)
+    gains, losses = (
+        float(np.clip(side * table[:, 0], 0, None).sum() / table[:, 1].sum()) for side in (1, -1)
+    )
+    (gain_low, gain_high), (loss_low, loss_high) = (wilson(part * count, count) for part in (gains, losses))
+    low = value - math.hypot(gains - gain_low, loss_high - losses)
+    high = value + math.hypot(gain_high - gains, losses - loss_low)
+    return max(-1.0, low), min(1.0, high)

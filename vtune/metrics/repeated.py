@@ -1,0 +1,53 @@
+"""What several rollouts of each question say: their mean, and how often one of k is right."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import comb
+from typing import Any
+
+from vtune.metrics.intervals import Estimate, share
+from vtune.metrics.items import Item
+
+RIGHT = 1.0
+"""A score from which an answer is right, as in the column `accuracy` of `metrics.jsonl`."""
+
+
+def repeated(items: Sequence[Item]) -> dict[str, Any] | None:
+    """Numbers over the rollouts of each question; None where each has one.
+
+    Holds, each with its interval over clusters:
+
+    - `avg@k`: the mean over questions of the mean score of their rollouts, of which k were asked for;
+    - `pass@j` for j = 1, 2, 4, … and k: the mean over questions of how likely one of j rollouts is right. A
+      question of which fewer than j rollouts were scored is left out of it.
+
+    `unscored`: questions without a scored rollout, left out of all.
+    """
+    rollouts = max((len(item.scores) for item in items), default=0)
+    if rollouts < 2:
+        return None
+    found = {f"avg@{rollouts}": _mean(items, [item.score for item in items])}
+    for k in (*(2**n for n in range((rollouts - 1).bit_length())), rollouts):
+        chances = [pass_at(k, item.known) if len(item.known) >= k else None for item in items]
+        found[f"pass@{k}"] = _mean(items, chances)
+    estimates = {name: None if value is None else asdict(value) for name, value in found.items()}
+    return estimates | {"unscored": sum(item.score is None for item in items)}
+
+
+def pass_at(k: int, scores: Sequence[float]) -> float:
+    """How likely at least one of k rollouts is right, drawn from these without replacement.
+
+    Args:
+        k: At most as many as there are scores.
+        scores: Of the rollouts of one question.
+
+    Source: Chen et al. 2021, Evaluating large language models trained on code, eq. 1.
+    """
+    wrong = sum(score < RIGHT for score in scores)
+    return 1 - comb(wrong, k) / comb(len(scores), k)
+
+
+def _mean(items: Sequence[Item], values: Sequence[float | None]) -> Estimate | None:
+    """The mean over questions that have a value."""
+    known = [(item.cluster, value) for item, value in zip(items, values, strict=True) if value is not None]
+    return share([name for name, _ in known], [value for _, value in known])

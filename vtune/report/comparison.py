@@ -1,0 +1,72 @@
+"""Two evaluations held against each other: a verdict, and the table that it is drawn from."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.numbers import number, percent
+
+
+def render_comparison(result: Mapping[str, Any]) -> RenderableType:
+    """What `vtune.runs.evaluate.compare.run_compare` returned."""
+    return Group(*_parts(result))
+
+
+def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
+    for side in ("a", "b"):
+        about = result[side]
+        rollouts = f", {about['rollouts']} rollouts of each question" if about["rollouts"] > 1 else ""
+        yield Text(f"{side.upper()}: {about['name']}  ({about['path']}): {about['model']}{rollouts}")
+    if result["differs"]:
+        yield Text(f"not only the models differ: {', '.join(result['differs'])}")
+    yield Text(_counted(result["items"]))
+    rows = {"all": result["overall"]} if result["overall"] is not None else {}
+    rows |= {f"{name}": row for kind in ("categories", "sources") for name, row in result[kind].items()}
+    if rows:
+        yield _table(rows)
+    if result["note"]:
+        yield Text(result["note"])
+    if result["overall"] is not None:
+        yield Text(result["overall"]["verdict"])
+
+
+def _counted(items: Mapping[str, Any]) -> str:
+    left = [
+        f"{items['unscored']} not scored in one of them" if items["unscored"] else "",
+        *(_alone(side, items) for side in ("a", "b")),
+    ]
+    told = ", ".join(filter(None, left))
+    return f"{items['both']} questions in both" + (f"; left out: {told}" if told else "")
+
+
+def _alone(side: str, items: Mapping[str, Any]) -> str:
+    count = items[f"only_{side}"]
+    if not count:
+        return ""
+    ids = items[f"only_{side}_ids"]
+    return f"{count} only in {side.upper()} ({', '.join(ids)}{' …' if count > len(ids) else ''})"
+
+
+def _table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title="B - A, in points", title_justify="left")
+    table.add_column(no_wrap=True)
+    heads = ["n", "clusters", "A", "B", "difference", "better A", "better B", "p", "can show", "verdict"]
+    for head in heads:
+        table.add_column(head, justify="left" if head == "verdict" else "right", overflow="fold")
+    for name, row in rows.items():
+        table.add_row(name, *_cells(row))
+    return table
+
+
+def _cells(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from (number(row[key]) for key in ("n", "clusters"))
+    yield from (percent(row[key]) for key in "ab")
+    ends = ", ".join(f"{100 * row['difference'][end]:+.1f}" for end in ("low", "high"))
+    yield f"{100 * row['difference']['value']:+.1f} [{ends}]"
+    yield from (number(row[key]) for key in ("better_a", "better_b"))
+    yield number(row.get("p_holm", row["p"]))
+    yield f"{100 * row['detectable']:.1f}"
+    yield row["verdict"].partition(";")[0]

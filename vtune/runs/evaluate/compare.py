@@ -1,0 +1,188 @@
+"""`vtune compare`: two evaluations on the same questions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vtune.config import differing_keys
+from vtune.errors import DataError, RecipeError
+from vtune.files.json_text import read_record
+from vtune.metrics.items import Item
+from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired
+from vtune.runs.evaluate.items import RESTORE, read_items
+from vtune.runs.folder import MAY_CHANGE
+
+RULES = ("format", "scorer", "choices.answer_in", "choices.letter_rule", "reward.iou", "reward.judge")
+"""Keys of a suite that say what a right answer is: scores by different ones do not compare."""
+
+PATHS = ("data", "data_from", "reward.judge.api_key_env")
+"""Keys that say where things are, not what they are; the content of data is compared."""
+
+LISTED = 20
+"""Ids of questions that only one evaluation has, of each."""
+
+
+def run_compare(a: Path, b: Path) -> dict[str, Any]:
+    """Hold B against A, question by question.
+
+    Questions are matched by id. One that an evaluation lacks, or of which it scored no rollout, is left out
+    of both and counted. Every question weighs the same, whatever the suite's scorer makes of it.
+
+    Args:
+        a: Folder of a finished `vtune eval`.
+        b: Another one, on the same data.
+
+    Returns:
+        `a` and `b`: `name`, `path`, `model`, `rollouts` of each question; `differs`: what else than the model
+        is not the same; `items`: how many `both` have scored, `only_a`, `only_b` (and some of their ids) and
+        `unscored`; `overall`: see `vtune.metrics.paired`, and `verdict` in words, None where nothing
+        compares; `categories` and `sources`, where there are several: the same for each, with `p_holm`, the
+        p-value that allows for all of them, by which their verdicts go; `note`.
+
+    Raises:
+        DataError: If a folder is no finished evaluation, or the data are not the same.
+        RecipeError: If the rules differ by which answers are scored.
+    """
+    results = [_results(folder) for folder in (a, b)]
+    differs = _differences(*results)
+    first, second = read_items(a), read_items(b)
+    common = [name for name in first if name in second]
+    scored = [name for name in common if None not in (first[name].score, second[name].score)]
+    ids = {
+        "only_a": [name for name in first if name not in second],
+        "only_b": [name for name in second if name not in first],
+    }
+    pairs = {name: _pair(first[name], second[name]) for name in scored}
+    found = paired(list(pairs.values())) if pairs else None
+    parts = {
+        "categories": _parts(pairs, {name: first[name].category for name in scored}),
+        "sources": _parts(pairs, {name: first[name].source for name in scored}),
+    }
+    return {
+        "a": _about(a, results[0], first),
+        "b": _about(b, results[1], second),
+        "differs": differs,
+        "items": {
+            "both": len(scored),
+            "unscored": len(common) - len(scored),
+            **{side: len(names) for side, names in ids.items()},
+            **{f"{side}_ids": names[:LISTED] for side, names in ids.items() if names},
+        },
+        "overall": asdict(found) | {"verdict": verdict(found, found.p)} if found else None,
+        **_adjusted(parts),
+        "note": _note(len(scored), sum(map(len, parts.values()))),
+    }
+
+
+def verdict(found: Paired, p: float) -> str:
+    """The result in words.
+
+    Args:
+        found: The comparison.
+        p: Of its test, allowing for others that were made.
+    """
+    points = 100 * found.difference.value
+    if p < LEVEL and points:
+        return f"{'B' if points > 0 else 'A'} is better, by {abs(points):.1f} points"
+    least = 100 * found.detectable
+    if least >= 100:
+        return "no difference could be shown; so few questions could have shown none of any size"
+    return f"no difference could be shown; these questions could have shown one of {least:.1f} points or more"
+
+
+def _note(count: int, parts: int) -> str:
+    if not count:
+        return "no question was scored in both: nothing compares"
+    if not parts:
+        return ""
+    return (
+        f"{parts} parts were compared, too: the p-values and verdicts of parts allow for chance having had "
+        "as many tries (Holm)"
+    )
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    file = folder / "results.json"
+    if not file.is_file():
+        raise DataError(
+            f"{folder} holds no finished evaluation",
+            fix="give two folders that `vtune eval` wrote; an unfinished one goes on with --resume",
+        )
+    results = read_record(file, "model", "suite", "environment", fix=RESTORE)
+    environment, suite = results["environment"], results["suite"]
+    told = isinstance(environment, dict) and isinstance(environment.get("data"), dict)
+    if not told or not isinstance(suite, dict):
+        raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
+    return results
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """What else than the model is not the same.
+
+    Raises:
+        DataError: If it is the data.
+        RecipeError: If it is what a right answer is.
+    """
+    prints = [sorted(map(str, one["environment"]["data"].values())) for one in (a, b)]
+    if prints[0] != prints[1]:
+        raise DataError(
+            "the two evaluations are not on the same data: the SHA-256 of `data` differ",
+            where=" and ".join(", ".join(one["environment"]["data"]) or "no data" for one in (a, b)),
+            fix="evaluate both models on the same files",
+        )
+    keys = [
+        key
+        for key in differing_keys(a["suite"], b["suite"])
+        if key not in MAY_CHANGE and not _within(key, PATHS)
+    ]
+    if rules := [key for key in keys if _within(key, RULES)]:
+        raise RecipeError(
+            f"answers were scored by different rules: the suites differ in {', '.join(rules)}",
+            fix="evaluate one of the two again with the other's suite.yaml",
+        )
+    return [
+        *keys,
+        *(key for key in ("engine", "limit") if a.get(key) != b.get(key)),
+        *(["uses"] if a["environment"].get("uses") != b["environment"].get("uses") else []),
+    ]
+
+
+def _about(folder: Path, results: Mapping[str, Any], items: Mapping[str, Item]) -> dict[str, Any]:
+    return {
+        "name": folder.resolve().name,
+        "path": str(folder),
+        "model": results["model"],
+        "rollouts": max((len(item.scores) for item in items.values()), default=0),
+    }
+
+
+def _within(key: str, sections: Sequence[str]) -> bool:
+    return any(f"{key}.".startswith(f"{section}.") for section in sections)
+
+
+def _pair(a: Item, b: Item) -> Pair:
+    assert a.score is not None
+    assert b.score is not None
+    return Pair(a.cluster, a.score, b.score)
+
+
+def _parts(pairs: Mapping[str, Pair], part_of: Mapping[str, str | None]) -> dict[str, Paired]:
+    """The comparison of each part; nothing where there are no parts, or one that is all."""
+    names = sorted({part for part in part_of.values() if part is not None})
+    if len(names) < 2:
+        return {}
+    return {part: paired([pairs[name] for name, of in part_of.items() if of == part]) for part in names}
+
+
+def _adjusted(parts: Mapping[str, Mapping[str, Paired]]) -> dict[str, dict[str, Any]]:
+    """Kind of part -> part -> its comparison, with a p-value that allows for those of all kinds."""
+    every = {f"{kind} {name}": one.p for kind, of in parts.items() for name, one in of.items()}
+    p = holm(every)
+    return {
+        kind: {
+            name: asdict(one) | {"p_holm": p[f"{kind} {name}"], "verdict": verdict(one, p[f"{kind} {name}"])}
+            for name, one in of.items()
+        }
+        for kind, of in parts.items()
+    }

@@ -1,0 +1,85 @@
+"""`items.jsonl` of an evaluation: what became of each question, for those who compare two evaluations."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.writing import write_atomically
+from vtune.metrics.benchmarks import Mark
+from vtune.metrics.items import Item, items_of
+from vtune.metrics.power import power
+from vtune.metrics.repeated import repeated
+
+ITEMS = "items.jsonl"
+"""In the folder of an evaluation, a question per line."""
+
+RESTORE = "the evaluation wrote all of it; restore it"
+
+
+def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
+    """Write `items.jsonl`; returns what the questions say that a score does not.
+
+    Args:
+        marks: One a rollout.
+        out: Folder of the evaluation.
+
+    Returns:
+        `repeated`, see `vtune.metrics.repeated`; `power`, how small a difference from another evaluation can
+        be shown (None where nothing was scored), see `vtune.metrics.power`.
+    """
+    items = items_of(marks)
+    write_atomically(out / ITEMS, "".join(json.dumps(asdict(item), allow_nan=False) + "\n" for item in items))
+    known = [(item.cluster, item.score) for item in items if item.score is not None]
+    mean = sum(score for _, score in known) / len(known) if known else 0.0
+    return {
+        "repeated": repeated(items),
+        "power": power(len({name for name, _ in known}), mean) if known else None,
+    }
+
+
+def read_items(folder: Path) -> dict[str, Item]:
+    """Id -> question of a finished evaluation.
+
+    Raises:
+        DataError: If there is no such file, or a line of it is no question.
+    """
+    path = folder / ITEMS
+    if not path.is_file():
+        raise DataError(
+            f"the evaluation in {folder} has no {ITEMS}",
+            fix="it is older than this file: evaluate again, with another --out",
+        )
+    try:
+        lines = read_text(path, limit=MAX_DOCUMENT).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the questions cannot be read: {error}", where=str(path), fix=RESTORE) from None
+    found: dict[str, Item] = {}
+    for number, line in enumerate(lines):
+        item = _item(line, f"{path}, row {number}")
+        if item.id in found:
+            raise DataError(
+                f"the question {item.id!r} comes twice", where=f"{path}, row {number}", fix=RESTORE
+            )
+        found[item.id] = item
+    return found
+
+
+def _item(line: str, where: str) -> Item:
+    try:
+        row = parse_json(line)
+        scores = tuple(None if score is None else float(score) for score in row["scores"])
+        category = row["category"]
+        if not all(isinstance(row[key], str) for key in ("id", "source", "cluster")):
+            raise TypeError("`id`, `source` and `cluster` are texts")
+        if not (category is None or isinstance(category, str)):
+            raise TypeError("`category` is a text or null")
+        if not all(score is None or 0 <= score <= 1 for score in scores):
+            raise ValueError("`scores` lie in [0, 1]")
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"not a question with its scores: {error}", where=where, fix=RESTORE) from None
+    return Item(id=row["id"], source=row["source"], category=category, cluster=row["cluster"], scores=scores)
