@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import hashlib
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -229,8 +228,6 @@ def _decoded(image: str, place: str) -> bytes:
 def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample:
     """The visual-search question of a row, without tools; `extra` keeps its index and its categories.
 
-    Rows that ask the same of the same picture, their options rotated, also have one `rotation_of`.
-
     Raises:
         DataError: If its category is not one of `categories`, or it has no options or no answer.
     """
@@ -241,10 +238,6 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
             f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(categories)}"
         )
     kept = ("index", "category", "cycle_category")
-    extra = {name: row.values[name] for name in kept if name in row.values}
-    if "cycle_category" in extra:
-        same = "\n".join([row.values["question"], *sorted(choices)]).encode()
-        extra["rotation_of"] = hashlib.sha256(row.picture + same).hexdigest()[:16]
     return Sample(
         id=f"{source}/{row.values['index']}",
         source=source,
@@ -255,5 +248,5 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
         answer=choices[ord(row.answer) - ord("A")],
         verifier=choice.NAME,
         choices=choices,
-        extra=extra,
+        extra={name: row.values[name] for name in kept if name in row.values},
     )

@@ -193,7 +193,7 @@ def grade_count(text: str, sample: Sample) -> Grade:
 
 
 def _lettered(letter: str | None, sample: Sample) -> Grade:
-    """A letter that no option has counts as no answer."""
+    """A letter that no option has counts as not read."""
     return chose(letter if letter is not None and letter in letters(sample) else None, sample)
 
 

@@ -48,7 +48,6 @@ MAY_CHANGE = (
     "published.rows",
     "published.licence",
     "published.md5",
-    "cluster",
     "checkpoints.every",
     "checkpoints.keep",
     "checkpoints.keep.newest",

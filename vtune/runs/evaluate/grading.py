@@ -123,7 +123,7 @@ def regrade(folder: Path, protocol: str) -> dict[str, Any]:
         protocol: Name of a protocol with a rule for the suite, `vtune` for the verifiers of the samples.
 
     Returns:
-        `protocol`; `score`, what its scorer makes of the grades; `grades`, one per trajectory in order:
+        `protocol`; `score`, what its scorer makes of the grades; `grades`, one per trajectory, in order:
         `sample_id`, `rollout`, `score`, `read` (null: unreadable) and `fallback`.
 
     Raises:
@@ -144,7 +144,7 @@ def regrade(folder: Path, protocol: str) -> dict[str, Any]:
     grades, marks, fallbacks = [], [], []
     for trajectory in read_trajectories(folder / "trajectories.parquet"):
         sample = samples[trajectory.sample_id]
-        mark = Mark(sample.id, sample.extra, None, unreadable=False, source=sample.source)
+        mark = replace(mark_of(trajectory, sample), score=None, unreadable=False)
         grade = None if trajectory.stop_reason == "error" else grade_of(trajectory.reply, sample, rule)
         if grade is not None:
             mark = replace(mark, score=grade.score, unreadable=grade.unreadable)

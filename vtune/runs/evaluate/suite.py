@@ -71,8 +71,6 @@ class EvalSuite(Source, AgentRecipe):
     agent: str | None = None
     """Name or path of the agent that the settings were taken from; null in files older than agents."""
     published: Published = Published()
-    cluster: str | None = None
-    """The key of a sample's `extra` that is alike in questions that are not independent, e.g. rotations."""
     scorer: ScorerName
     """The rule that makes a score of what was right and wrong; that of the protocol where it has one."""
     seed: int
