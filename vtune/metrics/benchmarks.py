@@ -39,7 +39,7 @@ class Mark:
     cluster: str = ""
     """What belongs together (`vtune.schema.clusters`); empty: the rollouts of the sample alone."""
     boxes: tuple[LabelledBox, ...] | None = None
-    """What its answer lists, in pixels of the stored picture; None where that is no list of boxes, or the
+    """What its answer lists, in pixels of the stored picture; None where that does not list boxes, or the
     sample has no annotated picture (`vtune.schema.annotated`)."""
 
 

@@ -100,7 +100,7 @@ def annotation_of(entry: Mapping[str, Any]) -> Annotation:
     Where `area` or `iscrowd` is missing, it is that of the box, and 0.
 
     Raises:
-        KeyError, TypeError, ValueError: If it is none.
+        KeyError, TypeError, ValueError: If it is not such an entry.
     """
     x, y, width, height = map(float, entry["bbox"])
     area = entry.get("area")

@@ -59,7 +59,7 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
 
 
 def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None:
-    """The boxes of a reply's answer in pixels of the stored picture; None where it is no list of them.
+    """The boxes of a reply's answer in pixels of the stored picture; None where it does not list them.
 
     Raises:
         DataError: As `given_answer` and `pixels_of` do.

@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
-from vtune.data.formats.specimens import TARGET, Specimen, annotated, coco
+from vtune.data.formats.specimens import TARGET, Specimen, annotated
 
 
 def coco_set(folder: Path) -> Specimen:
-    """COCO's instances, the same as for tasks."""
-    return coco(folder)
+    """COCO's instances as it unpacks them: `annotations`, and `val2017` beside it."""
+    file = folder / "annotations" / "instances_val2017.json"
+    file.parent.mkdir()
+    boxes = [(1, 1, TARGET), (1, 1, (100, 20, 150, 60)), (2, 2, TARGET)]
+    return annotated(file, ("a.jpg", "b.jpg"), ("cat", "dog"), boxes, folder / "val2017")
 
 
 def ovdeval(folder: Path) -> Specimen:
