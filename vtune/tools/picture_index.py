@@ -147,7 +147,9 @@ class PictureIndex:
             vectors = np.load(folder / "vectors.npy", mmap_mode="r")
             hashes = None if facts["hash"] is None else np.load(folder / "hashes.npy", mmap_mode="r")
         except (OSError, ValueError) as error:
-            raise DataError(f"not a complete index: {error}", where=str(folder), fix="build it again") from None
+            raise DataError(
+                f"not a complete index: {error}", where=str(folder), fix="build it again"
+            ) from None
         if len(self._records) != self.pictures or vectors.shape != (self.pictures, facts["width"]):
             raise DataError(f"the files in {folder} do not belong together", fix="build it again")
         self._alike = (

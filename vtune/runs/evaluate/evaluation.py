@@ -20,17 +20,19 @@ from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Dtype, load_chat, resolved
+from vtune.models.policy import Dtype, resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.checking import check_unscored
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, Rollout, black
+from vtune.rollout.openai import Served
 from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.sandbox import SandboxRecipe
+from vtune.runs.agent.served import check_model, endpoint_facts, kind_of
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.questions import (
@@ -74,6 +76,8 @@ class EvalSuite(Source):
     reward: RewardRecipe
     dtype: Dtype
     threads: int = Field(gt=0)
+    openai: Served = Served()
+    """How a model behind an endpoint is asked."""
 
     @model_validator(mode="after")
     def _says_what_it_offers(self) -> Self:
@@ -91,7 +95,7 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
         VtuneError: With the problems found.
     """
     thresholds_of(suite.reward)
-    load_chat(model)
+    check_model(model, suite.openai, suite.rollout)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
     check_summariser(suite.tools)
@@ -115,7 +119,7 @@ def run_eval(
 
     Args:
         suite: What to measure and how.
-        model: Folder or hub name.
+        model: Folder or hub name, or `openai:URL#model`.
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
@@ -134,6 +138,7 @@ def run_eval(
     suite = judged_as_shown(suite)
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
+    kind = kind_of(model, kind)
     if kind == "vllm":
         check_vllm()
         if suite.rollout.temperature not in (0.0, 1.0):
@@ -315,6 +320,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),
         "environment": environment(asked.prints),
+        **endpoint_facts(asked.model, suite.openai, asked.out),
     }
 
 
