@@ -25,7 +25,8 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
     {"folder"},
-    {"agent", "data", "processes", "serve"},
+    {"agent", "data", "processes"},
+    {"serve"},
     {"evaluate"},
     {"curate", "train"},
     {"audit", "parts", "sweep"},

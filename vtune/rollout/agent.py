@@ -129,7 +129,7 @@ class Agent:
         self._closing -= closing
         found: dict[int, Trajectory] = {}
         results = Results()
-        room = min(self._recipe.max_batch, self._sandbox.capacity)
+        room = self.room
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
         for cohort in range(cohorts):
@@ -151,6 +151,16 @@ class Agent:
         # Once round, so that the last sessions are told to end.
         await asyncio.sleep(0)
         return [found[number] for number in range(len(jobs))]
+
+    @property
+    def room(self) -> int:
+        """Conversations that may run at the same time."""
+        return min(self._recipe.max_batch, self._sandbox.capacity)
+
+    @property
+    def sessions(self) -> int:
+        """Sandbox sessions that live now."""
+        return self._sandbox.live
 
     def take_lost(self) -> int:
         """Sessions that the sandbox has lost since the last time this was asked; each was made again."""

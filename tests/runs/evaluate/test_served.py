@@ -179,9 +179,7 @@ def test_an_address_is_checked_and_secrets_are_not_repeated(
     assert "secret" not in ended.err
 
 
-def test_a_key_that_is_not_set_is_named(
-    lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_is_not_set_is_named(lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     words = evaluation(Path("unused"), lens / "heldout.parquet", tmp_path / "out")
     words[words.index("--model") + 1] = "openai:http://127.0.0.1:9/v1#m"
