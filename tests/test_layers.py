@@ -180,7 +180,7 @@ def test_no_file_is_too_long() -> None:
     [
         ("pyarrow.parquet", {"vtune/schema/parquet/tables.py"}),
         ("deepspeed", {"vtune/update/deepspeed.py"}),
-        ("openai", {"vtune/judge/client.py"}),
+        ("openai", {"vtune/judge/completions.py"}),
         ("vllm", {"vtune/rollout/vllm.py"}),
         ("httpx2", {"vtune/rollout/servers.py", "vtune/tools/http.py"}),
         ("aiohttp", {"vtune/reward/connections.py"}),

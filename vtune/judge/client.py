@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 from pydantic import Field
 
@@ -13,13 +13,10 @@ from vtune.config import Strict
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
-from vtune.judge.completions import Completions, NoVerdict
+from vtune.judge.completions import Completed, Completions, NoVerdict
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
 from vtune.schema.message import Picture
-
-if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletion, ChatCompletionContentPartParam
 
 T = TypeVar("T")
 
@@ -164,7 +161,7 @@ class JudgeClient:
         return reply
 
     async def _complete(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
-        content: list[ChatCompletionContentPartParam] = [{"type": "text", "text": prompt.text}]
+        content: list[dict[str, Any]] = [{"type": "text", "text": prompt.text}]
         content += [{"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in pictures]
         settings = {"temperature": self._endpoint.temperature, "max_tokens": self._endpoint.max_tokens}
         completion = await self._completions.create(
@@ -172,11 +169,10 @@ class JudgeClient:
         )
         return self._text(completion)
 
-    def _text(self, completion: "ChatCompletion") -> str:
-        choice = completion.choices[0] if completion.choices else None
-        if choice is not None and choice.message.content:
-            return choice.message.content
-        cut = choice is not None and choice.finish_reason == "length"
+    def _text(self, completed: Completed) -> str:
+        if completed.text:
+            return completed.text
+        cut = completed.finish == "length"
         raise NoVerdict(
             "the judge's reply is empty"
             + (f": its {self._endpoint.max_tokens} max_tokens went into thoughts" if cut else ""),

@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from vtune.errors import RecipeError, ServiceError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAIError
-    from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+    from openai.types.chat import ChatCompletion
 
 RETRIED = frozenset({408, 409, 429})
 """Statuses below 500 that the `openai` client tries again: time-out, conflict, too many requests."""
@@ -31,6 +32,26 @@ class NoVerdict(ServiceError):
 
     Another attempt would say the same.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """What a model gave back."""
+
+    text: str
+    """Empty where it said nothing."""
+    finish: str
+    """Its `finish_reason`: stop, length, content_filter; empty where there was no choice at all."""
+    stop: str | None
+    """The stop text that ended it, where the server says so (vLLM's `stop_reason`)."""
+    input: int | None
+    """Tokens, cached ones included; None where the endpoint does not count."""
+    cached: int
+    output: int | None
+    model: str
+    """As the endpoint calls what has answered."""
+    fingerprint: str | None
+    """`system_fingerprint`."""
 
 
 class Completions:
@@ -118,13 +139,11 @@ class Completions:
         if self._client is not None:
             await self._client.close()
 
-    async def create(
-        self, messages: "list[ChatCompletionMessageParam]", settings: Mapping[str, Any]
-    ) -> "ChatCompletion":
+    async def create(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Completed:
         """The completion of a conversation.
 
         Args:
-            messages: All turns.
+            messages: All turns, as OpenAI has them.
             settings: By their names at OpenAI; those that the model refuses are left out.
 
         Raises:
@@ -152,11 +171,11 @@ class Completions:
                     fix=self._fix,
                 ) from None
         self._failures = 0
-        return completion
+        return _completed(completion, self._model)
 
     async def _send(
         self,
-        messages: "list[ChatCompletionMessageParam]",
+        messages: Sequence[Mapping[str, Any]],
         settings: Mapping[str, Any],
         refused: frozenset[str],
     ) -> "ChatCompletion":
@@ -164,13 +183,30 @@ class Completions:
             raise RuntimeError(f"{self._who}'s client is used outside its `async with`")
         down = self._failures >= self._concurrency
         client = self._client.with_options(max_retries=0) if down else self._client
-        taken: dict[str, Any] = {name: value for name, value in settings.items() if name not in refused}
+        taken = {name: value for name, value in settings.items() if name not in refused}
         if LENGTH in refused:
             taken[LATER_LENGTH] = settings[LENGTH]
-        completion: ChatCompletion = await client.chat.completions.create(
-            model=self._model, messages=messages, **taken
-        )
+        create: Any = client.chat.completions.create  # what it is given is not known before
+        completion: ChatCompletion = await create(model=self._model, messages=list(messages), **taken)
         return completion
+
+
+def _completed(completion: "ChatCompletion", model: str) -> Completed:
+    choice = completion.choices[0] if completion.choices else None
+    usage = completion.usage
+    details = None if usage is None else usage.prompt_tokens_details
+    reason = getattr(choice, "stop_reason", None)
+    text = "" if choice is None else choice.message.content or choice.message.refusal or ""
+    return Completed(
+        text=text,
+        finish="" if choice is None else choice.finish_reason,
+        stop=reason if isinstance(reason, str) else None,
+        input=None if usage is None else usage.prompt_tokens,
+        cached=0 if details is None else details.cached_tokens or 0,
+        output=None if usage is None else usage.completion_tokens,
+        model=completion.model or model,
+        fingerprint=completion.system_fingerprint,
+    )
 
 
 def _status(error: "OpenAIError") -> int | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from PIL import Image
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
-from vtune.judge.completions import Completions
+from vtune.judge.completions import Completed, Completions
 from vtune.models.pictures import PictureReader, PixelBudget, Pixels
 from vtune.models.served import PREFIX
 from vtune.rollout.engine import Completion, Finish, Request, Weights
@@ -23,11 +23,6 @@ from vtune.rollout.submission import Kept, seed_of
 from vtune.rollout.usage import Ledger, Prices, Used
 from vtune.rollout.words import Screen, Words
 from vtune.schema.message import IMAGE, Message
-
-if TYPE_CHECKING:
-    from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
-    from openai.types.chat.chat_completion import Choice
 
 KEPT = 1 << 28
 """Bytes of pictures that stay encoded; ours."""
@@ -138,7 +133,6 @@ class OpenAIEngine:
         self._served = served
         self._pictures = pictures
         self._ledger = ledger
-        self._model = address.model
         self._urls: Kept[str] = Kept(KEPT, len)
         self._completions = Completions(
             "the model",
@@ -195,17 +189,16 @@ class OpenAIEngine:
         turns = [_message(turn, [urls[number] for number in turn.images]) for turn in request.messages]
         reply = await self._completions.create(turns, settings)
         self._note(reply)
-        if not reply.choices:
+        if not reply.finish:
             raise ServiceError("the model's reply has no choice", where=self._completions.where)
-        text, finish = said(reply.choices[0], sampling.stop)
-        usage = reply.usage
+        text, finish = said(reply, sampling.stop)
         return Completion(
             token_ids=(),
             logprobs=(),
             finish=finish,
             weight_versions=(),
             text=text,
-            context=0 if usage is None else usage.prompt_tokens + usage.completion_tokens,
+            context=(reply.input or 0) + (reply.output or 0),
         )
 
     async def take(self, weights: Weights, version: int) -> None:
@@ -223,17 +216,16 @@ class OpenAIEngine:
         """Hang up."""
         await self._completions.__aexit__()
 
-    def _note(self, reply: "ChatCompletion") -> None:
+    def _note(self, reply: Completed) -> None:
         if self._ledger is None:
             return
-        usage = reply.usage
         self._ledger.add(
             Used(
-                input=None if usage is None else usage.prompt_tokens,
-                cached=_cached(usage),
-                output=None if usage is None else usage.completion_tokens,
-                model=reply.model or self._model,
-                fingerprint=reply.system_fingerprint,
+                input=reply.input,
+                cached=reply.cached,
+                output=reply.output,
+                model=reply.model,
+                fingerprint=reply.fingerprint,
                 without=sorted(self.refused),
             )
         )
@@ -268,45 +260,36 @@ def encoded(picture: Image.Image, most: int) -> tuple[str, bytes]:
     )
 
 
-def said(choice: "Choice", stops: Sequence[str]) -> tuple[str, Finish]:
+def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
     """The text of a turn as an engine of tokens would give it, its stop text included; and what ended it.
 
     Endpoints cut a stop text off. vLLM says which one it was; elsewhere a turn that ended by itself with a
     tag still open (`<code>`) is taken to have ended with what closes it.
     """
-    text = choice.message.content or choice.message.refusal or ""
+    text = reply.text
     # Where the endpoint was not asked to stop, or would not.
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
     if ends:
         return text[: min(ends)], "stop"
-    if choice.finish_reason == "length":
+    if reply.finish == "length":
         return text, "length"
-    if choice.finish_reason != "stop":  # a filter of the endpoint, for one
+    if reply.finish != "stop":  # a filter of the endpoint, for one
         return text, "end"
-    reason = getattr(choice, "stop_reason", None)
-    if isinstance(reason, str) and reason in stops:
-        return text + reason, "stop"
     for stop in stops:
         tag = _TAG.fullmatch(stop)
-        if tag is not None and f"<{tag[1]}>" in text:
+        if reply.stop == stop or (tag is not None and f"<{tag[1]}>" in text):
             return text + stop, "stop"
     return text, "end"
 
 
-def _message(turn: Message, urls: Sequence[str]) -> "ChatCompletionMessageParam":
+def _message(turn: Message, urls: Sequence[str]) -> dict[str, Any]:
     """A turn as endpoints take it, pictures where their marks stand."""
-    content: Any = turn.content
-    if urls:
-        content = []
-        for piece, url in zip_longest(turn.content.split(IMAGE), urls):
-            if piece.strip():
-                content.append({"type": "text", "text": piece})
-            if url is not None:
-                content.append({"type": "image_url", "image_url": {"url": url}})
-    message: Any = {"role": turn.role, "content": content}
-    return cast("ChatCompletionMessageParam", message)
-
-
-def _cached(usage: "CompletionUsage | None") -> int:
-    details = None if usage is None else usage.prompt_tokens_details
-    return (details.cached_tokens or 0) if details is not None else 0
+    if not urls:
+        return {"role": turn.role, "content": turn.content}
+    parts: list[dict[str, Any]] = []
+    for piece, url in zip_longest(turn.content.split(IMAGE), urls):
+        if piece.strip():
+            parts.append({"type": "text", "text": piece})
+        if url is not None:
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+    return {"role": turn.role, "content": parts}
