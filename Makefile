@@ -11,7 +11,7 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: demo test test-suite test-random test-vllm lint bench bench-vllm bench-trl clean
+.PHONY: demo check test test-quick test-suite test-random test-vllm lint bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -19,7 +19,14 @@ demo: $(READY)  ## the whole loop on this machine
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SEED ?= 1
 
-test: test-suite test-vllm
+check:  ## what to run while you write: lint, and the tests that train nothing and start no service
+	$(MAKE) --jobs=2 --output-sync=target lint test-quick
+
+test:  ## everything; the two share no process, and each leaves a core idle now and then
+	$(MAKE) --jobs=2 --output-sync=line test-suite test-vllm
+
+test-quick: $(READY)
+	$(PYTEST) -m "not slow"
 
 test-suite: $(READY)
 	$(PYTEST)

@@ -180,7 +180,8 @@ def import_(
         typer.Argument(
             metavar="FORMAT",
             help="samples, vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, "
-            "coco, v3det, objects365, vstar, hrbench or hf.",
+            "coco, v3det, objects365, vstar, hrbench, mme_realworld, treebench, mmmu, mmmu_pro, "
+            "mmmu_pro_vision, countbench, vlmblind or hf.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],

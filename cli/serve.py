@@ -131,7 +131,7 @@ def search(
 )
 def agent(
     settings: Annotated[
-        str, typer.Option("--agent", help="Whose settings to run: a shipped suite, or a path.")
+        str, typer.Option("--agent", help="Whose settings to run: a shipped agent, or a path.")
     ],
     model: Annotated[
         str, typer.Option("--model", help="Folder of weights or of a run, hub name, or openai:URL#model.")

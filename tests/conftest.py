@@ -47,11 +47,33 @@ LONGEST = (
 )
 """Files of half a minute and more: a worker that began with one of them late would keep all waiting."""
 
+SLOW = (
+    "chains",
+    "fuzz",
+    "gpu",
+    "runs",
+    "sandbox",
+    "reward/test_hacks.py",
+    "reward/test_injection.py",
+    "reward/test_released.py",
+    "reward/test_score.py",
+    "reward/test_service.py",
+    "reward/test_storm.py",
+    "update/test_deepspeed.py",
+    "update/test_memory.py",
+    "verifiers/test_verifying.py",
+)
+"""Folders and files of tests that train, or start sandboxes or services: `make check` leaves them out."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; everything else stays in order (with xdist: `--no-loadscope-reorder`)."""
+    """The longest files first, all else in order (with xdist: `--no-loadscope-reorder`); marks `slow`."""
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+    slow = [ROOT / "tests" / name for name in SLOW]
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in slow):
+            item.add_marker("slow")
 
 
 @pytest.fixture

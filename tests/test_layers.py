@@ -18,6 +18,7 @@ LAYERS = [
     {"environments"},
     {"data"},
     {"curate", "rollout", "reward", "advantage", "update", "metrics"},
+    {"protocols"},
     {"report"},
     {"runs"},
     {"cli"},
@@ -26,9 +27,8 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
     {"folder"},
     {"agent", "data", "processes"},
-    {"serve"},
     {"evaluate"},
-    {"curate", "train"},
+    {"curate", "serve", "train"},
     {"audit", "parts", "sweep"},
     {"recipes", "report"},
     {"demo", "plan"},

@@ -71,7 +71,8 @@ def test_command_lines_are_found_and_wrong_ones_are_seen() -> None:
 @pytest.mark.parametrize("page", PRESENT)
 def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
     from vtune.runs.curate.recipe import DataRecipe
-    from vtune.runs.evaluate.evaluation import EvalSuite
+    from vtune.runs.evaluate.groups import asked
+    from vtune.runs.evaluate.suite import EvalSuite
     from vtune.runs.train.rl import RLRecipe
     from vtune.runs.train.sft import SFTRecipe
 
@@ -86,9 +87,16 @@ def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
         if path not in kinds:
             continue
         key, folder, kind = kinds[path]
-        if Path(context.params[key]).suffix:
+        if context.params[key] is None or Path(context.params[key]).suffix:
             continue  # the reader's own file
-        load_recipe(find(context.params[key], folder), kind, context.params["overrides"] or [])
+        given = list(context.params["overrides"] or [])
+        if path == "vtune eval":
+            given += [f"{one}={context.params[one]}" for one in ("agent", "protocol") if context.params[one]]
+            names = [named.path for named in asked(context.params[key]).suites]
+        else:
+            names = [find(context.params[key], folder)]
+        for name in names:
+            load_recipe(name, kind, given)
         if context.params.get("sweep"):
             assert context.params["sweep"] in shipped("recipes.sweep")
 

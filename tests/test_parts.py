@@ -14,6 +14,7 @@ from vtune.errors import RecipeError
 from vtune.metrics.benchmarks import SCORERS
 from vtune.models.families import FAMILIES
 from vtune.parts import OURS, Kind
+from vtune.protocols import PROTOCOLS
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.part import REWARDS
 from vtune.rollout.prompts import STYLES
@@ -29,6 +30,7 @@ OTHER_MEANINGS = {
     ("vtune/tools/dense_build.py", "exact"): "how an index searches",
     ("vtune/curate/item.py", "*"): "abilities of V-Triune's rows",
     ("vtune/data/coco.py", "counting"): "an ability",
+    ("vtune/data/harness.py", "counting"): "an ability",
     ("vtune/data/formats/specimens.py", "*"): "rows as others write them",
     ("vtune/data/formats/vtriune.py", "ocr"): "a word of an ability",
     ("vtune/data/shapes.py", "*"): "tasks of puzzles",
@@ -88,6 +90,7 @@ def test_every_line_of_the_table_is_a_part() -> None:
         ENVIRONMENTS,
         FORMATS,
         SCORERS,
+        PROTOCOLS,
         STYLES,
         EVIDENCE,
         REWARDS,

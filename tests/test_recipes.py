@@ -13,12 +13,21 @@ EVERY = pytest.mark.parametrize("entry", SHIPPED, ids=lambda entry: f"{entry.kin
 def kind_of(entry: Shipped) -> type[Strict]:
     """The class that a file of this kind is read into."""
     from vtune.runs.curate.recipe import DataRecipe
-    from vtune.runs.evaluate.evaluation import EvalSuite
+    from vtune.runs.evaluate.groups import Group
+    from vtune.runs.evaluate.suite import AgentRecipe, EvalSuite
     from vtune.runs.sweep.recipe import Sweep
     from vtune.runs.train.rl import RLRecipe
     from vtune.runs.train.sft import SFTRecipe
 
-    kinds = {"sft": SFTRecipe, "rl": RLRecipe, "sweep": Sweep, "eval": EvalSuite, "data": DataRecipe}
+    kinds = {
+        "sft": SFTRecipe,
+        "rl": RLRecipe,
+        "sweep": Sweep,
+        "eval": EvalSuite,
+        "agent": AgentRecipe,
+        "group": Group,
+        "data": DataRecipe,
+    }
     return kinds[entry.kind]
 
 

@@ -34,10 +34,7 @@ ALLOWED = {
         "vtune/sandbox/attacks/snippets/res_lying_extension.py",
         "is none",
     ): "the name under which it is reported",
-    ("vtune/runs/evaluate/evaluation.py", "wrote it whole"): "an older message",
-    ("vtune/runs/evaluate/questions.py", "entry a row"): "an older text",
     ("vtune/runs/evaluate/windows.py", "at most so many"): "an older text",
-    ("cli/eval.py", "At most so many"): "an older text",
     ("vtune/tools/calls.py", "is no number of"): "a message that models were trained to read",
 }
 """(file, what it says) -> why."""

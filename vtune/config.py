@@ -43,7 +43,7 @@ def shipped(package: str) -> dict[str, Path]:
     """The YAML files that ship in a folder, by name without ending, e.g. `codev-tiny` in `recipes.rl`."""
     top, *below = package.split(".")
     root = Path(str(resources.files(f"vtune.{top}"))).joinpath(*below)
-    return {path.stem: path for path in sorted(root.rglob("*.yaml"))}
+    return {path.stem: path for path in sorted(root.glob("*.yaml"))}
 
 
 def find(name: str, package: str) -> Path:
@@ -52,7 +52,7 @@ def find(name: str, package: str) -> Path:
     Args:
         name: A path (`my.yaml`, `dir/my.yaml`) or the name of a shipped file, with or without its kind
             (`codev`, `rl/codev`).
-        package: `recipes.rl`, `recipes.sft`, `data_recipes` or `eval_suites`.
+        package: `recipes.rl`, `recipes.sft`, `recipes.agents`, `data_recipes` or `eval_suites`.
 
     Raises:
         RecipeError: If neither exists, naming the nearest shipped file.
@@ -84,12 +84,14 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
     """
     root, values = _read(path)
     lines = dict(_lines(root, path))
-    given: set[Loc] = set()
-    for override in overrides:
-        given.add(_apply(values, override))
-    here = any(loc[:1] == ("uses",) for loc in given)
-    base, place = (Path(), given_by) if here else (path.parent, _place(path, lines, ("uses",)))
-    _bring(kind, values, base, place)
+    first = [override for override in overrides if override.partition("=")[0] in kind.decides]
+    given = {_apply(values, override) for override in first}
+    if first or kind.decides:
+        # What is filled in may be said by a part of the user's own.
+        _bring(kind, values, *_from(path, lines, given, given_by))
+        values = kind.completed(values, {str(key) for key, *_ in given})
+    given |= {_apply(values, override) for override in overrides if override not in first}
+    _bring(kind, values, *_from(path, lines, given, given_by))
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -99,6 +101,13 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
             place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
             rows.append(f"  {place}: {_explain(section, loc, problem)}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def _from(path: Path, lines: dict[Loc, int], given: set[Loc], given_by: str) -> tuple[Path, str]:
+    """(the folder from which paths in `uses` start, the place of the key)."""
+    if any(loc[:1] == ("uses",) for loc in given):
+        return Path(), given_by
+    return path.parent, _place(path, lines, ("uses",))
 
 
 def _bring(kind: type[Strict], values: dict[str, Any], base: Path, place: str) -> None:

@@ -22,6 +22,7 @@ Kind = Literal[
     "verifier",
     "format",
     "scorer",
+    "protocol",
     "prompt",
     "tool",
     "environment",
@@ -56,10 +57,16 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         "format": _listed(
             "vtune.data.formats",
             "samples vtriune verl deepeyes codev questions:thinklite thyme questions:easyr1 search:mars "
-            "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench hub:hf",
+            "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench "
+            "benchmarks:mme_realworld benchmarks:treebench benchmarks:mmmu benchmarks:mmmu_pro "
+            "benchmarks:mmmu_pro_vision benchmarks:countbench benchmarks:vlmblind hub:hf",
         ),
         "scorer": _listed(
-            "vtune.metrics", "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources"
+            "vtune.metrics",
+            "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources levels levels:tasks",
+        ),
+        "protocol": _listed(
+            "vtune.protocols", "vtune official vlmevalkit lmms_eval:lmms-eval evalscope mars paper"
         ),
         "filter": MappingProxyType(
             {

@@ -1,8 +1,8 @@
 """What sections of recipes are: strict, and open to parts of a user's own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError
@@ -16,6 +16,22 @@ class Strict(BaseModel):
     """Base of every recipe section: no unknown keys, no change after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    decides: ClassVar[tuple[str, ...]] = ()
+    """Keys at the top that say what `completed` fills in; an override of one of them comes before it."""
+
+    @classmethod
+    def completed(cls, values: dict[str, Any], chosen: Collection[str]) -> dict[str, Any]:
+        """The values of a file with what it leaves to other files that it names; most files are whole.
+
+        Args:
+            values: Of the file, not checked yet.
+            chosen: Those of `decides` that an override has set.
+
+        Raises:
+            RecipeError: If another file is not there, or not valid.
+        """
+        return values
 
     @model_validator(mode="before")
     @classmethod

@@ -16,7 +16,7 @@ from tests.conftest import build
 from tests.runs.commands import setting, vtune
 from tests.runs.looking import Looking
 from vtune.config import find, load_recipe
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.questions import read_records
 import vtune.runs.agent.engines as engines
 

@@ -12,7 +12,7 @@ import yaml
 
 from vtune.config import load_recipe
 from vtune.runs.curate.recipe import DataRecipe
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.shipped import find_shipped
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.train.sft import SFTRecipe
@@ -69,6 +69,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     ),
     "eval": (
         "data",
+        "published.md5",  # tests make files of their own
         "images.min_pixels",
         "reward.judge.base_url",
         "tools.text_search.summariser.base_url",

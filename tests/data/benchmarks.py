@@ -10,6 +10,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 COLOURS = ("red", "green", "blue", "yellow")
+VSTAR_REQUEST = "Answer with the option's letter from the given choices directly."
 CATEGORIES = ("direct_attributes", "relative_position")
 
 
@@ -26,7 +27,11 @@ def picture(number: int, size: tuple[int, int], box: tuple[int, int, int, int], 
 def make_vstar(
     folder: Path, count: int, size: tuple[int, int], box: tuple[int, int, int, int], kind: str = "JPEG"
 ) -> Path:
-    """`count` questions, by turns of both categories; the first option is right, as published."""
+    """`count` questions, by turns of both categories; the first option of an annotation is the right one.
+
+    `test_questions.jsonl` has the official order: rotated by the number of the question.
+    """
+    rows = []
     for number in range(count):
         category = CATEGORIES[number % 2]
         here = folder / category
@@ -35,13 +40,27 @@ def make_vstar(
         (here / f"{stem}.{'jpg' if kind == 'JPEG' else 'png'}").write_bytes(picture(number, size, box, kind))
         right = COLOURS[number % 4]
         wrong = [colour for colour in COLOURS if colour != right]
+        options = [right, *wrong] if number % 2 == 0 else [right, wrong[0]]
         note = {
             "target_object": ["sign"],
             "bbox": [list(box)],
             "question": "What is the colour of the sign?",
-            "options": [right, *wrong] if number % 2 == 0 else [right, wrong[0]],
+            "options": options,
         }
         (here / f"{stem}.json").write_text(json.dumps(note))
+        by = number // 2 % len(options)
+        turned = [*options[by:], *options[:by]]
+        listed = "\n".join(f"({letter}) {option}" for letter, option in zip("ABCD", turned, strict=False))
+        rows.append(
+            {
+                "image": f"{category}/{stem}.{'jpg' if kind == 'JPEG' else 'png'}",
+                "text": f"{note['question']}\n{listed}\n{VSTAR_REQUEST}",
+                "category": category,
+                "question_id": number,
+                "label": "ABCD"[turned.index(right)],
+            }
+        )
+    (folder / "test_questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return folder
 
 

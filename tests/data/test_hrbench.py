@@ -18,7 +18,14 @@ def test_every_row_is_a_sample_with_its_rotation(tmp_path: Path) -> None:
     assert [sample.images[0].data for sample in samples] == [PICTURES[0]] * 4 + [PICTURES[1]] * 4
     assert [sample.ground_truth for sample in samples[:4]] == ["A", "D", "C", "B"]
     assert {sample.answer for sample in samples[:4]} == {"red"}
-    assert samples[4].extra == {"index": "4", "category": "cross", "cycle_category": "0"}
+    same = samples[4].extra["rotation_of"]
+    assert samples[4].extra == {
+        "index": "4",
+        "category": "cross",
+        "cycle_category": "0",
+        "rotation_of": same,
+    }
+    assert [sample.extra["rotation_of"] == same for sample in samples] == [False] * 4 + [True] * 4
     assert samples[0].evidence == ()
     for sample in samples:
         check_ground_truth(sample)

@@ -45,13 +45,45 @@ def test_a_folder_gives_its_questions_with_boxes_in_corners(folder: Path) -> Non
         "<image>\nWhat is the colour of the sign?\nA. red\nB. green\nC. blue\nD. yellow"
     )
     assert (first.source, first.ability, first.verifier) == ("vstar", "visual_search", "choice")
-    assert {sample.ground_truth for sample in samples} == {"A"}
+    # Rotated by the number of the question in test_questions.jsonl; the annotations have it first.
+    assert [sample.ground_truth for sample in samples] == ["A", "D", "A", "B"]
+    assert [sample.answer for sample in samples] == ["red", "blue", "green", "yellow"]
+    assert samples[1].choices == ("red", "green", "yellow", "blue")
     assert [sample.extra["category"] for sample in samples] == ["direct_attributes"] * 2 + [
         "relative_position"
     ] * 2
     assert len(samples[2].choices) == 2
     for sample in samples:
         check_ground_truth(sample)
+
+
+def test_without_the_official_order_the_right_option_comes_first(folder: Path) -> None:
+    (folder / "test_questions.jsonl").unlink()
+    assert {sample.ground_truth for sample in read_vstar(folder)} == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        pytest.param(
+            '"label": "D"', '"label": "A"', "differ in their options, or in the right one", id="label"
+        ),
+        pytest.param("(A) red", "(A) rot", "differ in their options", id="an option"),
+        pytest.param("sa_0002", "sa_0009", "differ in their options", id="a picture"),
+        pytest.param('"label"', '"letter"', "row 0", id="a column"),
+        pytest.param("{", "", "row 0", id="no JSON"),
+    ],
+)
+def test_an_official_order_of_other_questions_is_an_error(
+    old: str, new: str, what: str, folder: Path
+) -> None:
+    file = folder / "test_questions.jsonl"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    with pytest.raises(DataError, match=what) as raised:
+        list(read_vstar(folder))
+    assert "download" in raised.value.fix
 
 
 def test_a_box_that_leaves_the_picture_by_a_pixel_is_cut(folder: Path) -> None:

@@ -10,7 +10,8 @@ NAMES = list(SCORERS)
 
 
 def mark(category: str, cycle: str, score: float | None, *, unreadable: bool = False) -> Mark:
-    return Mark("s/1", {"category": category, "cycle_category": cycle}, score, unreadable)
+    extra = {"category": category, "cycle_category": cycle, "l2-category": "one", "task": "one"}
+    return Mark("s/1", extra, score, unreadable)
 
 
 def test_the_overall_score_is_no_mean_of_the_categories() -> None:
@@ -50,6 +51,45 @@ def test_rotations_weigh_the_same_and_one_right_answer_of_four_counts_a_quarter(
     assert (more["score"], more["fsp"], more["fcp"]) == (0.5, 0.75, 0.25)
 
 
+def test_levels_split_by_category_by_what_is_before_its_slash_and_by_subcategory() -> None:
+    marks = [
+        replace(mark(category, "", score), extra={"category": category, "l2-category": below})
+        for category, below, score in (
+            ("Perception/Remote Sensing", "color", 1.0),
+            ("Perception/Monitoring", "color", 0.0),
+            ("Reasoning/Monitoring", "count", 1.0),
+        )
+    ]
+    found = SCORERS["levels"](marks)
+    assert found["score"] == pytest.approx(2 / 3)
+    assert {name: part["score"] for name, part in found["tasks"].items()} == {
+        "Perception": 0.5,
+        "Reasoning": 1.0,
+    }
+    assert found["categories"]["Perception/Monitoring"]["score"] == 0.0
+    assert found["subcategories"]["color"]["score"] == 0.5
+    assert "tasks" not in SCORERS["levels"]([mark("Attribute", "", 1.0)])
+
+
+def test_both_counting_grids_are_one_task_of_the_mean_and_two_of_the_list() -> None:
+    marks = [
+        replace(mark("", "", score), extra={"task": task})
+        for task, score in (
+            ("Counting Grid - Blank Grids", 1.0),
+            ("Counting Grid - Word Grids", 0.0),
+            ("Nested Squares", 1.0),
+            ("Nested Squares", 1.0),
+        )
+    ]
+    found = SCORERS["tasks"](marks)
+    assert (found["score"], found["task_mean"]) == (0.75, 0.75)
+    assert {name: part["score"] for name, part in found["tasks"].items()} == {
+        "Counting Grid - Blank Grids": 1.0,
+        "Counting Grid - Word Grids": 0.0,
+        "Nested Squares": 1.0,
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
     marks = [mark("single", "0", 1.0), mark("single", "0", 0.0), mark("single", "0", None)]
@@ -60,7 +100,7 @@ def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
     assert nothing["unscored"] == 1
 
 
-@pytest.mark.parametrize("name", ["categories", "hrbench"])
+@pytest.mark.parametrize("name", ["categories", "hrbench", "levels", "tasks"])
 def test_a_sample_that_cannot_be_put_into_its_part_is_an_error(name: str) -> None:
     with pytest.raises(DataError, match="which the score is split by"):
         SCORERS[name]([replace(mark("", "", 1.0), extra={})])  # type: ignore[index]

@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import hashlib
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,8 +30,13 @@ class TsvRow:
     """File and row, counted from 0: for errors."""
     values: Mapping[str, str]
     """Column -> text, without `image`."""
-    picture: bytes
-    """The encoded picture."""
+    pictures: tuple[bytes, ...]
+    """The encoded pictures; few layouts have more than one."""
+
+    @property
+    def picture(self) -> bytes:
+        """The first of them."""
+        return self.pictures[0]
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -55,12 +61,20 @@ class TsvRow:
         Raises:
             DataError: If it is not one of them.
         """
+        return self.letter(self.choices)
+
+    def letter(self, choices: Collection[str]) -> str:
+        """The column `answer`: the letter of the right one of some options.
+
+        Raises:
+            DataError: If it is not one of them.
+        """
         letter = self.values["answer"].strip()
-        if letter not in ascii_uppercase[: len(self.choices)] or len(letter) != 1:
+        if letter not in ascii_uppercase[: len(choices)] or len(letter) != 1:
             raise DataError(
                 f"the answer {letter!r} is not the letter of an option",
                 where=self.place,
-                fix=f"write one of {', '.join(ascii_uppercase[: len(self.choices)])}",
+                fix=f"write one of {', '.join(ascii_uppercase[: len(choices)])}",
             )
         return letter
 
@@ -138,7 +152,7 @@ def _row(
     starts[index] = start
     if len(image) <= LONGEST_INDEX:
         image = _elsewhere(path, again, header, starts.get(image), image, place)
-    return TsvRow(place, values, _decoded(image, place))
+    return TsvRow(place, values, tuple(_decoded(one, place) for one in _several(image, place)))
 
 
 def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
@@ -195,6 +209,16 @@ def _elsewhere(
     return image
 
 
+def _several(image: str, place: str) -> list[str]:
+    """The pictures of a cell: one, or a Python list of them."""
+    if not image.startswith("["):
+        return [image]
+    found = [part.strip().strip("'\"") for part in image.strip().strip("[]").split(",")]
+    if not all(found):
+        raise DataError("`image` is not a list of pictures", where=place, fix="download it again")
+    return found
+
+
 def _decoded(image: str, place: str) -> bytes:
     try:
         return base64.b64decode(image, validate=True)
@@ -204,6 +228,8 @@ def _decoded(image: str, place: str) -> bytes:
 
 def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample:
     """The visual-search question of a row, without tools; `extra` keeps its index and its categories.
+
+    Rows that ask the same of the same picture, their options rotated, also have one `rotation_of`.
 
     Raises:
         DataError: If its category is not one of `categories`, or it has no options or no answer.
@@ -215,6 +241,10 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
             f"unknown category {category!r}", where=row.place, fix=f"known: {', '.join(categories)}"
         )
     kept = ("index", "category", "cycle_category")
+    extra = {name: row.values[name] for name in kept if name in row.values}
+    if "cycle_category" in extra:
+        same = "\n".join([row.values["question"], *sorted(choices)]).encode()
+        extra["rotation_of"] = hashlib.sha256(row.picture + same).hexdigest()[:16]
     return Sample(
         id=f"{source}/{row.values['index']}",
         source=source,
@@ -225,5 +255,5 @@ def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample
         answer=choices[ord(row.answer) - ord("A")],
         verifier=choice.NAME,
         choices=choices,
-        extra={name: row.values[name] for name in kept if name in row.values},
+        extra=extra,
     )

@@ -1,10 +1,13 @@
 """V* bench: small things in large photographs (craigwu/vstar_bench)."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
-from vtune.data.options import multiple_choice
+from vtune.data.options import listing, multiple_choice
 from vtune.data.tsv import question_of, scan_tsv
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
@@ -20,13 +23,17 @@ SOURCE = "vstar"
 CATEGORIES = ("direct_attributes", "relative_position")
 """The folders of the 191 questions; the two others of the published data set are not part of them."""
 PICTURES = (".jpg", ".jpeg", ".png")
+QUESTIONS = "test_questions.jsonl"
+"""In the folder: the questions as they are asked, their options in the official order."""
+_OPTION = re.compile(r"^\(([A-Z])\) (.*)$", re.MULTILINE)
 
 
 def read_vstar(path: Path) -> Iterator[Sample]:
     """The questions of the published folder, with their target boxes, or of its TSV form, without.
 
-    Options keep the order of the file. In the folder's annotations the right one always comes first, so
-    whoever asks has to shuffle them, and to say which tools they offer (`vtune.data.offer`).
+    Options have the order of `test_questions.jsonl`, or of the TSV. A folder without that file has the
+    order of its annotations, in which the right one always comes first, so that whoever asks has to shuffle
+    them. They also have to say which tools they offer (`vtune.data.offer`).
 
     Args:
         path: The folder with `direct_attributes` and `relative_position`, or a TSV with the columns index,
@@ -51,6 +58,7 @@ def scan_vstar(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
 
 
 def _folder(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
+    asked = _asked(path / QUESTIONS)
     for category in CATEGORIES:
         if not (path / category).is_dir():
             raise DataError(
@@ -74,9 +82,54 @@ def _folder(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
         for stem, file in notes.items():
             if stem in pictures:
                 try:
-                    yield file, _annotated(category, stem, pictures[stem], file)
+                    sample = _annotated(category, stem, pictures[stem], file)
+                    yield file, _as_asked(sample, asked, path / QUESTIONS)
                 except DataError as error:
                     yield file, error
+
+
+def _asked(file: Path) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Path of a picture -> (its options in the official order, the letter of the right one).
+
+    Raises:
+        DataError: If a row is not as published.
+    """
+    if not file.is_file():
+        return {}
+    found = {}
+    for number, line in enumerate(read_text(file).splitlines()):
+        try:
+            row = parse_json(line)
+            picture, text, label = row["image"], row["text"], row["label"]
+            options = tuple(option[2].strip() for option in _OPTION.finditer(text))
+        except (ValueError, TypeError, KeyError):
+            raise DataError(
+                "no question as published", where=f"{file}, row {number}", fix="download it again"
+            ) from None
+        found[picture] = options, label
+    return found
+
+
+def _as_asked(sample: Sample, asked: Mapping[str, tuple[tuple[str, ...], str]], file: Path) -> Sample:
+    """The sample with its options in the official order.
+
+    Raises:
+        DataError: If the file has other options for its picture, or another right one.
+    """
+    if not asked:
+        return sample
+    options, label = asked.get(sample.extra["image_path"], ((), ""))
+    order = {option: number for number, option in enumerate(options)}
+    known = sorted(options) == sorted(option.strip() for option in sample.choices)
+    if not known or len(order) < len(options) or label != ascii_uppercase[order[sample.answer.strip()]]:
+        raise DataError(
+            f"{QUESTIONS} and the annotation of {sample.id} differ in their options, or in the right one",
+            where=str(file),
+            fix="download the folder again",
+        )
+    question = sample.prompt[-1].content.split("\n", 1)[1].removesuffix(listing(sample.choices))
+    choices = tuple(sorted(sample.choices, key=lambda choice: order[choice.strip()]))
+    return replace(sample, prompt=multiple_choice(question, choices), choices=choices, ground_truth=label)
 
 
 def _annotated(category: str, stem: str, picture: Path, file: Path) -> Sample:

@@ -71,7 +71,7 @@ def by_category(marks: Sequence[Mark]) -> Scores:
     Raises:
         DataError: If a sample has no category.
     """
-    names = sorted({_extra(mark, "category") for mark in marks})
+    names = sorted({extra_of(mark, "category") for mark in marks})
     groups = {name: mean([m for m in marks if m.extra["category"] == name]) for name in names}
     return mean(marks) | {"categories": groups}
 
@@ -101,12 +101,12 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
     Raises:
         DataError: If a sample has no category or no rotation.
     """
-    names = sorted({_extra(mark, "cycle_category") for mark in marks})
+    names = sorted({extra_of(mark, "cycle_category") for mark in marks})
     cycles: dict[str, dict[str, float]] = {}
     for name in names:
         inside = [mark for mark in marks if mark.extra["cycle_category"] == name]
         parts = {"score": inside} | {
-            key: [mark for mark in inside if _extra(mark, "category") == category]
+            key: [mark for mark in inside if extra_of(mark, "category") == category]
             for key, category in HRBENCH.items()
         }
         known = {key: [m.score for m in part if m.score is not None] for key, part in parts.items()}
@@ -133,10 +133,15 @@ def _in_part(marks: Sequence[Mark], key: str) -> list[Mark]:
 
 
 def _cycle(mark: Mark) -> str:
-    return _extra(mark, "cycle_category")
+    return extra_of(mark, "cycle_category")
 
 
-def _extra(mark: Mark, key: str) -> str:
+def extra_of(mark: Mark, key: str) -> str:
+    """What a sample's `extra` has under a key.
+
+    Raises:
+        DataError: If there is nothing.
+    """
     found = mark.extra.get(key)
     if not isinstance(found, str) or not found:
         raise DataError(

@@ -16,7 +16,8 @@ from vtune.files.writing import write_atomically
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.runs.data.lens import make_lens
-from vtune.runs.evaluate.evaluation import STARTED, EvalSuite, run_eval
+from vtune.runs.evaluate.evaluation import STARTED, run_eval
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import check_folder
 from vtune.runs.train.loop import run_rl
 from vtune.runs.train.rl import RLRecipe

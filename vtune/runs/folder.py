@@ -43,6 +43,12 @@ USES = "uses"
 
 MAY_CHANGE = (
     "uses",  # their content is compared, see `check_uses`
+    "agent",  # its settings are compared
+    "published",  # says nothing of how a suite is asked
+    "published.rows",
+    "published.licence",
+    "published.md5",
+    "cluster",
     "checkpoints.every",
     "checkpoints.keep",
     "checkpoints.keep.newest",

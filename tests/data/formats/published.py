@@ -1,6 +1,7 @@
 """Small files in the shape of published data sets, each with one odd row."""
 
 import base64
+import csv
 import io
 import json
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from PIL import Image
 
 from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
 from vtune.data.formats.building import Options
+from vtune.data.formats.table import FORMATS
 
 SIZE = (80, 60)
 
@@ -453,6 +455,25 @@ def hrbench(folder: Path) -> Published:
     return Published([file], {"choice": 7}, {f"{file}, row 5": "answer"}, sources=("hr_bench_4k",))
 
 
+def table(
+    name: str, file: str, verifiers: dict[str, int], column: str, told: str
+) -> Callable[[Path], Published]:
+    """The specimen of a benchmark in one TSV file, with a row whose column is broken."""
+
+    def make(folder: Path) -> Published:
+        specimen = FORMATS[name].specimen
+        assert specimen is not None
+        path = specimen(folder).path
+        assert path.name == file
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream, delimiter="\t"))
+        rows.insert(0, rows[0] | {"index": "bad", column: "?" if column != "answer" else "Z9"})
+        write_tsv(path, rows)
+        return Published([path], verifiers, {f"{path}, row 0": told}, sources=(path.stem,))
+
+    return make
+
+
 def hf(folder: Path) -> Published:
     import datasets
 
@@ -518,5 +539,12 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "objects365": objects365,
     "vstar": vstar,
     "hrbench": hrbench,
+    "mme_realworld": table("mme_realworld", "mme_realworld_lite.tsv", {"choice": 2}, "answer", "answer"),
+    "treebench": table("treebench", "TreeBench.tsv", {"choice": 2}, "target_instances", "target_instances"),
+    "mmmu": table("mmmu", "MMMU_DEV_VAL.tsv", {"choice": 1, "exact": 1}, "answer", "answer"),
+    "mmmu_pro": table("mmmu_pro", "MMMU_Pro_10c.tsv", {"choice": 2}, "answer", "answer"),
+    "mmmu_pro_vision": table("mmmu_pro_vision", "MMMU_Pro_V.tsv", {"choice": 2}, "answer", "answer"),
+    "countbench": table("countbench", "CountBenchQA.tsv", {"counting": 2}, "answer", "whole number"),
+    "vlmblind": table("vlmblind", "VLMBlind.tsv", {"exact": 4}, "task", "unknown task"),
     "hf": hf,
 }

@@ -475,6 +475,7 @@ def test_benchmark_questions_that_nobody_can_answer_are_left_out(
     change: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     folder = make_vstar(tmp_path / "vstar", 2, SIZE, (10, 10, 20, 20))
+    (folder / "test_questions.jsonl").unlink()
     file = folder / "direct_attributes" / "sa_0000.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     entries = [entry for _, entry in FORMATS["vstar"].read(folder, Options())]

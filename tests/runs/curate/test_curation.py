@@ -27,7 +27,7 @@ from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample

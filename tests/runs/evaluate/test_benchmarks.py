@@ -19,8 +19,8 @@ from tests.runs.looking import BOX, HABITS, NUMBERS, Guessing, Looking, Zooming
 from vtune.config import find, load_recipe
 from vtune.errors import RunFailed
 from vtune.metrics.proportion import wilson
-from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.parquet import read_trajectories
 
 SMALL = setting(
@@ -31,6 +31,7 @@ SMALL = setting(
     rollout__max_new_tokens=200,
     rollout__max_batch=4,
     sandbox__seconds=120.0,
+    published__md5="null",
 )
 
 
@@ -135,11 +136,29 @@ def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(look
     ]
 
 
-def test_the_right_option_of_vstar_is_not_always_the_first(vstar: Path) -> None:
-    shipped = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]"])
-    assert len({sample.ground_truth for sample in read_records(shipped)}) > 1
-    kept = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{vstar}]", "choices.shuffle=null"])
-    assert {sample.ground_truth for sample in read_records(kept)} == {"A"}
+def test_options_of_vstar_have_the_official_order_or_one_of_a_seed(vstar: Path, tmp_path: Path) -> None:
+    def truths(*words: str, data: Path = vstar) -> str:
+        suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]", *words])
+        return "".join(sample.ground_truth for sample in read_records(suite))
+
+    rows = [json.loads(line) for line in (vstar / "test_questions.jsonl").read_text().splitlines()]
+    official = {row["image"].split(".")[0]: row["label"] for row in rows}
+    assert truths() == "".join(official[name] for name in sorted(official)) == "ADCBABAB"
+    assert truths("choices.order=0") not in (truths(), truths("choices.order=1"))
+    bare = shutil.copytree(vstar, tmp_path / "bare")
+    (bare / "test_questions.jsonl").unlink()
+    assert truths(data=bare) == "A" * 8
+
+
+def test_a_benchmark_whose_right_option_always_comes_first_is_refused(
+    vstar: Path, tiny: Path, tmp_path: Path
+) -> None:
+    bare = shutil.copytree(vstar, tmp_path / "bare")
+    (bare / "test_questions.jsonl").unlink()
+    ended = vtune(*evaluation("vstar", tiny, bare, tmp_path / "out"))
+    assert ended.code == 2
+    assert "the right option is A in all of 8 questions" in ended.err
+    assert "choices.order" in ended.err
 
 
 def test_hrbench_gives_fsp_fcp_and_the_mean_over_its_rotations(
@@ -380,7 +399,7 @@ import vtune.runs.evaluate.windows as windows
 import tests.runs.looking as looking
 from tests.runs.commands import setting, vtune
 from vtune.config import find, load_recipe
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.questions import read_records
 
 tiny, folder = map(Path, sys.argv[1:])

@@ -20,7 +20,8 @@ from vtune.metrics.log import read_metrics
 from vtune.reward.recipe import RewardRecipe, RewardService
 from vtune.reward.score import Scorer
 from vtune.runs.train.rl import RLRecipe
-from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
+from vtune.schema.message import Message
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.uses import forget, use, used
@@ -133,16 +134,35 @@ def test_a_service_scores_with_them_as_the_run_does_and_refuses_what_it_has_not(
             assert "has not loaded" in one.reward.why
 
 
-def test_both_ranks_of_a_run_score_with_them_and_train_with_a_loss_of_ones_own(
+def one_puzzle_and_three_mazes(lens: Path, out: Path) -> Path:
+    """Of four groups on two ranks, both have one of a maze."""
+    maze = Sample(
+        id="maze",
+        source="maze",
+        prompt=(Message("user", "Go to the red square."),),
+        ground_truth="S../#.G",
+        verifier="environment_reward",
+        environment="maze",
+    )
+    puzzle = next(iter(read_samples(lens / "train.parquet")))
+    write_samples(out, [puzzle, *(replace(maze, id=f"maze-{number}") for number in range(3))])
+    return out
+
+
+def test_both_ranks_of_a_run_score_with_them_and_train_with_a_loss_and_an_environment_of_ones_own(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
-    here = scratch(tmp_path, tiny, lens / "train.parquet")
+    here = scratch(tmp_path, tiny, one_puzzle_and_three_mazes(lens, tmp_path / "mixed.parquet"))
     seen = f"    open({str(here / 'seen-')!r} + os.environ['RANK'], 'w').close()\n    likely ="
     loss = (OWN / "pushes.py").read_text().replace("    likely =", seen)
     (here / "pushes.py").write_text(f"import os\n{loss}")
+    shutil.copy(OWN / "maze.py", here)
+    files = ("near.py", "brief.py", "pushes.py", "maze.py")
     own = setting(
-        uses=f"[{', '.join(str(here / name) for name in ('near.py', 'brief.py', 'pushes.py'))}]",
+        uses=f"[{', '.join(str(here / name) for name in files)}]",
         loss="{algorithm: pushes, fade: 0.5, aggregation: token_mean, kl_weight: 0.0}",
+        prompts_per_step=4,
+        rollout__max_tokens=2000,
     )
     words = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN, *own, "--gpus", "2")
     started = Launched(words, tmp_path / "said")
@@ -152,10 +172,16 @@ def test_both_ranks_of_a_run_score_with_them_and_train_with_a_loss_of_ones_own(
         started.end()
         Launched.every.remove(started)
     assert {path.name for path in here.glob("seen-*")} == {"seen-0", "seen-1"}
-    files = sorted((here / "run/trajectories").glob("step-*.parquet"))
-    found = [one for file in files for one in read_trajectories(file)]
-    assert len(found) == 4
+    written = sorted((here / "run/trajectories").glob("step-*.parquet"))
+    found = [one for file in written for one in read_trajectories(file)]
+    assert len(found) == 8
     assert all(one.reward is not None and one.reward.own["brief"] is not None for one in found)
+    walks = [one for one in found if one.source == "maze"]
+    assert len(walks) == 6
+    for walk in walks:
+        assert walk.outcome is not None
+        assert walk.reward is not None
+        assert walk.reward.accuracy == walk.outcome.score
     rows = {row.source: row.values for row in read_metrics(here / "run/metrics.jsonl")}
     assert "reward_brief" in rows["lens"]
 

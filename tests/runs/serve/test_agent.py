@@ -16,16 +16,13 @@ from typing import Any
 
 import openai
 import pytest
-import yaml
 
 from tests.conftest import HANGS
 from tests.judge.server import FakeJudge, serve
 from tests.models.rows import picture
 from tests.rollout.endpoint import Looker
 from tests.runs.commands import environment, evaluation, setting, vtune
-from vtune.config import find, load_recipe
 from vtune.models.pictures import PixelBudget
-from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
@@ -60,10 +57,8 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, model: str, *options: str) -> Iterator[Serving]:
-    suite = load_recipe(find("lens", "eval_suites"), EvalSuite, ["offers=[python]"])
-    (folder / "agent.yaml").write_text(yaml.safe_dump(suite.model_dump(mode="json")))
     command = [sys.executable, "-m", "vtune.cli.main", "serve", "agent", "--port", "0", "--json"]
-    command += ["--agent", str(folder / "agent.yaml"), "--model", model, "--out", str(folder / "out")]
+    command += ["--agent", "lens-tiny", "--model", model, "--out", str(folder / "out")]
     process = subprocess.Popen(
         [*command, *GREEDY, *options],
         stdout=subprocess.PIPE,
@@ -329,9 +324,7 @@ def test_the_one_model_is_listed(endpoint: Endpoint) -> None:
     assert asyncio.run(story()) == ["looker"]
 
 
-def test_an_agent_that_names_no_tools_is_refused(tmp_path: Path) -> None:
-    suite = load_recipe(find("lens", "eval_suites"), EvalSuite)
-    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(suite.model_dump(mode="json")))
-    ended = vtune("serve", "agent", "--agent", tmp_path / "agent.yaml", "--model", "nowhere")
+def test_an_agent_that_names_no_tools_is_refused() -> None:
+    ended = vtune("serve", "agent", "--agent", "lens-tiny", "--set", "offers=null", "--model", "nowhere")
     assert ended.code == 2
     assert "--set 'offers=[python]'" in ended.err

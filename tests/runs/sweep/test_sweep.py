@@ -12,7 +12,8 @@ from vtune.advantage.recipe import PAPER
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.report.sweep import render_sweeps
-from vtune.runs.evaluate.evaluation import EvalSuite, judged_as_shown
+from vtune.runs.evaluate.evaluation import judged_as_shown
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.shipped import shipped_recipes
 from vtune.runs.report.document import run_report
 from vtune.runs.sweep.recipe import Plan, load_sweep
@@ -537,7 +538,7 @@ def test_a_weak_judge_differs_in_nothing_but_the_judge() -> None:
 def test_the_base_model_is_asked_without_tools_in_a_prompt_that_its_reader_fits() -> None:
     plan = load_sweep(find("codev-ablation", "recipes.sweep"), find("codev", "recipes.rl"), [])
     for name, suite in plan.suites_of("qwen2.5-vl-7b").items():
-        assert (suite.offers, suite.rollout.prompt, suite.choices.answer_in) == ((), "plain", "reply")  # type: ignore[union-attr]
+        assert (suite.offers, suite.rollout.prompt, suite.answer_in) == ((), "plain", "reply")
         assert plan.suites_of("cold-start-sft")[name] == plan.suites[name] != suite
 
 

@@ -1,13 +1,22 @@
-"""V* and HR-Bench, with the readers that evaluation uses."""
+"""Benchmarks as they are published, with the readers that evaluation uses."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vtune.data.formats import specimens
+from vtune.data.formats import specimens, specimens_tsv
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import seen_to_open
+from vtune.data.harness import (
+    scan_blind,
+    scan_countbench,
+    scan_mmmu,
+    scan_mmmu_pro,
+    scan_mmmu_pro_vision,
+    scan_realworld,
+    scan_treebench,
+)
 from vtune.data.hrbench import scan_hrbench
 from vtune.data.options import listing
 from vtune.data.vstar import scan_vstar
@@ -75,7 +84,31 @@ FORMATS.add(
         read_hrbench_rows,
         "TSV of HR-Bench, 4K or 8K",
         takes=("tools",),
-        specimen=specimens.hrbench,
+        specimen=specimens_tsv.hrbench,
         scan=scan_hrbench,
     ),
 )
+
+
+def _add(
+    name: str,
+    reads: str,
+    scan: Callable[[Path], Iterator[Sample | DataError]],
+    specimen: Callable[[Path], specimens.Specimen],
+) -> None:
+    """A benchmark in one TSV file of VLMEvalKit's."""
+
+    def read(path: Path, options: Options) -> Iterator[Found]:
+        for number, entry in enumerate(scan(path)):
+            yield Place(path, number, path.stem), _opened(entry)
+
+    FORMATS.add(name, Format(read, reads, takes=("tools",), specimen=specimen, scan=scan))
+
+
+_add("mme_realworld", "TSV of MME-RealWorld, whole or Lite", scan_realworld, specimens_tsv.realworld)
+_add("treebench", "TSV of TreeBench, with its boxes", scan_treebench, specimens_tsv.treebench)
+_add("mmmu", "MMMU_DEV_VAL.tsv", scan_mmmu, specimens_tsv.mmmu)
+_add("mmmu_pro", "MMMU_Pro_10c.tsv", scan_mmmu_pro, specimens_tsv.mmmu_pro)
+_add("mmmu_pro_vision", "MMMU_Pro_V.tsv", scan_mmmu_pro_vision, specimens_tsv.mmmu_pro_vision)
+_add("countbench", "CountBenchQA.tsv", scan_countbench, specimens_tsv.countbench)
+_add("vlmblind", "VLMBlind.tsv", scan_blind, specimens_tsv.blind)

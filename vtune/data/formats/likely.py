@@ -10,6 +10,7 @@ from vtune.data.formats.building import Options
 from vtune.data.formats.samples import ADDED
 from vtune.data.formats.source import files, read_rows
 from vtune.data.formats.table import FORMATS
+from vtune.data.harness import TARGETS
 from vtune.data.vstar import CATEGORIES
 from vtune.errors import DataError
 from vtune.files.reading import open_input
@@ -17,6 +18,7 @@ from vtune.schema.fields import Row
 
 HEAD = 2**16
 """Bytes of a file that are looked at where it is not read in rows."""
+_OF_VSTAR = {"index", "image", "B", "C", "D"}
 ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
 
 
@@ -100,9 +102,16 @@ def _json(head: str) -> str | None:
 
 def _tsv(head: str) -> str | None:
     header = next(csv.reader([head.partition("\n")[0].rstrip("\r")], delimiter="\t"), [])
-    if not {"index", "question", "A", "answer"} <= set(header):
+    if not {"index", "image"} <= set(header):
         return None
-    return "hrbench" if "cycle_category" in header else "vstar"
+    telling = {"cycle_category": "hrbench", "multi-choice options": "mme_realworld", TARGETS: "treebench"}
+    for column, name in telling.items():
+        if column in header:
+            return name
+    if "task" in header and "answers" in header:
+        return "vlmblind"
+    # V*'s own columns and no more: others of the family name a split, a subject or further levels.
+    return "vstar" if {"question", "A", "answer", "category"} == set(header) - _OF_VSTAR else None
 
 
 def _is_vstar(path: Path) -> bool:

@@ -5,7 +5,6 @@ becomes of such rows sends these through the import itself.
 """
 
 import base64
-import csv
 import io
 import json
 from collections.abc import Sequence
@@ -207,7 +206,7 @@ def thyme(folder: Path) -> Specimen:
     ]
     rows = [
         {
-            "image": [_coded(number) for number in range(1 + response.count(shown))],
+            "image": [coded(number) for number in range(1 + response.count(shown))],
             "question": "<image>\nWhich number is on the sign?",
             "response": response,
         }
@@ -339,32 +338,6 @@ def vstar(folder: Path) -> Specimen:
     return Specimen(folder / "vstar_bench")
 
 
-def hrbench(folder: Path) -> Specimen:
-    """HR-Bench: one question of each category, four times with its options rotated."""
-    rows: list[dict[str, str]] = []
-    for number, category in enumerate(("single", "cross")):
-        options = ["red", "green", "blue", "yellow"]
-        for cycle in range(4):
-            turned = options[cycle:] + options[:cycle]
-            rows.append(
-                {
-                    "index": str(len(rows)),
-                    "image": _coded(number),
-                    "question": "What is the colour of the sign?",
-                    **dict(zip("ABCD", turned, strict=True)),
-                    "answer": "ABCD"[turned.index("red")],
-                    "category": category,
-                    "cycle_category": str(cycle),
-                }
-            )
-    path = folder / "hr_bench_4k.tsv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return Specimen(path)
-
-
 def _judge(truth: str, verifier: str) -> Row:
     return {"ground_truth": truth, "verifier": verifier}
 
@@ -385,7 +358,8 @@ def _name(folder: Path, number: int) -> str:
     return name
 
 
-def _coded(number: int) -> str:
+def coded(number: int) -> str:
+    """The picture of a number in base64."""
     return base64.b64encode(_picture(number)).decode()
 
 

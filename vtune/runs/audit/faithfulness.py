@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from vtune.config import Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError, RunFailed, nearest
 from vtune.judge.client import JudgeEndpoint
 from vtune.metrics.agreement import agreement
 from vtune.metrics.faithfulness import faithfulness
+from vtune.protocols import ProtocolName
+from vtune.protocols import vtune as ours
 from vtune.reward import evidence_boxes, evidence_model
 from vtune.reward.audit import (
     AuditRow,
@@ -27,7 +29,7 @@ from vtune.reward.audit import (
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.runs.evaluate.questions import Choices, Format, Source, read_records
+from vtune.runs.evaluate.questions import AnswerIn, Choices, Format, Source, as_today, read_records
 from vtune.runs.evaluate.windows import portions
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import read_trajectories
@@ -65,7 +67,15 @@ class _Asked(Strict):
     format: Format = "samples"
     """Only suites have another."""
     offers: tuple[ToolName, ...] | None = None
+    answer_in: AnswerIn | None = None
+    kind: str | None = None
+    protocol: ProtocolName = ours.NAME
     choices: Choices | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older_files(cls, values: Any) -> Any:
+        return as_today(values) if isinstance(values, dict) else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +255,9 @@ def _locate(path: Path, data: tuple[str, ...]) -> _Audited:
                 format=asked.format,
                 data_from="",
                 offers=asked.offers,
+                answer_in=asked.answer_in,
+                kind=asked.kind,
+                protocol=asked.protocol,
                 choices=asked.choices,
             )
             return _Audited(files, source, asked.reward, asked.seed, str(settings))

@@ -8,8 +8,8 @@ from vtune.config import find, load_recipe, shipped
 from vtune.curate.duplicates import Benchmarks, Contamination, benchmark_key
 from vtune.curate.item import Item
 from vtune.runs.curate.recipe import DataRecipe
-from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.runs.evaluate.questions import Source, fingerprints, read_questions
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.message import Picture
 
 PACKAGE = "eval_suites"

@@ -1,4 +1,4 @@
-"""Evaluation: a rollout without an update. A suite is data with everything pinned that moves a score."""
+"""Evaluation: a rollout without an update."""
 
 import asyncio
 import json
@@ -8,44 +8,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import ValidationError
 
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
-from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
+from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
-from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Dtype, resolved
+from vtune.models.policy import resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.checking import check_unscored
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.rollout.agent import Agent, Job, Rollout, black
-from vtune.rollout.openai import Served
+from vtune.rollout.agent import Agent, Job, black
 from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.opening import load_fixed, open_fixed
-from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of
-from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.grading import graded, mark_of, rule_of, scores_of, with_fallback
 from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.questions import (
     Question,
-    Source,
     check_questions,
     fingerprints,
     read_questions,
     without_pictures,
 )
+from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses
-from vtune.schema.clusters import cluster_of
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -58,36 +54,6 @@ STARTED = "started.json"
 """What was asked, for as long as the evaluation is unfinished."""
 
 
-class EvalSuite(Source):
-    """A benchmark: its data, and every setting that its score depends on."""
-
-    scorer: ScorerName
-    """The rule that makes a score of what was right and wrong."""
-    seed: int
-    rollouts: int = Field(gt=0)
-    """Of each sample; a score is the mean over all."""
-    images: PixelBudget
-    call_images: Literal["shown", "black"]
-    """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
-    rollout: Rollout
-    sandbox: SandboxRecipe
-    tools: ToolsRecipe | None = None
-    """How the tools run that questions offer beside `python`; null: none of them."""
-    reward: RewardRecipe
-    dtype: Dtype
-    threads: int = Field(gt=0)
-    openai: Served = Served()
-    """How a model behind an endpoint is asked."""
-
-    @model_validator(mode="after")
-    def _says_what_it_offers(self) -> Self:
-        if self.format != "samples" and self.offers is None:
-            raise ValueError(
-                "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
-            )
-        return self
-
-
 def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
     """Everything that can be known before weights are loaded.
 
@@ -96,6 +62,7 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     """
     thresholds_of(suite.reward)
     check_model(model, suite.openai, suite.rollout)
+    check_published(suite)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
     check_summariser(suite.tools)
@@ -183,7 +150,11 @@ def _asked(
 def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
     """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
     result = read_record(
-        out / "results.json", "model", "suite", "environment", fix="the evaluation wrote it whole; restore it"
+        out / "results.json",
+        "model",
+        "suite",
+        "environment",
+        fix="the evaluation wrote all of it; restore it",
     )
     before = {
         "model": result["model"],
@@ -199,12 +170,27 @@ def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
     check_uses(before.get("uses", {}), out)
+    before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
     changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
     if changed:
         raise RecipeError(
             f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
             fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
         )
+
+
+def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
+    """A stored suite with the keys that are younger than it, at what they meant before they were there.
+
+    Args:
+        stored: As it was written.
+        now: What it is compared with; a stored suite that has no `kind` of question is of that one.
+    """
+    try:
+        stored = {"kind": now.get("kind")} | stored
+        return EvalSuite.model_validate(stored).model_dump(mode="json")
+    except ValidationError:
+        return stored
 
 
 def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
@@ -277,7 +263,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
 
 async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, Sample]:
     """Draw, score and write what is missing, a window after the other; returns all samples, by id."""
-    suite, total = asked.suite, asked.total
+    suite, total, rule = asked.suite, asked.total, rule_of(asked.suite)
     done = drawn(asked.portions, rollouts=suite.rollouts)
     records: dict[str, Sample] = {}
     seen: list[Trajectory] = []
@@ -288,6 +274,7 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
                 await agent.run(_jobs(suite, window), progress.advance),
                 iou=thresholds_of(suite.reward),
             )
+            scored = [graded(t, records[t.sample_id], rule, suite.reward) for t in scored]
             seen += map(slim, scored)
             if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
                 check_unscored(seen, suite.reward.max_unscored)
@@ -312,7 +299,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "limit": asked.limit,
         "engine": asked.kind,
         "rollouts": asked.total,
-        "score": SCORERS[suite.scorer](judged.marks),
+        "score": scores_of(suite.scorer, judged.marks, judged.fallbacks),
         **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         "faithfulness": asdict(everything),
@@ -361,6 +348,8 @@ class _Judged:
 
     rows: list[AuditRow] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    fallbacks: list[Mark] = field(default_factory=list)
+    """The same by the protocol's own fallback."""
     trajectories: list[Trajectory] = field(default_factory=list)
     """Without pictures and tokens."""
 
@@ -372,17 +361,11 @@ async def _judge(
     for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
         asked = [records[t.sample_id] for t in group]
         found.rows.extend(await audit(asked, group, scorer.judges))
-        found.marks.extend(mark_of(t, sample) for t, sample in zip(group, asked, strict=True))
+        marks = [mark_of(t, sample) for t, sample in zip(group, asked, strict=True)]
+        found.marks.extend(marks)
+        found.fallbacks.extend(with_fallback(mark, t) for mark, t in zip(marks, group, strict=True))
         found.trajectories.extend(map(slim, group))
     return found
-
-
-def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
-    """What a scorer is told of one rollout."""
-    reward, cluster = trajectory.reward, cluster_of(trajectory)
-    score = None if reward is None else reward.accuracy
-    unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
-    return Mark(sample.id, sample.extra, score, unreadable, source=sample.source, cluster=cluster)
 
 
 def _put_together(files: Sequence[Path], out: Path) -> None:

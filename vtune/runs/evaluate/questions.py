@@ -1,10 +1,11 @@
 """The questions of a suite: where they lie, how they are read and put, one at a time."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -14,6 +15,9 @@ from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.errors import DataError, RecipeError
+from vtune.protocols import PROTOCOLS, ProtocolName
+from vtune.protocols import vtune as ours
+from vtune.protocols.protocol import put, wrong_kind
 from vtune.reward.checking import check_samples
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
@@ -25,36 +29,45 @@ from vtune.schema.parquet import fingerprint, load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
-from vtune.verifiers import choice
+from vtune.verifiers import choice, verifier_of
 
 Format = Annotated[str, AfterValidator(FORMATS.known)]
+
+SUSPICIOUS = 8
+"""Questions with the same right letter that are no chance any more (ours: below 1 % with two options)."""
+AS_THEY_ARE = "{question}\n{options}"
 
 Question = tuple[Sample, tuple[bytes, ...]]
 """A sample with its encoded pictures."""
 
 
+AnswerIn = Literal["tag", "boxed", "reply"]
+OFFICIAL = "official"
+
+
 class Choices(Strict):
     """How multiple-choice questions are put, and how their answers are read."""
 
-    template: str
-    """What stands behind the pictures; `{question}` and `{options}` are filled in."""
-    shuffle: int | None
-    """Seed of the options' order, which depends on it and the sample's id; null keeps that of the data."""
-    answer_in: Literal["tag", "boxed", "reply"]
-    """Of verifier `choice`: where the answer is read."""
-    letter_rule: Literal["strict", "loose"]
-    """Of verifier `choice`: a letter or an option's own text, or what is meant by a text of any form."""
+    template: str | None = None
+    """What stands behind the pictures; `{question}` and `{options}` are filled in. Null: the protocol's."""
+    order: Literal["official"] | int
+    """`official`: that of the data. A number: the seed of an order that depends on it and the sample's id."""
+    letter_rule: Literal["strict", "loose"] | None = None
+    """Of verifier `choice`: a letter or an option's own text, or what is meant by a text of any form. Null:
+    the protocol reads."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        if (self.template is None) != (self.letter_rule is None):
+            raise ValueError("`template` and `letter_rule` are given both, or left to the protocol")
         for place in ("{question}", "{options}"):
-            if self.template.count(place) != 1:
+            if self.template is not None and self.template.count(place) != 1:
                 raise ValueError(f"the template holds {place} once")
         return self
 
 
 class Source(Strict):
-    """Where questions come from: a part of every suite."""
+    """Where questions come from, and how they are put: a part of every suite."""
 
     uses: Uses = ()
     """Files with parts of the user's own."""
@@ -62,12 +75,51 @@ class Source(Strict):
     format: Format
     """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
     data_from: str
-    """How to get it; told where it is missing."""
+    """How to get it; shown where it is missing."""
     offers: tuple[ToolName, ...] | None = None
-    """Tools that every question offers, in the prompt that `rollout` names (see `vtune.data.offer`); null:
-    those that the data name, which a benchmark as it is published does not."""
+    """Tools that every question offers; null: those that the data name."""
+    answer_in: AnswerIn | None = None
+    """Where a reply's answer stands; null: where the samples say."""
+    kind: str | None = None
+    """Kind of question: what a protocol has a rule for."""
+    protocol: ProtocolName = ours.NAME
+    """Whose prompt, parser and aggregation."""
     choices: Choices | None
-    """Null leaves questions as the data put them."""
+    """Null leaves multiple choice as the data put it, unless the protocol says how it is put."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older_files(cls, values: Any) -> Any:
+        return as_today(values) if isinstance(values, dict) else values
+
+    @model_validator(mode="after")
+    def _protocol_fits(self) -> Self:
+        rule = PROTOCOLS[self.protocol].rule(self.kind)
+        if rule is None:
+            raise ValueError(wrong_kind(self.protocol, self.kind).what)
+        template = None if self.choices is None else self.choices.template
+        if rule.ask is not None and template is not None:
+            raise ValueError(f"protocol `{self.protocol}` says itself how multiple choice is put and read")
+        if rule.ask is None and self.choices is not None and template is None:
+            raise ValueError("`choices` needs a `template` and a `letter_rule`: the protocol has none")
+        return self
+
+
+def as_today(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a suite with keys by the names that they have now.
+
+    `choices.shuffle` was the seed of the order, or null; `choices.answer_in` held for multiple choice alone.
+    """
+    choices = values.get("choices")
+    if not isinstance(choices, dict) or not {"shuffle", "answer_in"} & choices.keys():
+        return values
+    now = {key: value for key, value in choices.items() if key not in ("shuffle", "answer_in")}
+    if "shuffle" in choices:
+        now.setdefault("order", OFFICIAL if choices["shuffle"] is None else choices["shuffle"])
+    values = values | {"choices": now}
+    if "answer_in" in choices and values.get("answer_in") is None:
+        values["answer_in"] = choices["answer_in"]
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +153,7 @@ def check_questions(
     """
     check_indexes(tools)
     count = answers = looks = 0
+    truths: Counter[str] = Counter()
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
         nonlocal count, answers, looks
@@ -109,6 +162,7 @@ def check_questions(
                 return
             count += 1
             if isinstance(entry, Sample):
+                truths[entry.ground_truth if entry.choices else ""] += 1
                 check_tools([entry], tools, prompt)
                 looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
@@ -132,7 +186,25 @@ def check_questions(
         check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE")
     if not count:
         raise DataError("the suite has no sample", where=", ".join(source.data))
+    _check_positions(source, truths)
     return Checked(count, answers, looks)
+
+
+def _check_positions(source: Source, truths: Counter[str]) -> None:
+    """See that position alone does not give the answers away.
+
+    Raises:
+        DataError: If the same letter is right in all questions, though nobody has shuffled them.
+    """
+    letter, count = truths.most_common(1)[0]
+    ordered = source.choices is not None and source.choices.order == OFFICIAL
+    if ordered and letter and len(truths) == 1 and count >= SUSPICIOUS:
+        raise DataError(
+            f"the right option is {letter} in all of {count} questions",
+            where=", ".join(source.data),
+            fix="get the file with the official order (V*: test_questions.jsonl), or shuffle by a seed: "
+            "--set choices.order=0",
+        )
 
 
 def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: int = 1) -> Iterator[Question]:
@@ -187,7 +259,7 @@ def _paths(source: Source) -> Sequence[Path]:
 
 
 def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
-    """One entry a row: the sample as the suite puts it, or what is wrong with it."""
+    """One entry per row: the sample as the suite puts it, or what is wrong with it."""
     for entry in _entries(source.format, path):
         try:
             yield entry if isinstance(entry, DataError) else _put(source, entry)
@@ -216,15 +288,21 @@ def _put(source: Source, sample: Sample) -> Sample:
     """The sample as the suite puts it."""
     if source.offers is not None:
         sample = offering(sample, source.offers)
-    if source.choices is None:
+    rule = PROTOCOLS[source.protocol].rule(source.kind)
+    choices = source.choices
+    if choices is not None:
+        letter_rule = {} if choices.letter_rule is None else {"letter_rule": choices.letter_rule}
+        sample = presented(
+            sample,
+            template=choices.template or AS_THEY_ARE,
+            shuffle=choices.order if isinstance(choices.order, int) else None,
+            parm=letter_rule if sample.verifier == choice.NAME else {},
+        )
+    if rule is not None:
+        sample = put(sample, rule)
+    if source.answer_in is None or verifier_of(sample).reads_outcome:
         return sample
-    parm = source.choices.model_dump(include={"answer_in", "letter_rule"})
-    return presented(
-        sample,
-        template=source.choices.template,
-        shuffle=source.choices.shuffle,
-        parm=parm if sample.verifier == choice.NAME else {},
-    )
+    return replace(sample, verifier_parm={**sample.verifier_parm, "answer_in": source.answer_in})
 
 
 def _fingerprint(path: Path) -> str:

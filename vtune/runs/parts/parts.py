@@ -15,6 +15,7 @@ ROOMS: Mapping[Kind, str] = {
     "environment": "vtune.environments",
     "format": "vtune.data.formats.table",
     "scorer": "vtune.metrics.benchmarks",
+    "protocol": "vtune.protocols",
     "prompt": "vtune.rollout.prompts",
     "loss": "vtune.update.losses",
     "family": "vtune.models.families",

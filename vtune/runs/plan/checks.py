@@ -11,12 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.config import load_recipe, read_values, recipe_keys, shipped
+from vtune.config import load_recipe, recipe_keys, shipped
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.policy import resolved
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
 from vtune.runs.agent.engines import check_vllm
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.plan.estimate import load_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
@@ -175,7 +176,7 @@ def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
     """The pixels of training against those of every suite: they alone move scores by tens of points."""
     limit = values["images"]["max_pixels"]
     for name, path in shipped("eval_suites").items():
-        suite = read_values(path)["images"]["max_pixels"]
+        suite = load_recipe(path, EvalSuite).images.max_pixels
         if suite == limit:
             yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
         else:

@@ -15,6 +15,8 @@ PACKAGES = {
     "sweep": "recipes.sweep",
     "data": "data_recipes",
     "eval": "eval_suites",
+    "agent": "recipes.agents",
+    "group": "eval_suites.groups",
 }
 """Kind -> the package in `vtune` that its files ship in: the folder says which kind a file is."""
 

@@ -6,34 +6,31 @@ import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
-from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive
 
-from vtune.config import Strict, Uses, find, load_recipe
+from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError, VtuneError
-from vtune.models.pictures import PictureReader, PixelBudget
-from vtune.models.policy import Dtype, resolved
+from vtune.models.pictures import PictureReader
+from vtune.models.policy import resolved
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
-from vtune.rollout.agent import Agent, Job, Rollout, black
-from vtune.rollout.openai import Served
+from vtune.rollout.agent import Agent, Job, black
 from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
-from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.served import check_model, kind_of
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.runs.agent.tools import check_indexes, check_tools
+from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
 from vtune.runs.serve.rewards import check_token, listen, serve_until_told, url_of
 from vtune.schema.message import Message
 from vtune.schema.trajectory import Trajectory
-from vtune.tools import ToolName
 
-AGENTS = "eval_suites"
-"""The package whose files say how an agent is run."""
+SEED = 0
+"""Of draws, ours: an agent has no seed, and which request comes first is chance."""
 
 GONE = Response()
 """What whoever hung up does not read."""
@@ -41,44 +38,23 @@ GONE = Response()
 T = TypeVar("T")
 
 
-class AgentSettings(Strict):
-    """What is read of a suite, or of any file with these sections: how conversations are drawn."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    uses: Uses = ()
-    offers: tuple[ToolName, ...] | None = None
-    """Tools that every request may have called."""
-    answer_in: Literal["tag", "boxed", "reply"] | None = None
-    """Where the answer stands, for prompts that say it; null: between tags."""
-    seed: int = 0
-    images: PixelBudget
-    call_images: Literal["shown", "black"] = "shown"
-    rollout: Rollout
-    sandbox: SandboxRecipe
-    tools: ToolsRecipe | None = None
-    dtype: Dtype
-    threads: int = Field(gt=0)
-    openai: Served = Served()
-
-
-def read_agent(name: str, overrides: list[str]) -> AgentSettings:
-    """The settings in a shipped suite by its name, or in any file with these sections by its path.
+def read_agent(name: str, overrides: list[str]) -> AgentRecipe:
+    """The settings of a shipped agent by its name, or of any by its path.
 
     Raises:
         RecipeError: If there is no such file, a section is wrong, or it does not say which tools it offers.
     """
-    settings = load_recipe(find(name, AGENTS), AgentSettings, overrides)
+    settings = load_recipe(find(name, AGENTS), AgentRecipe, overrides)
     if settings.offers is None:
         raise RecipeError(
-            f"{name} leaves it to its samples which tools they offer, and a request says nothing of them",
+            f"{name} leaves it to samples which tools they offer, and a request says nothing of them",
             fix="name them: --set 'offers=[python]', or --set 'offers=[]' for none",
         )
     return settings
 
 
 def run_agent(
-    settings: AgentSettings,
+    settings: AgentRecipe,
     model: str,
     host: str,
     port: int,
@@ -147,7 +123,7 @@ class _Serving:
 
 
 async def _serve(
-    settings: AgentSettings,
+    settings: AgentRecipe,
     model: str,
     out: Path,
     serving: _Serving,
@@ -178,7 +154,7 @@ class AgentService:
     """
 
     def __init__(
-        self, agent: Agent, pictures: PictureReader, settings: AgentSettings, *, name: str, content: Content
+        self, agent: Agent, pictures: PictureReader, settings: AgentRecipe, *, name: str, content: Content
     ) -> None:
         self._agent = agent
         self._pictures = pictures
@@ -240,7 +216,7 @@ class AgentService:
         number = next(self._numbers)
         settings = self._settings
         sample = sample_of(asked, number, tools=settings.offers or (), answer_in=settings.answer_in)
-        key = (settings.seed, 0, number, 0)
+        key = (SEED, 0, number, 0)
         job = Job(sample=sample, images=asked.images, group=number, rollout=0, policy_version=0, key=key)
         (trajectory,) = await self._agent.run([job])
         return trajectory

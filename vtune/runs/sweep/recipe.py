@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from vtune.config import Strict, Uses, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.models.policy import resolved
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.sweep.table import SWEEP, TABLE
 from vtune.runs.train.rl import RLRecipe
 

@@ -12,8 +12,9 @@ from vtune.files.writing import write_atomically
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
 from vtune.report.progress import say
-from vtune.runs.evaluate.evaluation import STARTED, EvalSuite, check_eval, judged_as_shown
+from vtune.runs.evaluate.evaluation import STARTED, check_eval, judged_as_shown, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked
 from vtune.runs.processes.child import last_words, run_child
 from vtune.runs.sweep.recipe import SUITES, Plan, Start
@@ -83,7 +84,8 @@ def _check_same_evaluation(folder: Path, suite: EvalSuite, start: Start | None) 
     """See that an evaluation is the one that would be made now; `start` where its model is not trained."""
     results = read_record(folder / RESULTS, "suite", "environment", fix="the evaluation wrote it; restore it")
     now = judged_as_shown(suite).model_dump(mode="json")
-    changed = [key for key in differing_keys(results["suite"], now) if key not in MAY_CHANGE]
+    before = suite_as_today(results["suite"], now)
+    changed = [key for key in differing_keys(before, now) if key not in MAY_CHANGE]
     anew = "set it back, or remove the folders `eval` to evaluate all runs anew"
     if changed:
         raise RecipeError(

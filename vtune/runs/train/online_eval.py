@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vtune.errors import RunFailed
-from vtune.metrics.benchmarks import SCORERS, Mark
+from vtune.metrics.benchmarks import Mark
 from vtune.metrics.evaluated import evaluated, row_name
 from vtune.models.policy import Policy
 from vtune.report.progress import say
@@ -21,7 +21,8 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent
-from vtune.runs.evaluate.evaluation import mark_of, thresholds_of
+from vtune.runs.evaluate.evaluation import thresholds_of
+from vtune.runs.evaluate.grading import graded, mark_of, rule_of, scores_of, with_fallback
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.windows import Window, slim, windows
 from vtune.runs.train.keeping import Keeping
@@ -38,6 +39,8 @@ class _Share:
     trajectories: list[Trajectory] = field(default_factory=list)
     """Without pictures and tokens."""
     marks: list[Mark] = field(default_factory=list)
+    fallbacks: list[Mark] = field(default_factory=list)
+    """The same by the protocol's own fallback."""
     audited: list[AuditRow] = field(default_factory=list)
 
 
@@ -124,7 +127,11 @@ class OnlineEvaluation:
         rows = evaluated(
             one.name,
             everyone,
-            SCORERS[suite.scorer]([mark for share, _ in shares for mark in share.marks]),
+            scores_of(
+                suite.scorer,
+                [mark for share, _ in shares for mark in share.marks],
+                [mark for share, _ in shares for mark in share.fallbacks],
+            ),
             [row for share, _ in shares for row in share.audited],
             evidence_score=suite.reward.evidence.full,
             max_unaudited=suite.reward.max_unscored,
@@ -173,9 +180,13 @@ class OnlineEvaluation:
             samples, await agent.run(self._jobs(window, one, step)), iou=thresholds_of(one.suite.reward)
         )
         by_id = {sample.id: sample for sample in samples}
+        rule = rule_of(one.suite)
+        scored = [graded(t, by_id[t.sample_id], rule, one.suite.reward) for t in scored]
         boxed = [t for t in scored if by_id[t.sample_id].evidence]
         found.audited.extend(await audit(samples, boxed, scorer.judges))
-        found.marks.extend(mark_of(t, by_id[t.sample_id]) for t in scored)
+        marks = [mark_of(t, by_id[t.sample_id]) for t in scored]
+        found.marks.extend(marks)
+        found.fallbacks.extend(with_fallback(mark, t) for mark, t in zip(marks, scored, strict=True))
         found.trajectories.extend(map(slim, scored))
 
     def _jobs(self, window: Window, one: Loaded, step: int) -> list[Job]:

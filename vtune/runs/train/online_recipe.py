@@ -14,8 +14,9 @@ from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.evaluate.evaluation import EvalSuite, judged_as_shown, thresholds_of
+from vtune.runs.evaluate.evaluation import judged_as_shown, suite_as_today, thresholds_of
 from vtune.runs.evaluate.questions import check_questions, fingerprints
+from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.folder import MAY_CHANGE
 from vtune.sandbox import Isolation
 from vtune.update.recipe import Checkpoints
@@ -128,6 +129,7 @@ def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
     rollouts = {}
     for one in suites:
         suite = one.suite
+        check_published(suite)
         found = check_questions(
             suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=one.limit
         )
@@ -197,7 +199,7 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
     """
     file = out / PINNED
     before = read_record(file, fix="the run wrote it; restore it") if file.is_file() else {}
-    now = {
+    now: dict[str, dict[str, Any]] = {
         one.name: {
             "limit": one.limit,
             "suite": one.suite.model_dump(mode="json"),
@@ -206,7 +208,8 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
         for one in suites
     }
     for name in before.keys() & now.keys():
-        changed = differing_keys(before[name], now[name])
+        known = before[name] | {"suite": suite_as_today(before[name]["suite"], now[name]["suite"])}
+        changed = differing_keys(known, now[name])
         changed = [key for key in changed if key.removeprefix("suite.") not in MAY_CHANGE]
         if changed:
             raise RecipeError(

@@ -11,7 +11,7 @@ from vtune.files.reading import read_text
 
 FLAGS = (
     *("--dry-run", "--resume", "--strict", "--json", "--pictures", "--vllm"),
-    *("--claimed", "--compare", "--credit", "--replies", "--reward", "--self-test"),
+    *("--claimed", "--compare", "--credit", "--list", "--replies", "--reward", "--self-test"),
 )
 """Options without a value."""
 _LINE = re.compile(r"#\s+vtune\s+(\S.*)")

@@ -8,15 +8,31 @@ from typing import Any
 from vtune.config import Strict, load_recipe, read_values
 from vtune.errors import RecipeError
 from vtune.runs.curate.recipe import DataRecipe, PassRate
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.groups import Group
+from vtune.runs.evaluate.suite import AgentRecipe, EvalSuite
 from vtune.runs.recipes.chain.headers import Command, commands_of
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.train.sft import SFTRecipe
 
-KINDS: dict[str, type[Strict]] = {"data": DataRecipe, "sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}
+KINDS: dict[str, type[Strict]] = {
+    "data": DataRecipe,
+    "sft": SFTRecipe,
+    "rl": RLRecipe,
+    "eval": EvalSuite,
+    "agent": AgentRecipe,
+    "group": Group,
+}
 """Kind -> what a file of it is read into; sweeps are read with the recipe that they vary."""
-_MARKS = {"sources": "data", "scorer": "eval", "variants": "sweep", "rollout": "rl", "batch_size": "sft"}
+_MARKS = {
+    "sources": "data",
+    "scorer": "eval",
+    "variants": "sweep",
+    "call_images": "agent",
+    "members": "group",
+    "rollout": "rl",
+    "batch_size": "sft",
+}
 """A key at the top -> the kind that has it, in the order in which they are looked for."""
 
 
@@ -45,7 +61,7 @@ class Node:
         if self.kind == "eval":
             models = [model for c in self.commands if (model := c.value("--model")) is not None]
             return [*self.recipe.data, *models]
-        return [] if self.kind == "sweep" else [*self.recipe.data, self.recipe.model]
+        return [] if self.kind in ("sweep", "agent", "group") else [*self.recipe.data, self.recipe.model]
 
     def runs(self) -> list[Command]:
         """The commands in its header that run it for real."""

@@ -9,7 +9,7 @@ from vtune.errors import VtuneError
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.transcript import check_trace
-from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.chain.file_joins import broken
 from vtune.runs.recipes.chain.joins import Join, counted, listed
 from vtune.schema.sample import Sample

@@ -9,8 +9,8 @@ from typing import Any
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError, VtuneError
 from vtune.runs.agent.tools import ToolsRecipe
-from vtune.runs.evaluate.evaluation import EvalSuite
 from vtune.runs.evaluate.questions import read_questions
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.chain.file_joins import NOBODY, broken, file_joins, policy_of
 from vtune.runs.recipes.chain.joins import Edge, Join, Reader, counted, listed
 from vtune.runs.recipes.chain.nodes import Node, suites_named

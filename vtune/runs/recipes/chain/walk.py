@@ -13,7 +13,7 @@ from vtune.runs.recipes.chain.nodes import Node, chosen, shipped_nodes
 from vtune.runs.recipes.chain.run_joins import Runs
 from vtune.runs.recipes.chain.writers import Workshop, products_of
 
-ORDER = ("data", "sft", "rl", "sweep", "eval")
+ORDER = ("data", "sft", "rl", "sweep", "eval", "agent", "group")
 """Kinds, as data flow through them."""
 
 

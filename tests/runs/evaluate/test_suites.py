@@ -1,0 +1,291 @@
+"""Every benchmark of the TSV family and V*, end to end on a file of its shape, under several protocols."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.data.benchmarks import make_vstar
+from tests.runs.commands import setting, vtune
+from vtune.config import find, load_recipe
+from vtune.data.formats.table import FORMATS
+from vtune.errors import RecipeError
+from vtune.models.chat import Chat
+from vtune.rollout.engine import Completion, Request, Weights
+from vtune.runs.evaluate.grading import regrade
+from vtune.runs.evaluate.listed import list_suites
+from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.suite import EvalSuite
+
+SMALL = setting(
+    dtype="float32",
+    threads=1,
+    images__max_pixels=12544,
+    rollout__max_tokens=4000,
+    rollout__max_new_tokens=60,
+    published__md5="null",
+)
+
+
+class Saying:
+    """Answers the questions of a suite in order, whatever is asked."""
+
+    cohorts = 1
+
+    def __init__(self, chat: Chat, replies: list[str]) -> None:
+        self._chat = chat
+        self._replies = replies
+
+    def join(self, cohort: int) -> None:
+        """Nothing to wait for."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing to wait for."""
+
+    async def generate(self, request: Request) -> Completion:
+        ids = [*self._chat.words(self._replies[request.key[2]]), self._chat.end_id]
+        return Completion(tuple(ids), (0.0,) * len(ids), "end", (0,) * len(ids))
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """The words stay the same."""
+
+    async def rest(self) -> None:
+        """Nothing to give back."""
+
+    async def aclose(self) -> None:
+        """Nothing to end."""
+
+
+# suite -> its replies; protocol -> (score, unreadable, score with the protocol's own fallback or None)
+CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] = {
+    # Truths A, D, A, B: the words of an option, a letter too early, a letter, nothing.
+    "vstar": (
+        ["red it is", "Because I see blue, D", "A", "hm"],
+        {
+            "vtune": (3 / 4, 1, None),
+            "vlmevalkit": (3 / 4, 1, (3 + 1 / 3) / 4),
+            "lmms-eval": (1 / 4, 1, None),
+            "evalscope": (2 / 4, 2, None),
+            "mars": (2 / 4, 2, None),
+            "paper": (3 / 4, 1, (3 + 1 / 3) / 4),
+        },
+    ),
+    # Four rotations of two questions, "red" right: A, D, C, B.
+    "hrbench-4k": (
+        ["A", "D", "C", "B", "(A)", "A red car, D", "red", "hm"],
+        {
+            "vtune": (7 / 8, 1, None),
+            "official": (7 / 8, 1, (7 + 1 / 5) / 8),
+            "lmms-eval": (7 / 8, 1, None),
+            "mars": (6 / 8, 2, None),
+        },
+    ),
+    "mme-realworld-lite": (
+        ["the answer: A", "Based on it, E"],
+        {
+            "vtune": (1.0, 0, None),
+            "vlmevalkit": (0.5, 0, None),
+            "official": (0.5, 0, None),
+            "mars": (0.5, 1, None),
+        },
+    ),
+    "treebench": (
+        ["B.", "B, though I saw a red one over there on the left"],
+        {"vtune": (0.5, 1, None), "vlmevalkit": (0.5, 1, 0.6)},
+    ),
+    "mmmu": (
+        ["(A)", "is one"],
+        {
+            "vtune": (0.5, 0, None),
+            "official": (1.0, 0, None),
+            "lmms-eval": (1.0, 0, None),
+            "vlmevalkit": (0.5, 1, 2 / 3),
+        },
+    ),
+    "mmmu-pro-10c": (
+        ["Answer: A", "hm"],
+        {
+            "vtune": (0.5, 1, None),
+            "official": (0.5, 1, 1.0),
+            "vlmevalkit": (0.5, 1, 0.75),
+            "lmms-eval": (0.5, 1, None),
+        },
+    ),
+    "mmmu-pro-v": (
+        ["(B)", "B"],
+        {"vtune": (1.0, 0, None), "official": (1.0, 0, None), "lmms-eval": (0.5, 1, None)},
+    ),
+    "countbench": (
+        ["12", "three"],
+        {
+            "vtune": (0.0, 0, None),
+            "vlmevalkit": (0.5, 0, None),
+            "lmms-eval": (0.5, 0, None),
+            "paper": (0.5, 0, None),
+        },
+    ),
+    # Truths 3, No, 5, "4,5"
+    "vlmblind": (
+        ["{3}", "I do not know", "15", "rows={4} columns={5}"],
+        {"vtune": (0.5, 0, None), "vlmevalkit": (1.0, 0, None), "lmms-eval": (0.5, 1, None)},
+    ),
+}  # fmt: skip
+TABLE = [(suite, protocol) for suite, (_, protocols) in CASES.items() for protocol in protocols]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file, or folder, in the shape of each benchmark."""
+    found = {}
+    for suite in CASES:
+        folder = tmp_path_factory.mktemp("data")
+        if suite == "vstar":
+            found[suite] = make_vstar(folder / "vstar_bench", 4, (60, 40), (10, 10, 20, 20))
+            continue
+        specimen = FORMATS[load_recipe(find(suite, "eval_suites"), EvalSuite).format].specimen
+        assert specimen is not None
+        found[suite] = specimen(folder).path
+    return found
+
+
+@pytest.fixture
+def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    replies: list[str] = []
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
+    return replies
+
+
+def evaluated(suite: str, protocol: str, tiny: Path, data: Path, out: Path, *more: str) -> dict[str, Any]:
+    words = ["--suite", suite, "--agent", "direct", "--protocol", protocol, "--model", tiny, "--data", data]
+    ended = vtune("eval", *words, "--out", out, *SMALL, *more, "--json")
+    assert ended.code == 0, ended.err
+    found: dict[str, Any] = json.loads(ended.out)
+    return found
+
+
+@pytest.mark.parametrize(("suite", "protocol"), TABLE)
+def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
+    suite: str, protocol: str, tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
+) -> None:
+    replies, protocols = CASES[suite]
+    saying += replies
+    score, unreadable, fallback = protocols[protocol]
+    found = evaluated(suite, protocol, tiny, data[suite], tmp_path / "out")
+    assert found["samples"] == len(replies)
+    assert found["score"]["score"] == pytest.approx(score)
+    assert found["score"]["unreadable"] == unreadable
+    assert found["score"].get("with_fallback") == (None if fallback is None else pytest.approx(fallback))
+    assert (found["suite"]["agent"], found["suite"]["protocol"]) == ("direct", protocol)
+
+
+def test_every_suite_that_has_two_protocols_is_tried_with_two() -> None:
+    listed = list_suites()["suites"]
+    several = {name for name, suite in listed.items() if len(suite["protocols"]) > 1}
+    assert several - {"hrbench-8k", "mme-realworld"} == set(CASES)
+    assert all(len(protocols) >= 2 for _, protocols in CASES.values())
+
+
+def test_stored_replies_are_graded_by_another_protocol_as_a_rollout_would_be(
+    tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
+) -> None:
+    replies, protocols = CASES["vstar"]
+    saying += replies
+    evaluated("vstar", "vtune", tiny, data["vstar"], tmp_path / "out")
+    for protocol in protocols:
+        drawn = evaluated("vstar", protocol, tiny, data["vstar"], tmp_path / protocol)
+        assert regrade(tmp_path / "out", protocol)["score"] == drawn["score"]
+    grades = regrade(tmp_path / "out", "lmms-eval")["grades"]
+    assert [grade["read"] for grade in grades] == ["D", "B", "A", None]
+    with pytest.raises(
+        RecipeError, match="protocol `official` has no rule for questions of the kind `vstar`"
+    ):
+        regrade(tmp_path / "out", "official")
+    with pytest.raises(RecipeError, match="there is no protocol 'vlmeval'"):
+        regrade(tmp_path / "out", "vlmeval")
+
+
+def test_the_resolved_suite_evaluates_again_by_itself(
+    tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
+) -> None:
+    saying += CASES["vstar"][0]
+    first = evaluated("vstar", "vlmevalkit", tiny, data["vstar"], tmp_path / "out")
+    ended = vtune(
+        "eval", "--suite", tmp_path / "out/suite.yaml", "--model", tiny, "--out", tmp_path / "again", "--json"
+    )
+    assert ended.code == 0, ended.err
+    again = json.loads(ended.out)
+    assert again["suite"] == first["suite"]
+    assert again["score"] == first["score"]
+    words = ["--agent", "direct", "--protocol", "mars", "--model", tiny, "--data", data["vstar"]]
+    other = vtune("eval", "--suite", "vstar", *words, "--out", tmp_path / "out", *SMALL, "--resume")
+    assert other.code == 2
+    assert "suite.protocol" in other.err
+
+
+def test_an_agent_hands_over_its_answer_and_not_its_thoughts(
+    tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
+) -> None:
+    saying += ["<think>B? no: red</think>\n<answer>A</answer>"] * 4
+    words = ["--agent", "zoom", "--protocol", "vlmevalkit", "--model", tiny, "--data", data["vstar"]]
+    ended = vtune("eval", "--suite", "vstar", *words, "--out", tmp_path / "out", *SMALL, "--json")
+    assert ended.code == 0, ended.err
+    # Truths A, D, A, B.
+    assert json.loads(ended.out)["score"]["score"] == 0.5
+
+
+def test_boxes_of_treebench_are_evidence(data: dict[str, Path]) -> None:
+    suite = load_recipe(find("treebench", "eval_suites"), EvalSuite, [f"data=[{data['treebench']}]"])
+    assert [sample.evidence[0].bbox for sample in read_records(suite)] == [(20, 20, 70, 60)] * 2
+
+
+def test_a_file_that_is_not_the_published_one_is_refused_with_both_sums(
+    tiny: Path, data: dict[str, Path], tmp_path: Path
+) -> None:
+    words = [
+        "--suite",
+        "countbench",
+        "--model",
+        tiny,
+        "--data",
+        data["countbench"],
+        "--out",
+        tmp_path / "out",
+    ]
+    ended = vtune("eval", *words)
+    assert ended.code == 2
+    assert re.search("its MD5 is [0-9a-f]{32}, and fc73c8d4ffa665431448753f094d56ff as published", ended.err)
+    assert "--set published.md5=null accepts" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_group_evaluates_what_is_here_and_names_the_rest(
+    tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saying += ["{3}", "I do not know", "15", "rows={4} columns={5}"]
+    here = tmp_path / "sets"
+    here.mkdir()
+    (here / "VLMBlind.tsv").write_bytes(data["vlmblind"].read_bytes())
+    monkeypatch.setenv("VTUNE_DATA", str(here))
+    words = ["--agent", "direct", "--protocol", "paper", "--model", tiny, "--out", tmp_path / "out", *SMALL]
+    ended = vtune("eval", "--suite", "codev-table3", *words, "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert list(found["evaluations"]) == ["vlmblind"]
+    assert list(found["missing"]) == ["vstar", "hrbench-4k", "hrbench-8k", "mme-realworld-lite"]
+    table = found["groups"]["codev-table3"]
+    assert (table["scores"], table["average"], table["no_average"]) == (
+        {"vlmblind": 1.0},
+        None,
+        "the paper prints none",
+    )
+    assert (tmp_path / "out/vlmblind/results.json").exists()
+    again = vtune("eval", "--suite", "codev-table3", *words, "--resume")
+    assert again.code == 0, again.err
+    assert "missing" in again.out
+    both = vtune("eval", "--suite", "vlmblind,codev-table3", *words)
+    assert (both.code, "`vlmblind` is named twice" in both.err) == (2, True)
+    nothing = vtune("eval", "--suite", "orsta-table2", *words)
+    assert (nothing.code, "mega-bench-core: there is no suite of it yet" in nothing.err) == (2, True)

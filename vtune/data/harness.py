@@ -1,0 +1,315 @@
+"""Benchmarks as VLMEvalKit's TSV files have them, beside V* and HR-Bench: a sample a row, without tools.
+
+A row's question and options stay as they are published; which prompt they are put in, a protocol says.
+`extra` keeps what scores are split by, the hint of a row, and what a protocol's rule needs.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from vtune.data.options import listing, multiple_choice
+from vtune.data.tsv import TsvRow, scan_tsv
+from vtune.errors import DataError
+from vtune.schema.box import clamp, proper
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.pixels import size_of
+from vtune.schema.sample import Evidence, Sample
+from vtune.verifiers import choice, counting, exact
+
+OPTIONS = "multi-choice options"
+"""Column of MME-RealWorld: the options as a Python list of `(A) text`."""
+TARGETS = "target_instances"
+"""Column of TreeBench: boxes as a Python list of xyxy, in pixels."""
+IN_PICTURE = "Answer the multiple-choice question in the picture with the letter of its option."
+"""What MMMU-Pro's vision questions ask in words, where no protocol says it; ours."""
+BLIND_TASKS = (
+    "Circled Letter",
+    "Counting Grid - Blank Grids",
+    "Counting Grid - Word Grids",
+    "Line Plot Intersections",
+    "Nested Squares",
+    "Olympic Counting - Circles",
+    "Olympic Counting - Pentagons",
+    "Subway Connections",
+    "Touching Circles",
+)
+_OPTION = re.compile(r"\(([A-Z])\) ?(.*)", re.DOTALL)
+_REFERENCE = re.compile(r"<image (\d+)>")
+_SUBJECT = re.compile(r"[^_]+_(.+?)_\d+")
+
+
+def scan_realworld(path: Path) -> Iterator[Sample | DataError]:
+    """MME-RealWorld, whole or Lite: five options, the last of them that the picture does not tell."""
+    return _scan(path, ("question", "answer", "category", "l2-category"), _realworld)
+
+
+def scan_treebench(path: Path) -> Iterator[Sample | DataError]:
+    """TreeBench: options in columns, and the boxes of what a question is about, which are its evidence."""
+    return _scan(path, ("question", "A", "B", "answer", "category", "l2-category", TARGETS), _treebench)
+
+
+def scan_mmmu(path: Path) -> Iterator[Sample | DataError]:
+    """MMMU_DEV_VAL: the rows of its split `validation`, pictures inside of the text; some have no options."""
+    return _scan(path, ("question", "answer"), _mmmu)
+
+
+def scan_mmmu_pro(path: Path) -> Iterator[Sample | DataError]:
+    """MMMU_Pro_10c: one to twelve options."""
+    return _scan(path, ("question", "answer"), _mmmu_pro)
+
+
+def scan_mmmu_pro_vision(path: Path) -> Iterator[Sample | DataError]:
+    """MMMU_Pro_V: question and options are in the picture; the options' columns serve to read answers."""
+    return _scan(path, ("answer",), _mmmu_pro_vision)
+
+
+def scan_countbench(path: Path) -> Iterator[Sample | DataError]:
+    """CountBenchQA: a whole number."""
+    return _scan(path, ("question", "answer"), _countbench)
+
+
+def scan_blind(path: Path) -> Iterator[Sample | DataError]:
+    """VLMs Are Blind: nine tasks, each with a form of answer that its question asks for."""
+    return _scan(path, ("question", "answers", "task"), _blind)
+
+
+def _scan(
+    path: Path, needs: Sequence[str], read: Callable[[TsvRow, str], Sample | None]
+) -> Iterator[Sample | DataError]:
+    """One entry per row that is part of the benchmark: the sample, or what is wrong with it.
+
+    Raises:
+        DataError: As `scan_tsv` does.
+    """
+    for row in scan_tsv(path, needs):
+        try:
+            entry = row if isinstance(row, DataError) else read(row, path.stem)
+        except DataError as error:
+            entry = error
+        if entry is not None:
+            yield entry
+
+
+def _realworld(row: TsvRow, source: str) -> Sample:
+    choices = options_of(row, column=OPTIONS)
+    return _choice(row, source, choices, ability="perception")
+
+
+def _treebench(row: TsvRow, source: str) -> Sample:
+    width, height = size_of(row.picture, where=row.place)
+    evidence = []
+    for box in _list(row, TARGETS):
+        numbers = box if isinstance(box, list | tuple) else []
+        sides = [float(side) for side in numbers if isinstance(side, int | float)]
+        corners = clamp((sides[0], sides[1], sides[2], sides[3]), width, height) if len(sides) == 4 else None
+        if corners is None or not proper(corners):
+            raise DataError(
+                f"box {box} of `{TARGETS}` is not [x0, y0, x1, y1] inside of {width}x{height} pixels",
+                where=row.place,
+                fix="download it again: the boxes are in pixels of the pictures",
+            )
+        evidence.append(Evidence("target", 0, corners))
+    return _choice(row, source, options_of(row), ability="visual_search", evidence=tuple(evidence))
+
+
+def _mmmu(row: TsvRow, source: str) -> Sample | None:
+    if row.values.get("split", "validation") != "validation":
+        return None
+    return _interleaved(row, source)
+
+
+def _mmmu_pro(row: TsvRow, source: str) -> Sample:
+    return _interleaved(row, source)
+
+
+def _interleaved(row: TsvRow, source: str) -> Sample:
+    """A question with its pictures where its text, and that of its options, refers to them."""
+    choices = options_of(row, least=0)
+    question = row.values["question"]
+    listed = f"\n{listing(choices)}" if choices else ""
+    order = [int(number) for number in _REFERENCE.findall(question + listed)]
+    if any(not 1 <= number <= len(row.pictures) for number in order):
+        raise DataError(
+            f"it refers to picture {max(order)} of {len(row.pictures)}",
+            where=row.place,
+            fix="download it again",
+        )
+    marked = _REFERENCE.sub(IMAGE, question + listed)
+    choices = tuple(_REFERENCE.sub(IMAGE, one) for one in choices)
+    pictures = [row.pictures[number - 1] for number in order] or row.pictures
+    content = marked if order else f"{IMAGE}\n" * len(pictures) + marked
+    truths = [row.letter(choices)] if choices else _spellings(row.values["answer"])
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=(Message("user", content, tuple(range(len(pictures)))),),
+        images=tuple(Picture(data=picture) for picture in pictures),
+        ability="knowledge",
+        ground_truth=truths[0] if choices else row.values["answer"].strip(),
+        answer=row.values["answer"],
+        verifier=choice.NAME if choices else exact.NAME,
+        verifier_parm={} if choices else {"aliases": truths},
+        choices=choices,
+        extra=_kept(row)
+        | {"category": _subject(row), "inline": bool(order)}
+        | ({} if choices else {"truths": truths}),
+    )
+
+
+def _mmmu_pro_vision(row: TsvRow, source: str) -> Sample:
+    choices = options_of(row, least=1)
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=(Message("user", f"{IMAGE}\n{IN_PICTURE}", (0,)),),
+        images=(Picture(data=row.picture),),
+        ability="knowledge",
+        ground_truth=row.letter(choices),
+        answer=row.values["answer"],
+        verifier=choice.NAME,
+        choices=choices,
+        extra=_kept(row) | {"category": _subject(row)},
+    )
+
+
+def _countbench(row: TsvRow, source: str) -> Sample:
+    return _open(row, source, row.values["answer"].strip(), ability="counting", verifier=counting.NAME)
+
+
+def _blind(row: TsvRow, source: str) -> Sample:
+    task = row.values["task"]
+    if task not in BLIND_TASKS:
+        raise DataError(f"unknown task {task!r}", where=row.place, fix=f"known: {', '.join(BLIND_TASKS)}")
+    truth = row.values["answers"].strip()
+    forms = [f"{{{truth}}}"]
+    if task.startswith("Counting Grid"):
+        numbers = [part.strip() for part in truth.split(",")]
+        if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+            raise DataError(
+                f"the answer {truth!r} is not `rows,columns`", where=row.place, fix="download it again"
+            )
+        rows, columns = numbers
+        forms = [f"rows={{{rows}}} columns={{{columns}}}", f"({rows}, {columns})", f"({rows},{columns})"]
+        forms += [f"{rows}, {columns}", f"{{{rows}}}{{{columns}}}"]
+    return _open(row, source, truth, ability="perception", verifier=exact.NAME, forms=forms, task=task)
+
+
+def _choice(
+    row: TsvRow, source: str, choices: tuple[str, ...], *, ability: str, evidence: tuple[Evidence, ...] = ()
+) -> Sample:
+    letter = row.letter(choices)
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=multiple_choice(row.values["question"], choices),
+        images=(Picture(data=row.picture),),
+        ability=ability,
+        ground_truth=letter,
+        answer=choices[ascii_uppercase.index(letter)],
+        verifier=choice.NAME,
+        evidence=evidence,
+        choices=choices,
+        extra=_kept(row),
+    )
+
+
+def _open(
+    row: TsvRow,
+    source: str,
+    truth: str,
+    *,
+    ability: str,
+    verifier: str,
+    forms: Sequence[str] = (),
+    task: str = "",
+) -> Sample:
+    if not truth:
+        raise DataError("there is no answer", where=row.place, fix="download it again")
+    return Sample(
+        id=f"{source}/{row.values['index']}",
+        source=source,
+        prompt=(Message("user", f"{IMAGE}\n{row.values['question']}", (0,)),),
+        images=(Picture(data=row.picture),),
+        ability=ability,
+        ground_truth=truth,
+        answer=truth,
+        verifier=verifier,
+        verifier_parm={"aliases": list(forms)} if forms else {},
+        extra=_kept(row) | ({"task": task} if task else {}),
+    )
+
+
+def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple[str, ...]:
+    """The options of a row: columns A, B … up to the last that is filled, else a Python list in a column.
+
+    Args:
+        row: The row.
+        column: Of the list; `(A) ` before an option is taken off.
+        least: So many there have to be; with 0 a row may have none.
+
+    Raises:
+        DataError: If there are fewer, or one before the last is empty.
+    """
+    found = [row.values.get(letter, "").strip() for letter in ascii_uppercase]
+    while found and not found[-1]:
+        found.pop()
+    if not found and row.values.get(column, "").strip():
+        found = [_bare(option) for option in _list(row, column) if isinstance(option, str)]
+    if len(found) < least or "" in found:
+        raise DataError(
+            f"the options are not the columns A, B … without a gap, nor a list in `{column}`",
+            where=row.place,
+            fix="fill them in",
+        )
+    return tuple(found)
+
+
+def _bare(option: str) -> str:
+    found = _OPTION.fullmatch(option)
+    return (found[2] if found else option).strip()
+
+
+def _list(row: TsvRow, column: str) -> list[Any]:
+    """A column that holds a Python list.
+
+    Raises:
+        DataError: If it does not. Nothing of it is run.
+    """
+    try:
+        found = ast.literal_eval(row.values[column])
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, list | tuple):
+        raise DataError(f"`{column}` is not a Python list", where=row.place, fix="download it again")
+    return list(found)
+
+
+def _spellings(answer: str) -> list[str]:
+    """The truths of an open question: one, or a Python list of them."""
+    text = answer.strip()
+    if text.startswith("["):
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found = None
+        if isinstance(found, list) and found and all(isinstance(one, str) and one.strip() for one in found):
+            return [one.strip() for one in found]
+    return [text]
+
+
+def _subject(row: TsvRow) -> str:
+    """The subject of a question, by the first of the columns that a file has."""
+    for column in ("subject", "l2-category", "category", "subfield"):
+        if value := row.values.get(column, "").strip():
+            return value
+    found = _SUBJECT.fullmatch(row.values.get("id", "").strip())
+    return found[1] if found else "all"
+
+
+def _kept(row: TsvRow) -> dict[str, Any]:
+    kept = ("index", "id", "category", "l2-category", "hint")
+    return {name: row.values[name] for name in kept if row.values.get(name, "").strip()}

@@ -1,0 +1,69 @@
+"""The rule of MME-RealWorld: the first capital A to E, after some phrases were taken out.
+
+Source: its evaluation script, and the copies of it in VLMEvalKit and lmms-eval.
+"""
+
+import re
+from collections.abc import Sequence
+
+from vtune.protocols.protocol import Grade, letters
+from vtune.schema.sample import Sample
+from vtune.verifiers.tags import tagged as between
+
+OPTIONS = ("(A)", "(B)", "(C)", "(D)", "(E)")
+"""What the harnesses look a short reply up in; the authors' script takes the options themselves."""
+_PHRASES = (
+    "The best answer is",
+    "The correct answer is",
+    "The answer is",
+    "The answer",
+    "The best option isThe correct option is",
+    "Best answer:Best option:",
+)
+"""As upstream: the last two are two each, which a missing comma has joined."""
+_MOST_WORDS = 10
+_LETTER = re.compile("[ABCDE]")
+
+
+def listed(sample: Sample) -> str:
+    """The options as they stand in the prompt."""
+    return "\n".join(
+        f"({letter}) {choice}" for letter, choice in zip(letters(sample), sample.choices, strict=True)
+    )
+
+
+def tagged(reply: str) -> str:
+    """The content of the first `<answer>` in capitals, as VLMEvalKit reads it; else the reply."""
+    found = between(reply, "answer")
+    return reply if found is None else found.strip().upper()
+
+
+def first_letter(text: str, options: Sequence[str] = OPTIONS) -> str | None:
+    """The letter that the rule reads, or None.
+
+    Args:
+        text: A reply, or an answer.
+        options: Each begins with its letter in parentheses; the first that holds a text without a capital A
+        to
+            E is read.
+    """
+    text = text.strip()
+    for phrase in _PHRASES:
+        text = text.replace(phrase, "")
+    found = _LETTER.search(text)
+    if found is not None:
+        return found[0]
+    if len(text.split()) > _MOST_WORDS:
+        return None
+    return next((option[1] for option in options if text.lower() in option.lower()), None)
+
+
+def graded(text: str, sample: Sample, options: Sequence[str] = OPTIONS) -> Grade:
+    """The grade of a text; blank is unreadable here, though the rule takes it for the first option."""
+    letter = first_letter(text, options)
+    if letter is not None and letter not in letters(sample):
+        letter = None
+    score = float(letter == sample.ground_truth)
+    if not text.strip():
+        return Grade(score=0.0, read=None, fallback=score)
+    return Grade(score=score if letter else 0.0, read=letter, fallback=score if letter else 0.0)

@@ -1,0 +1,44 @@
+"""Our own: the suite says how multiple choice is put, and the verifier of each sample reads the answer."""
+
+from vtune.errors import DataError
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Grade, Protocol, Rule
+from vtune.schema.sample import Sample
+from vtune.verifiers import verifier_of
+from vtune.verifiers.verifier import given_answer, where
+
+NAME = "vtune"
+
+TEMPLATE = (
+    "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above."
+)
+"""How multiple choice is put where a suite does not say: VLMEvalKit's prompt, as CodeV evaluates."""
+LETTER_RULE = "loose"
+"""VLMEvalKit's: a letter, then an option's text."""
+
+
+def grade(reply: str, sample: Sample) -> Grade:
+    """What the verifier of the sample says.
+
+    Raises:
+        DataError: If it asks a model, or reads what an environment gave: the reply alone does not tell.
+    """
+    verifier = verifier_of(sample)
+    if verifier.asks_judge or verifier.reads_outcome:
+        raise DataError(
+            f"verifier `{sample.verifier}` reads more than the reply",
+            where=where(sample),
+            fix="evaluate again, or name a protocol that has a rule for the question",
+        )
+    verdict = verifier.verify(reply, sample)
+    read = None if verdict.parts.get("unreadable", 0.0) > 0 else given_answer(reply, sample) or ""
+    return Grade(score=verdict.score, read=read, fallback=verdict.score)
+
+
+PROTOCOLS.add(
+    NAME,
+    Protocol(
+        about="Ours: the verifier of each sample, nothing picked at random, no model",
+        other=Rule(ask=None, grade=grade, scorer=None, reads="reply"),
+    ),
+)

@@ -1,0 +1,176 @@
+"""Several suites in one command: those that are named, and the members of a paper's table."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from vtune.config import Strict, find, load_recipe, recipe_keys, shipped
+from vtune.errors import DataError, RecipeError
+from vtune.report.progress import say
+from vtune.runs.evaluate.suite import EvalSuite
+
+SUITES, GROUPS = "eval_suites", "eval_suites.groups"
+"""The packages in which suites and groups ship."""
+
+
+class Group(Strict):
+    """Suites that a paper reports together."""
+
+    members: tuple[str, ...]
+    """Names or paths of suites."""
+    without_suite: tuple[str, ...]
+    """Benchmarks of the table for which there is no suite yet: a run names them as missing."""
+    average: Literal["mean"] | None
+    """What the paper prints over all of them: the mean of their scores, or nothing."""
+
+    @model_validator(mode="after")
+    def _has_something(self) -> "Group":
+        if not self.members and not self.without_suite:
+            raise ValueError("the group has no members")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A suite that a command has named."""
+
+    name: str
+    path: Path
+    group: str | None
+    """The group that it is a member of; None: it was named itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `--suite` means."""
+
+    suites: tuple[Named, ...]
+    groups: dict[str, Group]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one suite, and no group."""
+        return len(self.suites) == 1 and not self.groups
+
+
+def asked(words: str) -> Asked:
+    """The suites of `--suite`: names or paths of suites and of groups, with commas between them.
+
+    Raises:
+        RecipeError: If one is not there, or comes twice.
+    """
+    suites: list[Named] = []
+    groups: dict[str, Group] = {}
+    for word in filter(None, (part.strip() for part in words.split(","))):
+        group = _group(word)
+        if group is None:
+            path = find(word, SUITES)
+            suites.append(Named(path.stem, path, None))
+            continue
+        name = Path(word).stem
+        groups[name] = group
+        paths = [find(member, SUITES) for member in group.members]
+        suites += [Named(path.stem, path, name) for path in paths]
+    names = [suite.name for suite in suites]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise RecipeError(
+            f"suite `{twice[0]}` is named twice", fix="name it once: groups bring their members"
+        )
+    if not suites and not groups:
+        raise RecipeError("no suite is named", fix="`vtune eval --list` shows what there is")
+    return Asked(tuple(suites), groups)
+
+
+def _group(word: str) -> Group | None:
+    path = shipped(GROUPS).get(word)
+    if path is None and Path(word).is_file() and _is_group(Path(word)):
+        path = Path(word)
+    return None if path is None else load_recipe(path, Group)
+
+
+def _is_group(path: Path) -> bool:
+    return "members" in recipe_keys(path)
+
+
+def run_several(
+    asked: Asked,
+    load: Callable[[Path], EvalSuite],
+    run: Callable[[str, EvalSuite], dict[str, Any]],
+) -> dict[str, Any]:
+    """Evaluate every suite that was named, and of groups those members whose data are here.
+
+    Args:
+        asked: The suites.
+        load: Path -> suite.
+        run: Name and suite -> results.
+
+    Returns:
+        `evaluations`, name -> results; `missing`, name -> why it was not evaluated; `groups`, name -> its
+        members, those missing, and its `average`, which is null where the paper prints none or one is
+        missing.
+
+    Raises:
+        DataError: If no data of any of them are here.
+    """
+    suites = {named: load(named.path) for named in asked.suites}
+    missing = dict(_missing(asked, suites))
+    here = [named for named in asked.suites if named.name not in missing]
+    if not here:
+        rows = [f"  {name}: {why}" for name, why in missing.items()]
+        raise DataError("\n".join(["nothing can be evaluated:", *rows]), fix="get the data of one of them")
+    for name, why in missing.items():
+        say(f"not evaluated: {name}: {why}")
+    found = {named.name: run(named.name, suites[named]) for named in here}
+    return {
+        "evaluations": found,
+        "missing": missing,
+        "groups": {name: _table(name, asked, found) for name in asked.groups},
+    }
+
+
+def _missing(asked: Asked, suites: dict[Named, EvalSuite]) -> Iterable[tuple[str, str]]:
+    for group in asked.groups.values():
+        for name in group.without_suite:
+            yield name, "there is no suite of it yet"
+    for named, suite in suites.items():
+        if named.group is not None and not is_here(suite):
+            yield named.name, f"{', '.join(suite.data)} is not here: {suite.data_from}"
+
+
+def is_here(suite: EvalSuite) -> bool:
+    """Whether all data of a suite are on this machine."""
+    return all(Path(path).exists() for path in suite.data)
+
+
+def _table(name: str, asked: Asked, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    group = asked.groups[name]
+    members = [named.name for named in asked.suites if named.group == name]
+    scores: dict[str, float | None] = {
+        member: found[member]["score"].get("score") for member in members if member in found
+    }
+    absent = [*(member for member in members if member not in found), *group.without_suite]
+    return {
+        "scores": scores,
+        "missing": absent,
+        "average": _average(group, scores, absent),
+        "no_average": _why(group, scores, absent),
+    }
+
+
+def _average(group: Group, scores: dict[str, float | None], absent: Sequence[str]) -> float | None:
+    known = [score for score in scores.values() if score is not None]
+    return fmean(known) if known and _why(group, scores, absent) is None else None
+
+
+def _why(group: Group, scores: dict[str, float | None], absent: Sequence[str]) -> str | None:
+    """Why there is no average; None where there is one."""
+    if group.average is None:
+        return "the paper prints none"
+    if absent:
+        return f"missing: {', '.join(absent)}"
+    unscored = [name for name, score in scores.items() if score is None]
+    return f"unscored: {', '.join(unscored)}" if unscored else None

@@ -1,0 +1,188 @@
+"""A suite, whole: what is asked and how it is scored, and the agent that answers.
+
+The file of a suite is small. It names an agent (`recipes/agents`, or a file of the user's own) and a
+protocol; reading it fills in the settings of both. What an evaluation writes as `suite.yaml` has all of
+them, and says by itself how the evaluation is done again.
+"""
+
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict, Uses, find, load_recipe, read_values
+from vtune.errors import DataError, RecipeError
+from vtune.metrics.benchmarks import ScorerName
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Dtype
+from vtune.protocols import PROTOCOLS
+from vtune.protocols import vtune as ours
+from vtune.protocols.protocol import wrong_kind
+from vtune.reward.recipe import RewardRecipe
+from vtune.rollout.agent import Rollout
+from vtune.rollout.openai import Served
+from vtune.runs.agent.sandbox import SandboxRecipe
+from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.places import located
+from vtune.runs.evaluate.questions import AnswerIn, Source, as_today
+from vtune.tools import ToolName
+
+AGENTS = "recipes.agents"
+"""The package in which agents ship."""
+
+
+class AgentRecipe(Strict):
+    """Who answers: its tools, turns, prompt, pixels and decoding, and how its looks are audited."""
+
+    uses: Uses = ()
+    """Files with parts of the user's own."""
+    offers: tuple[ToolName, ...] | None
+    """Tools that every question offers, in the prompt that `rollout` names (see `vtune.data.offer`); null:
+    those that the data name, which a benchmark as it is published does not."""
+    answer_in: AnswerIn | None
+    """Where its answer stands; null: where the samples say."""
+    images: PixelBudget
+    call_images: Literal["shown", "black"]
+    """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
+    rollout: Rollout
+    sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """How the tools run that questions offer beside `python`; null: none of them."""
+    reward: RewardRecipe
+    """How looks are audited, and what the verifiers of samples need."""
+    dtype: Dtype
+    threads: int = Field(gt=0)
+    openai: Served = Served()
+    """How a model behind an endpoint is asked."""
+
+
+class Published(Strict):
+    """What is known of the data as they are published."""
+
+    rows: int | None = Field(default=None, gt=0)
+    licence: str | None = None
+    """Null: not known here; see the card of the data set."""
+    md5: tuple[str, ...] | None = None
+    """Of its one file, in hexadecimal, each version that is accepted; null accepts any."""
+
+
+class EvalSuite(Source, AgentRecipe):
+    """A benchmark: its data, and every setting that its score depends on."""
+
+    agent: str | None = None
+    """Name or path of the agent that the settings were taken from; null in files older than agents."""
+    published: Published = Published()
+    cluster: str | None = None
+    """The key of a sample's `extra` that is alike in questions that are not independent, e.g. rotations."""
+    scorer: ScorerName
+    """The rule that makes a score of what was right and wrong; that of the protocol where it has one."""
+    seed: int
+    rollouts: int = Field(gt=0)
+    """Of each sample; a score is the mean over all."""
+    offers: tuple[ToolName, ...] | None = None
+    answer_in: AnswerIn | None = None
+
+    decides: ClassVar[tuple[str, ...]] = ("uses", "agent", "protocol")
+
+    @classmethod
+    def completed(cls, values: dict[str, Any], chosen: Collection[str]) -> dict[str, Any]:
+        """The values of a suite's file with those of its agent, and what its protocol says.
+
+        Raises:
+            RecipeError: If the agent or the protocol is not there, or has no rule for the suite.
+        """
+        values = as_today(values)
+        whole = "rollout" in values
+        if not whole or "agent" in chosen:
+            values = _with_agent(values, named="agent" in chosen)
+        if not whole:
+            values = located(values)
+        return _with_protocol(values, asked="protocol" in chosen)
+
+    @model_validator(mode="after")
+    def _says_what_it_offers(self) -> Self:
+        if self.format != "samples" and self.offers is None:
+            raise ValueError(
+                "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
+            )
+        return self
+
+
+def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
+    """A suite with the settings of its agent.
+
+    Samples of our own say which tools they offer and where their answers stand; only an agent that was
+    asked for by name says it for them.
+
+    Args:
+        values: Of the suite. Its own settings of an agent stay where the agent was not asked for by name.
+        named: Whether it was.
+    """
+    name = values.get("agent")
+    if not isinstance(name, str):
+        raise RecipeError(
+            "the suite names no agent", fix="write `agent: codev`, or all settings of one into the suite"
+        )
+    path = find(name, AGENTS)
+    agent = load_recipe(path, AgentRecipe)
+    settings: dict[str, Any] = {**read_values(path), "uses": list(agent.uses)}
+    if not named and values.get("format") == "samples":
+        settings |= {"offers": None, "answer_in": None}
+    uses = [*settings.pop("uses"), *(values.get("uses") or [])]
+    own = {key: value for key, value in values.items() if not (named and key in settings)}
+    return settings | own | ({"uses": uses} if uses else {})
+
+
+def _with_protocol(values: dict[str, Any], *, asked: bool) -> dict[str, Any]:
+    """A suite with what its protocol says: how multiple choice is put and read, and the scorer.
+
+    Args:
+        values: Of the suite.
+        asked: Whether the protocol was asked for by name.
+    """
+    name = values.get("protocol", ours.NAME)
+    if name not in PROTOCOLS:
+        return values  # the check of the whole says so
+    rule = PROTOCOLS[name].rule(values.get("kind"))
+    if rule is None:
+        raise wrong_kind(name, values.get("kind"))
+    choices = values.get("choices")
+    if isinstance(choices, dict):
+        if rule.ask is not None:
+            choices = {key: value for key, value in choices.items() if key not in _OF_SUITES}
+        else:
+            choices = dict(_OF_SUITES) | choices
+        values = values | {"choices": choices}
+    if rule.scorer is not None and (asked or "rollout" not in values or name != ours.NAME):
+        values = values | {"scorer": rule.scorer}
+    return values
+
+
+_OF_SUITES = {"template": ours.TEMPLATE, "letter_rule": ours.LETTER_RULE}
+"""What a suite says of multiple choice where its protocol leaves that to it."""
+
+
+def check_published(suite: EvalSuite) -> None:
+    """See that a benchmark's file is the published one, where the suite says its sum.
+
+    Raises:
+        DataError: If it is another, with both sums.
+    """
+    for path in map(Path, suite.data):
+        if suite.published.md5 is None or not path.is_file():
+            continue
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, "md5").hexdigest()
+        if found not in suite.published.md5:
+            raise DataError(
+                f"its MD5 is {found}, and {' or '.join(suite.published.md5)} as published",
+                where=str(path),
+                fix=f"{suite.data_from}; --set published.md5=null accepts the file as it is",
+            )
+
+
+def begun(folder: Path) -> bool:
+    """Whether a folder holds an evaluation, finished or not."""
+    return (folder / "suite.yaml").exists()

@@ -1,0 +1,83 @@
+"""What a protocol promises."""
+
+from collections.abc import Callable
+
+from vtune.metrics.benchmarks import SCORERS
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Rule, put
+from vtune.protocols.specimens import SPECIMENS
+from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.schema.sample import Sample
+
+ODD = ("", " ", "\n", "B or C", "{", "}{", "<answer>", "</answer><answer>", "(", "\\boxed{", "é9" * 2500)
+"""Replies that break careless parsers."""
+
+
+def check_protocol(name: str) -> list[Check]:
+    """Each rule asks with all pictures, grades the right answer 1, and any text without an exception."""
+    protocol = PROTOCOLS[name]
+    rules = dict(protocol.rules)
+    if protocol.other is not None:
+        rules |= {kind: protocol.other for kind in SPECIMENS if kind not in rules}
+    if not rules:
+        return [tried("it has a rule", _no_rule)]
+    return [check for kind, rule in rules.items() for check in _checks(kind, rule)]
+
+
+def _no_rule() -> str:
+    raise Broken("give Protocol `rules`, kind of question -> Rule, or `other`")
+
+
+def _checks(kind: str, rule: Rule) -> list[Check]:
+    sample, right = SPECIMENS.get(kind, SPECIMENS["multiple_choice"])
+    return [
+        tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
+        tried(f"{kind}: the right answer earns 1", _right(rule, sample, right)),
+        tried(f"{kind}: any text is graded, twice alike", _total(rule, sample, right)),
+        tried(f"{kind}: its scorer is known", _scorer(rule)),
+    ]
+
+
+def _asks(rule: Rule, sample: Sample) -> Callable[[], str]:
+    def run() -> str:
+        before, after = sample.prompt[-1], put(sample, rule).prompt[-1]
+        if after.images != before.images:
+            raise Broken(f"pictures {list(before.images)} became {list(after.images)}")
+        return f"{len(after.content)} characters"
+
+    return run
+
+
+def _right(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
+    def run() -> str:
+        reply = f"<answer>{right}</answer>" if rule.reads == "reply" else right
+        grade = rule.grade(reply, sample)
+        if grade.score != 1.0 or grade.unreadable:
+            raise Broken(f"{reply!r} is graded {grade}")
+        return f"{reply!r} is 1"
+
+    return run
+
+
+def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
+    def run() -> str:
+        for text in (*ODD, f"not {right}", sample.prompt[-1].content):
+            grade = rule.grade(text, sample)
+            if grade != rule.grade(text, sample):
+                raise Broken(f"{text[:40]!r} is graded in two ways")
+            if not (0.0 <= grade.score <= 1.0 and 0.0 <= grade.fallback <= 1.0):
+                raise Broken(f"{text[:40]!r}: score and fallback lie in [0, 1], got {grade}")
+            if grade.unreadable and grade.score:
+                raise Broken(f"{text[:40]!r} is unreadable, and not wrong")
+        return f"{len(ODD) + 2} texts"
+
+    return run
+
+
+def _scorer(rule: Rule) -> Callable[[], str]:
+    def run() -> str:
+        if rule.scorer is not None and rule.scorer not in SCORERS:
+            raise Broken(f"no scorer is called `{rule.scorer}`")
+        return rule.scorer or "the suite's"
+
+    return run
