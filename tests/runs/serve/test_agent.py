@@ -60,7 +60,7 @@ def serving(folder: Path, model: str, *options: str) -> Iterator[Serving]:
     command = [sys.executable, "-m", "vtune.cli.main", "serve", "agent", "--port", "0", "--json"]
     command += ["--agent", "lens-tiny", "--model", model, "--out", str(folder / "out")]
     process = subprocess.Popen(
-        [*command, *GREEDY, *options],
+        [*command, *GREEDY, *setting(offers="[python]"), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
