@@ -20,7 +20,8 @@ def evaluate(
         typer.Option("--suite", help="Shipped suites or groups, or paths; with commas between them."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="Folder of weights or of a run, or hub name.")
+        str | None,
+        typer.Option("--model", help="Folder of weights or of a run, hub name, or openai:URL#model."),
     ] = None,
     agent: Annotated[
         str | None,

@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import AsJson
+from .options import AsJson, Overrides, Protection, with_protection
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Device = Literal["cpu", "cuda"]
+Content = Literal["turn", "answer"]
 
 
 @app.callback()
@@ -119,5 +120,64 @@ def search(
         threads=threads,
         encoder=embedder,
         max_bytes=max_mb * 2**20,
+        ready=lambda facts: show(facts, render_values, as_json=as_json),
+    )
+
+
+@app.command(
+    "agent",
+    epilog="POST /v1/chat/completions takes a conversation, its pictures as data URLs; GET /v1/models,"
+    " GET /health. SIGINT and SIGTERM end it.",
+)
+def agent(
+    settings: Annotated[
+        str, typer.Option("--agent", help="Whose settings to run: a shipped agent, or a path.")
+    ],
+    model: Annotated[
+        str, typer.Option("--model", help="Folder of weights or of a run, hub name, or openai:URL#model.")
+    ],
+    overrides: Overrides = None,
+    sandbox: Protection = None,
+    name: Annotated[str, typer.Option("--name", help="What clients call the agent.")] = "agent",
+    content: Annotated[
+        Content, typer.Option("--content", help="Give back the whole last turn, or only its answer.")
+    ] = "turn",
+    vllm: Annotated[bool, typer.Option("--vllm", help="Draw with vLLM; needs vtune[vllm].")] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8194,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
+    ] = None,
+    max_mb: Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")] = 64,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="For what the web says; runs/serve-<name> if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer chat requests by an agent that calls its tools: one request, one conversation."""
+    from vtune.errors import MissingExtra
+
+    try:
+        from vtune.runs.serve.agent import read_agent, run_agent
+        from vtune.runs.serve.rewards import read_token
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
+    from vtune.report.values import render_values
+
+    from .output import show
+
+    run_agent(
+        read_agent(settings, with_protection(overrides, sandbox)),
+        model,
+        host,
+        port,
+        name=name,
+        content=content,
+        kind="vllm" if vllm else "transformers",
+        token=None if token_file is None else read_token(token_file),
+        max_bytes=max_mb * 2**20,
+        out=out or Path("runs") / f"serve-{name}",
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )

@@ -26,9 +26,9 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
     {"folder"},
-    {"agent", "data", "processes", "serve"},
+    {"agent", "data", "processes"},
     {"evaluate"},
-    {"curate", "train"},
+    {"curate", "serve", "train"},
     {"audit", "parts", "sweep"},
     {"recipes", "report"},
     {"demo", "plan"},
@@ -180,7 +180,7 @@ def test_no_file_is_too_long() -> None:
     [
         ("pyarrow.parquet", {"vtune/schema/parquet/tables.py"}),
         ("deepspeed", {"vtune/update/deepspeed.py"}),
-        ("openai", {"vtune/judge/client.py"}),
+        ("openai", {"vtune/judge/completions.py"}),
         ("vllm", {"vtune/rollout/vllm.py"}),
         ("httpx2", {"vtune/rollout/servers.py", "vtune/tools/http.py"}),
         ("aiohttp", {"vtune/reward/connections.py"}),

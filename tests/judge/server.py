@@ -73,7 +73,9 @@ def serve(*replies: Reply, delay_s: float = 0.0) -> Iterator[FakeJudge]:
                 "id": "1",
                 "object": "chat.completion",
                 "created": 0,
-                "model": "judge",
+                "model": "judge-1",
+                "system_fingerprint": "fp_1",
+                "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
                 "choices": [choice],
             }
             data = json.dumps(done if status == 200 else {"error": error}).encode()

@@ -9,7 +9,8 @@ from PIL import Image
 
 from tests.judge.server import FakeJudge, serve
 from vtune.errors import DataError, RecipeError, ServiceError
-from vtune.judge.client import JudgeClient, NoVerdict
+from vtune.judge.client import JudgeClient
+from vtune.judge.completions import NoVerdict
 from vtune.judge.prompts import Prompt
 from vtune.judge.replies import read_level
 from vtune.schema.message import Picture

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.reward.build import INPUT, LEVELS, TARGET, looks, sample
 from vtune.errors import ServiceError
-from vtune.judge.client import JudgeClient, NoVerdict
+from vtune.judge.client import JudgeClient
+from vtune.judge.completions import NoVerdict
 from vtune.judge.prompts import LONGEST_PRINTED, Prompt, readable
 from vtune.reward.evidence import Judges, needs_look, score_call
 from vtune.reward.evidence_boxes import BoxJudge

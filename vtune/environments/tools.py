@@ -132,8 +132,12 @@ async def open_tools(start: Start) -> ToolEpisode:
     opening = asyncio.create_task(
         LastingSession.open(services.sandbox, start.images, seed=start.seed, lost=services.lost)
     )
-    # It begins now, not when this conversation first waits.
-    await asyncio.sleep(0)
+    try:
+        # It begins now, not when this conversation first waits.
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        services.later(_end(opening))
+        raise
     return ToolEpisode(start, opening)
 
 

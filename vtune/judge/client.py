@@ -3,43 +3,22 @@
 import asyncio
 import hashlib
 import json
-import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 from pydantic import Field
 
 from vtune.config import Strict
-from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.judge.completions import Completed, Completions, NoVerdict
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
 from vtune.schema.message import Picture
 
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI, OpenAIError
-    from openai.types.chat import ChatCompletion, ChatCompletionContentPartParam
-
 T = TypeVar("T")
-
-RETRIED = frozenset({408, 409, 429})
-"""Statuses below 500 that the `openai` client tries again: time-out, conflict, too many requests."""
-
-WRONG_QUESTION = frozenset({400, 413, 415, 422, 451})
-"""Statuses that speak of the question; others below 500 speak of the endpoint, its key or its model."""
-
-_REFUSAL = re.compile(r"\b(?:un)?support|\bdeprecated\b|\bnot allowed\b|\bonly the default\b", re.IGNORECASE)
-"""What a server says of a parameter that a model does not take, whatever its value."""
-
-
-class NoVerdict(ServiceError):
-    """The judge is up, and says nothing usable about this question: it refuses it, or writes something else.
-
-    Another attempt would say the same.
-    """
 
 
 class JudgeEndpoint(Strict):
@@ -69,13 +48,7 @@ class JudgeClient:
     `most`) and, with a cache file, on disk; who asks while it is under way waits for the same reply. Failures
     are not kept.
 
-    After as many failures in a row as there may be requests under way the judge counts as down: then a
-    question gets one attempt, without waiting between retries, until one succeeds. So an outage stops a
-    run in minutes instead of hours. A status that refuses the question itself (4xx, but none that is worth
-    a retry) is not such a failure: it says nothing about the next question.
-
-    A model may refuse `temperature`, or want `max_completion_tokens` for `max_tokens`. The first refusal says
-    so, and that question and all later ones are sent without the one, or by the other name.
+    How an endpoint fails, and what a model refuses: see `Completions`.
     """
 
     def __init__(
@@ -97,14 +70,21 @@ class JudgeClient:
         self._replies: dict[str, str] = {}
         self._under_way: dict[str, asyncio.Task[str]] = {}
         self._room = asyncio.Semaphore(endpoint.concurrency)
-        self._failures = 0
-        self._client: AsyncOpenAI | None = None
-        self._refused: set[str] = set()
+        self._completions = Completions(
+            "the judge",
+            endpoint.base_url,
+            endpoint.model,
+            concurrency=endpoint.concurrency,
+            retries=endpoint.retries,
+            timeout_s=endpoint.timeout_s,
+            api_key_env=endpoint.api_key_env,
+            fix="see that the endpoint is up, and that `judge` in the recipe names it",
+        )
 
     @property
     def refused(self) -> frozenset[str]:
         """Parameters that the model was found to refuse: `temperature`, `max_tokens`."""
-        return frozenset(self._refused)
+        return self._completions.refused
 
     async def __aenter__(self) -> Self:
         """Open the endpoint and the cache.
@@ -113,19 +93,7 @@ class JudgeClient:
             RecipeError: If the environment variable of the key is not set.
             DataError: If the cache file cannot be read.
         """
-        from openai import AsyncOpenAI
-
-        name = self._endpoint.api_key_env
-        if name is not None and name not in os.environ:
-            raise RecipeError(
-                f"the judge's key is not set: no environment variable {name}", fix=f"export {name}=…"
-            )
-        self._client = AsyncOpenAI(
-            base_url=self._endpoint.base_url,
-            api_key=os.environ[name] if name is not None else "none",
-            timeout=self._endpoint.timeout_s,
-            max_retries=self._endpoint.retries,  # the client backs off exponentially, with jitter
-        )
+        await self._completions.__aenter__()
         if self._cache is not None:
             self._replies |= _read_cache(self._cache)
             self._cache.parent.mkdir(parents=True, exist_ok=True)
@@ -136,8 +104,7 @@ class JudgeClient:
         for task in self._under_way.values():
             task.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
-        if self._client is not None:
-            await self._client.close()
+        await self._completions.__aexit__()
         if self._file is not None:
             self._file.close()
 
@@ -194,58 +161,22 @@ class JudgeClient:
         return reply
 
     async def _complete(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
-        from openai import OpenAIError
-
-        content: list[ChatCompletionContentPartParam] = [{"type": "text", "text": prompt.text}]
+        content: list[dict[str, Any]] = [{"type": "text", "text": prompt.text}]
         content += [{"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in pictures]
-        while True:
-            sent = frozenset(self._refused)
-            try:
-                completion = await self._send(prompt.system, content, sent)
-                break
-            except OpenAIError as error:
-                # Each refusal adds a parameter, and there are two.
-                if (name := _parameter(error)) is not None and name not in sent:
-                    self._refused.add(name)
-                    continue
-                refused = _refused(error)
-                if not refused:
-                    self._failures += 1
-                raise (NoVerdict if refused and _status(error) in WRONG_QUESTION else ServiceError)(
-                    f"the judge gave no reply: {type(error).__name__}: {error}",
-                    where=f"{self._endpoint.base_url}, model {self._endpoint.model}",
-                    fix="see that the endpoint is up, and that `judge` in the recipe names it",
-                ) from None
-        self._failures = 0
+        settings = {"temperature": self._endpoint.temperature, "max_tokens": self._endpoint.max_tokens}
+        completion = await self._completions.create(
+            [{"role": "system", "content": prompt.system}, {"role": "user", "content": content}], settings
+        )
         return self._text(completion)
 
-    async def _send(
-        self, system: str, content: "list[ChatCompletionContentPartParam]", refused: frozenset[str]
-    ) -> "ChatCompletion":
-        if self._client is None:
-            raise RuntimeError("the judge client is used outside its `async with`")
-        down = self._failures >= self._endpoint.concurrency
-        client = self._client.with_options(max_retries=0) if down else self._client
-        length = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
-        settings: dict[str, Any] = {length: self._endpoint.max_tokens}
-        if "temperature" not in refused:
-            settings["temperature"] = self._endpoint.temperature
-        completion: ChatCompletion = await client.chat.completions.create(
-            model=self._endpoint.model,
-            messages=[{"role": "system", "content": system}, {"role": "user", "content": content}],
-            **settings,
-        )
-        return completion
-
-    def _text(self, completion: "ChatCompletion") -> str:
-        choice = completion.choices[0] if completion.choices else None
-        if choice is not None and choice.message.content:
-            return choice.message.content
-        cut = choice is not None and choice.finish_reason == "length"
+    def _text(self, completed: Completed) -> str:
+        if completed.text:
+            return completed.text
+        cut = completed.finish == "length"
         raise NoVerdict(
             "the judge's reply is empty"
             + (f": its {self._endpoint.max_tokens} max_tokens went into thoughts" if cut else ""),
-            where=f"{self._endpoint.base_url}, model {self._endpoint.model}",
+            where=self._completions.where,
             fix="raise `max_tokens` of the judge: a model that reasons needs some thousand" if cut else "",
         )
 
@@ -255,32 +186,6 @@ class JudgeClient:
         for picture in pictures:
             digest.update(hashlib.sha256(read_bytes(picture)).digest())
         return digest.hexdigest()
-
-
-def _status(error: "OpenAIError") -> int | None:
-    from openai import APIStatusError
-
-    return error.status_code if isinstance(error, APIStatusError) else None
-
-
-def _parameter(error: "OpenAIError") -> str | None:
-    """The parameter that a model does not take, as the refusal says; None where it is about something else.
-
-    By `param` of OpenAI's errors, else by the name in the message: other servers have only that.
-    """
-    if _status(error) not in WRONG_QUESTION or not _REFUSAL.search(str(error)):
-        return None
-    named = getattr(error, "param", None)
-    for name in ("max_tokens", "temperature"):
-        if named == name or (named is None and re.search(rf"\b{name}\b", str(error))):
-            return name
-    return None
-
-
-def _refused(error: "OpenAIError") -> bool:
-    """Whether the judge is up and will not answer this question, however often it is asked."""
-    status = _status(error)
-    return status is not None and 400 <= status < 500 and status not in RETRIED
 
 
 def _read_cache(path: Path) -> dict[str, str]:

@@ -38,8 +38,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `red_flags`: mean number of calls that carry one;
     - for each tool that was called, `tool_<name>_calls`: how many calls; `tool_<name>_errors`: how many of
       them failed by the model's doing; `tool_<name>_score`: mean score of those that were scored;
-    - `response_tokens`: mean number of sampled tokens; `truncated`: share cut short by a limit on tokens,
-      turns or context;
+    - `response_tokens`: mean number of sampled tokens, missing for a model that shows none;
+      `truncated`: share cut short by a limit on tokens, turns or context;
     - `reflection_ratio`: share of replies with a reflective word; `reflection_accuracy`: share of full marks
       among those of them whose answer was scored (V-Triune, eq. 4 and 5);
     - `leaked_placeholders`: share of replies that spell a placeholder of pictures;
@@ -71,6 +71,7 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     rewards = [trajectory.reward for trajectory in trajectories]
     accuracies = _known(r.accuracy for r in rewards if r is not None)
     judged = [scores for t in trajectories if None not in (scores := t.tool_scores)]
+    tokens_known = any(t.loss_mask for t in trajectories)
     means: dict[str, Iterable[float]] = {
         "unscored": [reward is None or reward.total is None for reward in rewards],
         "reward": _known(reward.total for reward in rewards if reward is not None),
@@ -83,7 +84,7 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
         "no_tool": [not t.calls for t in trajectories],
         "evidence_rate": [max(_known(scores), default=-1.0) >= evidence_score for scores in judged],
         "red_flags": [sum(bool(call.flags) for call in t.calls) for t in trajectories],
-        "response_tokens": [sum(t.loss_mask) for t in trajectories],
+        "response_tokens": [sum(t.loss_mask) for t in trajectories] if tokens_known else [],
         "truncated": [t.stop_reason in _CUT_SHORT for t in trajectories],
         "reflection_ratio": [reflects(t.reply) for t in trajectories],
         "reflection_accuracy": [

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import torch
 
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
 from vtune.models.fused import use_fused_modules
 from vtune.models.pictures import PictureReader, PixelBudget
+from vtune.models.served import is_served
 from vtune.models.shape import shape_of
 
 Dtype = Literal["float32", "bfloat16"]
@@ -204,6 +205,13 @@ def check_local(name: str) -> None:
     no hub can be reached, a name that is not in its cache is refused at once: transformers would try again
     for most of a minute.
     """
+    if is_served(name):
+        raise RecipeError(
+            f"{name.partition('#')[2] or name} is behind an endpoint, which gives neither weights nor tokens"
+            " nor log-probabilities",
+            fix="give a folder of weights or a hub name; `vtune eval`, `vtune serve agent` and pass_rate of "
+            "`vtune curate` take an endpoint",
+        )
     path = Path(name)
     hub_like = name.count("/") <= 1 and not name.startswith((".", "/", "~"))
     if not path.is_dir() and (not hub_like or (path.parent != Path() and path.parent.is_dir())):

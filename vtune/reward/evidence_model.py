@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from vtune.judge.client import JudgeClient, NoVerdict
+from vtune.judge.client import JudgeClient
+from vtune.judge.completions import NoVerdict
 from vtune.judge.pictures import picture_size
 from vtune.judge.prompts import Prompt, evidence_prompt, target_prompt
 from vtune.judge.replies import Level, read_level, read_target

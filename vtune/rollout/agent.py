@@ -14,12 +14,11 @@ from vtune.environments import environment_of, name_of
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
-from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.transcript import Transcript
+from vtune.rollout.transcript import Speech, Transcript
 from vtune.sandbox import Sandbox, ShownCrop, image_names
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
@@ -79,7 +78,7 @@ class Agent:
     Args:
         engine: Draws the turns.
         sandbox: Runs the code; no more conversations run at a time than it has room for.
-        chat: The policy's turns as tokens.
+        chat: The policy's turns as tokens, or `Words`.
         pictures: The policy's eyes.
         recipe: How conversations are drawn.
         observation_transform: What the policy is shown of a tool's picture; evaluation passes a function
@@ -92,7 +91,7 @@ class Agent:
         self,
         engine: Engine,
         sandbox: Sandbox,
-        chat: Chat,
+        chat: Speech,
         pictures: PictureReader,
         recipe: Rollout,
         observation_transform: Callable[[bytes], bytes] | None = None,
@@ -124,12 +123,13 @@ class Agent:
         An environment that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         Calls of one turn run at the same time, and the same call of one group is made once.
         """
-        if self._closing:
-            await asyncio.gather(*self._closing)
-            self._closing.clear()
+        # Another run may add to them meanwhile; and who gives up waiting for them does not end them.
+        closing = set(self._closing)
+        await asyncio.shield(asyncio.gather(*closing))
+        self._closing -= closing
         found: dict[int, Trajectory] = {}
         results = Results()
-        room = min(self._recipe.max_batch, self._sandbox.capacity)
+        room = self.room
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
         for cohort in range(cohorts):
@@ -151,6 +151,16 @@ class Agent:
         # Once round, so that the last sessions are told to end.
         await asyncio.sleep(0)
         return [found[number] for number in range(len(jobs))]
+
+    @property
+    def room(self) -> int:
+        """Conversations that may run at the same time."""
+        return min(self._recipe.max_batch, self._sandbox.capacity)
+
+    @property
+    def sessions(self) -> int:
+        """Sandbox sessions that live now."""
+        return self._sandbox.live
 
     def take_lost(self) -> int:
         """Sessions that the sandbox has lost since the last time this was asked; each was made again."""
@@ -211,7 +221,7 @@ class Agent:
         recipe = self._recipe
         self._open(job, book, episode.opening)
         for turn in range(recipe.max_turns):
-            room = recipe.max_tokens - len(book.token_ids)
+            room = recipe.max_tokens - book.length
             if room <= 0:
                 return "context"
             completion = await self._engine.generate(self._request(job, cohort, book, turn, room, episode))
@@ -260,6 +270,7 @@ class Agent:
             ),
             key=(*job.key, turn),
             cohort=cohort,
+            messages=tuple(book.messages),
         )
 
     def _append(self, acts: Sequence[Act], said: Turn, sample: Sample, book: Transcript) -> StopReason | None:
@@ -288,7 +299,7 @@ class Agent:
 
     def _overflows(self, book: Transcript, text: str, images: Sequence[Sequence[bytes]]) -> bool:
         shown = [data for of_one in images for data in of_one]
-        return len(book.token_ids) + book.observation_length(text, shown) >= self._recipe.max_tokens
+        return book.length + book.observation_length(text, shown) >= self._recipe.max_tokens
 
     def _transformed(self, seen: Observation) -> tuple[bytes, ...]:
         transform = self._observation_transform

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import torch
 
 from vtune.models.pictures import Pixels
+from vtune.schema.message import Message
 
 Finish = Literal["stop", "end", "length"]
 """stop: a stop text was written. end: the policy ended its turn. length: the token limit was reached."""
@@ -40,6 +41,8 @@ class Request:
     """(seed, step, group, rollout, turn): orders and seeds the draw, so that a run repeats."""
     cohort: int = 0
     """Of the trajectory, in [0, `Engine.cohorts`)."""
+    messages: Sequence[Message] = ()
+    """The same conversation in words, for a model that takes no token ids; `images` count `pixels`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,11 @@ class Completion:
     finish: Finish
     weight_versions: tuple[int, ...]
     """Training steps behind the weights that drew each token."""
+    text: str | None = None
+    """What was said, where nobody here sees tokens; then the tuples are empty."""
+    context: int = 0
+    """Tokens of the conversation with this turn, as whoever drew it has counted; 0 where it has not, or where
+    there are `token_ids`."""
 
 
 class Engine(Protocol):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
+from typing import Protocol
 
 from vtune.errors import DataError
 from vtune.models.batch import Row
@@ -14,6 +15,24 @@ from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import OPEN, responses
 
 
+class Speech(Protocol):
+    """What renders turns: a `Chat`, or `Words` where nobody here sees tokens."""
+
+    end_id: int
+
+    def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
+        """See `Chat.prompt`."""
+        ...
+
+    def observation(self, text: str, pixels: Sequence[Pixels], *, ended: bool) -> list[int]:
+        """See `Chat.observation`."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """See `Chat.decode`."""
+        ...
+
+
 class Transcript:
     """Grows turn by turn; nothing in it is ever encoded again.
 
@@ -21,9 +40,10 @@ class Transcript:
     the same loss mask: only what the policy wrote counts, tool output and glue do not.
     """
 
-    def __init__(self, chat: Chat, reader: PictureReader) -> None:
+    def __init__(self, chat: Speech, reader: PictureReader) -> None:
         self._chat = chat
         self._reader = reader
+        self._counted = 0
         self.token_ids: list[int] = []
         self.loss_mask: list[bool] = []
         self.logprobs: list[float | None] = []
@@ -52,7 +72,8 @@ class Transcript:
         self.loss_mask += [True] * len(completion.token_ids)
         self.logprobs += completion.logprobs
         self.weight_versions += completion.weight_versions
-        text = self._chat.decode(completion.token_ids)
+        self._counted = max(self._counted, completion.context)
+        text = self._chat.decode(completion.token_ids) if completion.text is None else completion.text
         self.messages.append(Message("assistant", text))
         self._turn = (start, len(self.token_ids))
         return text
@@ -61,6 +82,11 @@ class Transcript:
     def last_turn(self) -> tuple[int, int]:
         """First and last+1 token of the policy's latest turn."""
         return self._turn
+
+    @property
+    def length(self) -> int:
+        """Tokens so far; where nobody here sees them, those that the engine counted up to its last turn."""
+        return max(len(self.token_ids), self._counted)
 
     def observation_length(self, text: str, images: Sequence[bytes]) -> int:
         """Tokens that a tool's output would take."""

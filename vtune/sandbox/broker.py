@@ -139,6 +139,11 @@ class Sandbox:
         """The protection in force: `namespaces`, `flat` or `unsafe`."""
         return str(self._server.facts["tier"]["name"])
 
+    @property
+    def live(self) -> int:
+        """Sessions that have been opened and not ended yet."""
+        return len(self._sessions)
+
     def info(self) -> dict[str, Any]:
         """What protection is in force, why a layer is missing, and the limits."""
         tier = self._server.facts["tier"]

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -807,3 +808,36 @@ def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:
     ended = vtune("curate", recipe, "--out", tmp_path / "out", "--engine", "ray")
     assert ended.code == 2
     assert "pip install 'vtune[ray]'" in ended.err
+
+
+def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+    def half(body: dict[str, Any]) -> str:
+        """Right about even numbers; a greeting is answered, too."""
+        asked = body["messages"][-1]["content"]
+        found = re.search(r"How much is (\d+) and 1", asked if isinstance(asked, str) else "")
+        number = int(found[1]) if found else 1
+        return f"<think>I add.</think>\n<answer>{number + 1 - number % 2}</answer>"
+
+    write_samples(tmp_path / "data.parquet", numbered(6))
+    with serve(half) as model:
+        name = f"openai:http://127.0.0.1:{model.port}/v1#adder"
+        spec = pass_rate(Path("unused"), rows="all", rollouts=2, first=None, tools=False)
+        spec |= {"model": name, "engine": "openai", "band": {"of": "mean", "at_least": 1.0}}
+        spec["openai"] |= {"api_key_env": None}
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "data.parquet")}, [spec])
+        curate(recipe, tmp_path / "out")
+        asked = len(model.requests)
+        curate(recipe, tmp_path / "out")
+    kept = [row.id for row in read_samples(tmp_path / "out" / "samples.parquet")]
+    assert sorted(kept) == ["n/0", "n/2", "n/4"]
+    assert asked == 6 * 2 + 1
+    assert len(model.requests) <= asked + 1  # it may be greeted again
+
+
+def test_an_endpoint_goes_with_its_engine_and_no_other(tmp_path: Path) -> None:
+    spec = pass_rate(Path("openai:http://127.0.0.1:9/v1#m"), engine="transformers")
+    spec["model"] = "openai:http://127.0.0.1:9/v1#m"
+    recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "data.parquet")}, [spec])
+    ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 2
+    assert "goes with `engine: openai`" in ended.err

@@ -17,7 +17,8 @@ from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transformers import TransformersEngine
 
-Kind = Literal["transformers", "vllm"]
+Kind = Literal["transformers", "vllm", "openai"]
+"""`openai`: an endpoint, which has the weights; see `vtune.runs.agent.served`."""
 
 EVAL_GPU_MEMORY = 0.9
 """Share of the GPU for a vLLM that has it to itself; vLLM's own default."""

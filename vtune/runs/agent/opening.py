@@ -7,14 +7,16 @@ from typing import Protocol
 
 import torch
 
-from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Dtype, Policy, load_policy
 from vtune.rollout.agent import Agent, Rollout
 from vtune.rollout.engine import Engine
+from vtune.rollout.openai import Served, ServedPolicy
 from vtune.rollout.stopwatch import Stopwatch
+from vtune.rollout.transcript import Speech
 from vtune.runs.agent.engines import Kind, evaluation_engine
 from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
+from vtune.runs.agent.served import served_engine
 from vtune.runs.agent.tools import ToolsRecipe, tools_of
 
 
@@ -49,12 +51,16 @@ class FixedWeights(Conversations, Protocol):
     def threads(self) -> int:
         """That torch may use."""
 
+    @property
+    def openai(self) -> Served:
+        """How a model behind an endpoint is asked."""
+
 
 @asynccontextmanager
 async def open_agent(
     recipe: Conversations,
     engine: Engine,
-    chat: Chat,
+    chat: Speech,
     pictures: PictureReader,
     *,
     record: Path,
@@ -97,8 +103,10 @@ async def open_agent(
         )
 
 
-def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy:
+def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | ServedPolicy:
     """A model whose weights stay as they are, where its engine wants it."""
+    if kind == "openai":
+        return ServedPolicy.of(recipe.images, recipe.openai)
     torch.set_num_threads(recipe.threads)
     # With vLLM, only the tokenizer and the reader of pictures are needed here.
     on_gpu = torch.cuda.is_available() and kind == "transformers"
@@ -107,9 +115,31 @@ def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy:
 
 
 @asynccontextmanager
+async def _opened_engine(
+    recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind, apart: bool
+) -> AsyncIterator[Engine]:
+    if isinstance(policy, ServedPolicy):
+        async with served_engine(model, recipe.openai, policy, recipe.rollout, out) as served:
+            yield served
+        return
+    engine = await evaluation_engine(
+        kind,
+        recipe.rollout,
+        policy,
+        model=model,
+        dtype=recipe.dtype,
+        threads=recipe.threads,
+        folder=out / "weights",
+        apart=apart,
+    )
+    async with aclosing(engine):
+        yield engine
+
+
+@asynccontextmanager
 async def open_fixed(
     recipe: FixedWeights,
-    policy: Policy,
+    policy: Policy | ServedPolicy,
     model: str,
     out: Path,
     *,
@@ -132,18 +162,8 @@ async def open_fixed(
     Raises:
         VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
     """
-    engine = await evaluation_engine(
-        kind,
-        recipe.rollout,
-        policy,
-        model=model,
-        dtype=recipe.dtype,
-        threads=recipe.threads,
-        folder=out / "weights",
-        apart=apart,
-    )
     async with (
-        aclosing(engine),
+        _opened_engine(recipe, policy, model, out, kind=kind, apart=apart) as engine,
         open_agent(
             recipe,
             engine,

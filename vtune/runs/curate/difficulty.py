@@ -17,12 +17,13 @@ from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import answer_prompt
 from vtune.judge.replies import read_same
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import load_chat, resolved
+from vtune.models.policy import resolved
 from vtune.parts import Kind
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
 from vtune.runs.agent.engines import check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
+from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
@@ -64,6 +65,7 @@ def check_pass_rate(spec: PassRate) -> None:
     Raises:
         MissingExtra: If vLLM is wanted and not there.
         DataError: If the model's tokenizer cannot be loaded, or an index of its tools is not there.
+        ServiceError: If its endpoint does not answer.
         RecipeError: If its temperature is one that vLLM gives no log-probabilities of.
     """
     if spec.engine == "vllm":
@@ -73,7 +75,8 @@ def check_pass_rate(spec: PassRate) -> None:
                 f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
                 fix="vllm gives log-probabilities of what it draws from: set 0 or 1",
             )
-    load_chat(resolved(spec.model))
+    kind_of(spec.model, spec.engine)
+    check_model(resolved(spec.model), spec.openai, spec.rollout)
     check_indexes(spec.tools)
 
 
@@ -231,6 +234,9 @@ class _Sampler:
             "rollout": spec.rollout.model_dump(mode="json", exclude={"max_batch"}),
             "sandbox": spec.sandbox.model_dump(mode="json"),
         }
+        if spec.engine == "openai":
+            drawn_by = {"top_p", "side_multiple", "picture_mb"}
+            self._settings["openai"] = spec.openai.model_dump(mode="json", include=drawn_by)
         if own := prints(DRAWING):
             self._settings["uses"] = own
         self._found = tools_print(spec.tools)

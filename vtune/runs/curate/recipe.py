@@ -12,8 +12,10 @@ from vtune.curate.item import Selected
 from vtune.judge.client import JudgeEndpoint
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
+from vtune.models.served import is_served
 from vtune.parts import OURS
 from vtune.rollout.agent import Rollout
+from vtune.rollout.openai import Served
 from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
@@ -35,7 +37,7 @@ class PassRate(Selected):
     """Drops what a model finds too easy or too hard, by rollouts of it."""
 
     model: str
-    """Folder or hub name."""
+    """Folder or hub name, or `openai:URL#model`, which goes with engine `openai`."""
     engine: Kind
     seed: int = 0
     rollouts: int = Field(default=8, gt=0)
@@ -56,6 +58,14 @@ class PassRate(Selected):
     threads: int = Field(gt=0)
     max_unscored: float = Field(default=0.01, ge=0, le=1)
     """The run stops when a larger share of the samples has a rollout that could not be scored."""
+    openai: Served = Served()
+    """How a model behind an endpoint is asked."""
+
+    @model_validator(mode="after")
+    def _engine_has_the_model(self) -> Self:
+        if is_served(self.model) != (self.engine == "openai"):
+            raise ValueError("a model `openai:URL#model` goes with `engine: openai`, and no other does")
+        return self
 
 
 FILTERS.add("pass_rate", FilterPart(PassRate, None))

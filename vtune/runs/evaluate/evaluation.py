@@ -19,7 +19,7 @@ from vtune.files.writing import write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
-from vtune.models.policy import load_chat, resolved
+from vtune.models.policy import resolved
 from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.checking import check_unscored
@@ -29,6 +29,7 @@ from vtune.rollout.agent import Agent, Job, black
 from vtune.runs.agent.engines import Kind, check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.opening import load_fixed, open_fixed
+from vtune.runs.agent.served import check_model, endpoint_facts, kind_of
 from vtune.runs.evaluate.grading import graded, mark_of, rule_of, scores_of, with_fallback
 from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.questions import (
@@ -60,7 +61,7 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
         VtuneError: With the problems found.
     """
     thresholds_of(suite.reward)
-    load_chat(model)
+    check_model(model, suite.openai, suite.rollout)
     check_published(suite)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
@@ -85,7 +86,7 @@ def run_eval(
 
     Args:
         suite: What to measure and how.
-        model: Folder or hub name.
+        model: Folder or hub name, or `openai:URL#model`.
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
@@ -104,6 +105,7 @@ def run_eval(
     suite = judged_as_shown(suite)
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
+    kind = kind_of(model, kind)
     if kind == "vllm":
         check_vllm()
         if suite.rollout.temperature not in (0.0, 1.0):
@@ -305,6 +307,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),
         "environment": environment(asked.prints),
+        **endpoint_facts(asked.model, suite.openai, asked.out),
     }
 
 

@@ -22,6 +22,7 @@ from vtune.protocols import vtune as ours
 from vtune.protocols.protocol import wrong_kind
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.agent import Rollout
+from vtune.rollout.openai import Served
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.places import located
@@ -53,6 +54,8 @@ class AgentRecipe(Strict):
     """How looks are audited, and what the verifiers of samples need."""
     dtype: Dtype
     threads: int = Field(gt=0)
+    openai: Served = Served()
+    """How a model behind an endpoint is asked."""
 
 
 class Published(Strict):

@@ -1,0 +1,189 @@
+"""What an endpoint is sent, and what its replies mean."""
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.judge.server import FakeJudge, serve
+from tests.models.rows import picture
+from vtune.errors import DataError, RecipeError
+from vtune.judge.completions import Completed
+from vtune.models.pictures import PixelBudget
+from vtune.rollout.engine import Completion, Request, Sampling
+from vtune.rollout.openai import Address, OpenAIEngine, Served, ServedPolicy, encoded, said
+from vtune.rollout.usage import Ledger, Prices, Used, spent
+from vtune.rollout.words import fitted
+from vtune.schema.message import Message
+
+BUDGET = PixelBudget(min_pixels=1, max_pixels=64 * 64)
+
+
+def reply(text: str, finish: str = "stop", stop: str | None = None) -> Completed:
+    return Completed(
+        text=text, finish=finish, stop=stop, input=1, cached=0, output=1, model="m", fingerprint=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "finish"),
+    [
+        (reply("<code>1"), "<code>1</code>", "stop"),
+        (reply("<code>1</code> and on"), "<code>1</code>", "stop"),
+        (reply("a</code>b"), "a</code>", "stop"),
+        (reply("<answer>7</answer>"), "<answer>7</answer>", "end"),
+        (reply("<code>1", "length"), "<code>1", "length"),
+        (reply("<code>1", "content_filter"), "<code>1", "end"),
+        (reply("no tag", stop="</code>"), "no tag</code>", "stop"),
+        (reply("", "length"), "", "length"),
+        (reply(""), "", "end"),
+    ],
+    ids=["cut off", "goes on", "no opening", "ends", "limit", "filter", "vllm says", "thoughts", "empty"],
+)
+def test_a_turn_ends_as_with_an_engine_of_tokens(given: Completed, text: str, finish: str) -> None:
+    assert said(given, ("</code>",)) == (text, finish)
+
+
+def test_without_stop_texts_a_turn_stays_as_it_is() -> None:
+    assert said(reply("<code>1"), ()) == ("<code>1", "end")
+
+
+SIDES = st.integers(1, 5000)
+
+
+@given(SIDES, SIDES, st.integers(1, 4000), st.integers(4001, 4_000_000), st.sampled_from([1, 28, 32]))
+def test_a_picture_fits_its_budget_as_far_as_whole_multiples_allow(
+    width: int, height: int, least: int, most: int, multiple: int
+) -> None:
+    wide, high = fitted(width, height, least, most, multiple=multiple)
+    assert wide % multiple == high % multiple == 0
+    assert min(wide, high) >= multiple
+    if min(wide, high) > multiple:
+        assert wide * high <= max(most, least + multiple * (wide + high))
+        assert wide * high >= min(least, most - multiple * (wide + high))
+
+
+def test_what_fits_is_not_resized() -> None:
+    assert fitted(640, 480, 1, 640 * 480, multiple=1) == (640, 480)
+    assert fitted(1000, 500, 1, 125_000, multiple=1) == (500, 250)
+    assert fitted(100, 50, 20_000, 30_000, multiple=1) == (200, 100)
+    assert fitted(100, 60, 1, 10**6, multiple=28) == (112, 56)
+
+
+def test_a_picture_goes_as_png_then_as_jpeg_and_else_not_at_all() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    image = Image.fromarray(noise)
+    kind, data = encoded(image, 10**6)
+    assert kind == "png"
+    assert (np.asarray(Image.open(io.BytesIO(data))) == noise).all()
+    kind, smaller = encoded(image, len(data) - 1)
+    assert (kind, Image.open(io.BytesIO(smaller)).format) == ("jpeg", "JPEG")
+    assert len(smaller) < len(data)
+    with pytest.raises(RecipeError, match=r"64 x 64 takes \d+ bytes as JPEG, more than 100"):
+        encoded(image, 100)
+
+
+def draw(model: FakeJudge, ledger: Path, *, turns: int = 1, temperature: float = 0.0) -> list[Completion]:
+    policy = ServedPolicy.of(BUDGET, Served(api_key_env=None))
+    address = Address(f"http://127.0.0.1:{model.port}/v1", "m")
+
+    async def story() -> list[Completion]:
+        with Ledger.at(ledger) as book:
+            engine = OpenAIEngine(
+                address, Served(api_key_env=None), policy.pictures, max_batch=2, ledger=book
+            )
+            await engine.open()
+            request = Request(
+                token_ids=(),
+                pixels=[policy.pictures.read(picture(8, 8))],
+                sampling=Sampling(temperature=temperature, max_new_tokens=7, stop=("</code>", "\n\n")),
+                key=(0, 0, 1, 0, 0),
+                messages=(Message("system", "Be brief."), Message("user", "See <image> and say.", (0,))),
+            )
+            found = [await engine.generate(request) for _ in range(turns)]
+            await engine.aclose()
+        return found
+
+    return asyncio.run(story())
+
+
+def test_pictures_stand_where_their_marks_are(tmp_path: Path) -> None:
+    with serve("7") as model:
+        (completion,) = draw(model, tmp_path / "usage.jsonl")
+    assert (completion.text, completion.finish, completion.context) == ("7", "end", 15)
+    assert completion.token_ids == completion.logprobs == completion.weight_versions == ()
+    system, user = model.requests[0]["messages"]
+    assert system == {"role": "system", "content": "Be brief."}
+    assert [part["type"] for part in user["content"]] == ["text", "image_url", "text"]
+    # Of a stop text that is no tag nobody could tell whether it was said.
+    assert model.requests[0]["stop"] == ["</code>"]
+
+
+def test_settings_that_a_model_refuses_are_left_out_and_noted(tmp_path: Path) -> None:
+    def picky(body: dict[str, Any]) -> Any:
+        for name in ("stop", "temperature", "max_tokens"):
+            if name in body:
+                return 400, {"message": f"Unsupported parameter: '{name}'", "param": name}
+        return "7"
+
+    with serve(picky) as model:
+        draw(model, tmp_path / "usage.jsonl", turns=2)
+    last = model.requests[-1]
+    assert last["max_completion_tokens"] == 7
+    assert not {"stop", "temperature", "max_tokens"} & set(last)
+    assert len(model.requests) == 5
+    assert spent(tmp_path / "usage.jsonl", None)["without"] == ["max_tokens", "stop", "temperature"]
+
+
+def test_of_two_settings_that_exclude_each_other_top_p_goes(tmp_path: Path) -> None:
+    def either(body: dict[str, Any]) -> Any:
+        if "top_p" in body:
+            return 400, {"message": "`temperature` and `top_p` cannot both be specified for this model."}
+        return "7"
+
+    with serve(either) as model:
+        draw(model, tmp_path / "usage.jsonl")
+    assert "temperature" in model.requests[-1]
+    assert spent(tmp_path / "usage.jsonl", None)["without"] == ["top_p"]
+
+
+def used(**changes: Any) -> Used:
+    values: dict[str, Any] = {"input": 1000, "cached": 400, "output": 100, "model": "m-1"}
+    return Used(**(values | {"fingerprint": None, "without": []} | changes))
+
+
+def test_costs_are_those_of_the_users_prices_and_unknown_where_tokens_are(tmp_path: Path) -> None:
+    prices = Prices(input=2.0, cached_input=0.5, output=8.0, currency="USD")
+    path = tmp_path / "usage.jsonl"
+    assert spent(path, prices)["cost"] == {"amount": 0.0, "currency": "USD"}
+    with Ledger.at(path) as book:
+        book.add(used())
+        book.add(used(model="m-2", fingerprint="fp"))
+    found = spent(path, prices)
+    # 1200 fresh at 2, 800 cached at 0.5, 200 written at 8, per million
+    assert found["cost"] == {"amount": pytest.approx((2400 + 400 + 1600) / 1e6), "currency": "USD"}
+    assert (found["answered_by"], found["system_fingerprints"]) == (["m-1", "m-2"], ["fp"])
+    assert spent(path, None)["cost"] is None
+    with Ledger.at(path) as book:
+        book.add(used(input=None, output=None))
+    found = spent(path, prices)
+    assert (found["turns"], found["uncounted"], found["cost"], found["input_tokens"]) == (3, 1, None, None)
+
+
+def test_a_ledger_goes_on_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "usage.jsonl"
+    with Ledger.at(path) as book:
+        book.add(used())
+    path.write_text(path.read_text() + '{"input": 10')
+    with Ledger.at(path) as book:
+        book.add(used())
+    assert spent(path, None)["turns"] == 2
+    path.write_text("no line\n")
+    with pytest.raises(DataError, match="not a turn's usage"):
+        spent(path, None)

@@ -1,0 +1,236 @@
+"""One model behind an OpenAI-compatible endpoint: what it refuses, when it counts as down, how it fails."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from vtune.errors import RecipeError, ServiceError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAIError
+    from openai.types.chat import ChatCompletion
+
+RETRIED = frozenset({408, 409, 429})
+"""Statuses below 500 that the `openai` client tries again: time-out, conflict, too many requests."""
+
+WRONG_QUESTION = frozenset({400, 413, 415, 422, 451})
+"""Statuses that speak of the question; others below 500 speak of the endpoint, its key or its model."""
+
+_REFUSAL = re.compile(
+    r"\b(?:un)?support|\bdeprecated\b|\bnot allowed\b|\bonly the default\b|\bcannot both be\b", re.IGNORECASE
+)
+"""What a server says of a parameter that a model does not take, whatever its value."""
+
+LENGTH, LATER_LENGTH = "max_tokens", "max_completion_tokens"
+"""The limit of a reply, and what newer models call it."""
+
+
+class NoVerdict(ServiceError):
+    """The model is up, and says nothing usable about this question: it refuses it, or writes something else.
+
+    Another attempt would say the same.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """What a model gave back."""
+
+    text: str
+    """Empty where it said nothing."""
+    finish: str
+    """Its `finish_reason`: stop, length, content_filter; empty where there was no choice at all."""
+    stop: str | None
+    """The stop text that ended it, where the server says so (vLLM's `stop_reason`)."""
+    input: int | None
+    """Tokens, cached ones included; None where the endpoint does not count."""
+    cached: int
+    output: int | None
+    model: str
+    """As the endpoint calls what has answered."""
+    fingerprint: str | None
+    """`system_fingerprint`."""
+
+
+class Completions:
+    """Asks one model for chat completions; an async context manager.
+
+    After as many failures in a row as there may be requests under way the model counts as down: then a
+    question gets one attempt, without waiting between retries, until one succeeds. So an outage stops a
+    run in minutes instead of hours. A status that refuses the question itself (4xx, but none that is worth
+    a retry) is not such a failure: it says nothing about the next question.
+
+    A model may refuse a setting, or want `max_completion_tokens` for `max_tokens`. The first refusal says
+    so, and that question and all later ones are sent without the one, or by the other name.
+
+    Args:
+        who: As messages call it, e.g. "the judge".
+        base_url: E.g. http://localhost:18901/v1.
+        model: Its name there.
+        concurrency: Requests that may be under way at the same time; the caller sees to it.
+        retries: Further attempts after a failed connection, a time-out or a status 408, 409, 429 or 5xx.
+        timeout_s: For one attempt, in seconds.
+        api_key_env: Name of the environment variable that holds the key; None where the endpoint wants none.
+        fix: What to do when no reply comes.
+        no_key: What else to do where the key is not set.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        base_url: str,
+        model: str,
+        *,
+        concurrency: int,
+        retries: int,
+        timeout_s: float,
+        api_key_env: str | None,
+        fix: str,
+        no_key: str = "",
+    ) -> None:
+        self._who = who
+        self._base_url = base_url
+        self._model = model
+        self._concurrency = concurrency
+        self._retries = retries
+        self._timeout_s = timeout_s
+        self._key = api_key_env
+        self._fix = fix
+        self._no_key = no_key
+        self._failures = 0
+        self._refused: set[str] = set()
+        self._client: AsyncOpenAI | None = None
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Settings that the model was found to refuse."""
+        return frozenset(self._refused)
+
+    @property
+    def where(self) -> str:
+        """Endpoint and model, for messages."""
+        return f"{self._base_url}, model {self._model}"
+
+    async def __aenter__(self) -> Self:
+        """Open the endpoint, without connecting.
+
+        Raises:
+            RecipeError: If the environment variable of the key is not set.
+        """
+        from openai import AsyncOpenAI
+
+        name = self._key
+        if name is not None and name not in os.environ:
+            raise RecipeError(
+                f"{self._who}'s key is not set: no environment variable {name}",
+                fix=f"export {name}=…{self._no_key}",
+            )
+        self._client = AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=os.environ[name] if name is not None else "none",
+            timeout=self._timeout_s,
+            max_retries=self._retries,  # the client backs off exponentially, with jitter
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def create(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Completed:
+        """The completion of a conversation.
+
+        Args:
+            messages: All turns, as OpenAI has them.
+            settings: By their names at OpenAI; those that the model refuses are left out.
+
+        Raises:
+            NoVerdict: If the model refuses the question.
+            ServiceError: If no reply came.
+        """
+        from openai import OpenAIError
+
+        while True:
+            sent = frozenset(self._refused)
+            try:
+                completion = await self._send(messages, settings, sent)
+                break
+            except OpenAIError as error:
+                # Each refusal adds a setting, and there are few.
+                if (name := _parameter(error, settings)) is not None and name not in sent:
+                    self._refused.add(name)
+                    continue
+                refused = _refused(error)
+                if not refused:
+                    self._failures += 1
+                raise (NoVerdict if refused and _status(error) in WRONG_QUESTION else ServiceError)(
+                    f"{self._who} gave no reply: {type(error).__name__}: {error}",
+                    where=self.where,
+                    fix=self._fix,
+                ) from None
+        self._failures = 0
+        return _completed(completion, self._model)
+
+    async def _send(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, Any],
+        refused: frozenset[str],
+    ) -> "ChatCompletion":
+        if self._client is None:
+            raise RuntimeError(f"{self._who}'s client is used outside its `async with`")
+        down = self._failures >= self._concurrency
+        client = self._client.with_options(max_retries=0) if down else self._client
+        taken = {name: value for name, value in settings.items() if name not in refused}
+        if LENGTH in refused:
+            taken[LATER_LENGTH] = settings[LENGTH]
+        create: Any = client.chat.completions.create  # what it is given is not known before
+        completion: ChatCompletion = await create(model=self._model, messages=list(messages), **taken)
+        return completion
+
+
+def _completed(completion: "ChatCompletion", model: str) -> Completed:
+    choice = completion.choices[0] if completion.choices else None
+    usage = completion.usage
+    details = None if usage is None else usage.prompt_tokens_details
+    reason = getattr(choice, "stop_reason", None)
+    text = "" if choice is None else choice.message.content or choice.message.refusal or ""
+    return Completed(
+        text=text,
+        finish="" if choice is None else choice.finish_reason,
+        stop=reason if isinstance(reason, str) else None,
+        input=None if usage is None else usage.prompt_tokens,
+        cached=0 if details is None else details.cached_tokens or 0,
+        output=None if usage is None else usage.completion_tokens,
+        model=completion.model or model,
+        fingerprint=completion.system_fingerprint,
+    )
+
+
+def _status(error: "OpenAIError") -> int | None:
+    from openai import APIStatusError
+
+    return error.status_code if isinstance(error, APIStatusError) else None
+
+
+def _parameter(error: "OpenAIError", settings: Mapping[str, Any]) -> str | None:
+    """The setting that a model does not take, as the refusal says; None where it is about something else.
+
+    By `param` of OpenAI's errors, else by the name in the message: other servers have only that. Of two of
+    which a model takes one, the later in `settings` goes.
+    """
+    if _status(error) not in WRONG_QUESTION or not _REFUSAL.search(str(error)):
+        return None
+    named: str | None = getattr(error, "param", None)
+    for name in reversed(list(settings)):
+        if named == name or (named is None and re.search(rf"\b{name}\b", str(error))):
+            return name
+    return None
+
+
+def _refused(error: "OpenAIError") -> bool:
+    """Whether the model is up and will not answer this question, however often it is asked."""
+    status = _status(error)
+    return status is not None and 400 <= status < 500 and status not in RETRIED

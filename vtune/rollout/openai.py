@@ -1,0 +1,295 @@
+"""Rollouts by a model behind an OpenAI-compatible endpoint: messages and pictures out, words back."""
+
+import asyncio
+import base64
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+from urllib.parse import urlsplit
+
+from PIL import Image
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import RecipeError, ServiceError
+from vtune.judge.completions import Completed, Completions
+from vtune.models.pictures import PictureReader, PixelBudget, Pixels
+from vtune.models.served import PREFIX
+from vtune.rollout.engine import Completion, Finish, Request, Weights
+from vtune.rollout.submission import Kept, seed_of
+from vtune.rollout.usage import Ledger, Prices, Used
+from vtune.rollout.words import Screen, Words
+from vtune.schema.message import IMAGE, Message
+
+KEPT = 1 << 28
+"""Bytes of pictures that stay encoded; ours."""
+
+QUALITIES = (95, 85, 75)
+"""Of JPEG, one after the other, for a picture that is too large as PNG; ours."""
+
+SEEDS = 2**31
+"""Seeds are below it: some gateways take 32 bits with a sign."""
+
+_TAG = re.compile(r"</(\w+)>")
+
+
+class Served(Strict):
+    """How a model behind an endpoint is asked, beside what `rollout` says."""
+
+    api_key_env: str | None = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; null where the endpoint wants none."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    retries: int = Field(default=4, ge=0)
+    """Further attempts after a failed connection, a time-out or a status 408, 409, 429 or 5xx."""
+    timeout_s: float = Field(default=600.0, gt=0)
+    """For one attempt, in seconds."""
+    side_multiple: int = Field(default=1, gt=0)
+    """Sides of pictures are multiples of so many pixels: 28 for a served Qwen2.5-VL, 32 for a Qwen3-VL, so
+    that the server resizes nothing and boxes mean what they say."""
+    picture_mb: float = Field(default=5.0, gt=0)
+    """Of one picture, encoded: PNG where that is smaller, else JPEG. 5 is the least that known gateways
+    take."""
+    prices: Prices | None = None
+    """Null: no cost is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a model is, and what it is called there."""
+
+    url: str
+    model: str
+
+
+def address_of(name: str) -> Address:
+    """What `openai:URL#model` names.
+
+    Raises:
+        RecipeError: If it is not of that form, or holds what belongs into the environment.
+    """
+    url, _, model = name.removeprefix(PREFIX).partition("#")
+    example = f"{PREFIX}http://localhost:8000/v1#Qwen/Qwen2.5-VL-7B-Instruct"
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or not model:
+        raise RecipeError(f"{_without_secrets(name)} names no endpoint and model", fix=f"write {example}")
+    if parts.username is not None or parts.password is not None or parts.query:
+        raise RecipeError(
+            f"the URL of {parts.hostname} holds a user, a password or a query, and results name it",
+            fix=f"leave them out; the key comes from the variable that `openai.api_key_env` names: {example}",
+        )
+    return Address(url.rstrip("/"), model)
+
+
+def _without_secrets(name: str) -> str:
+    """The name for a message, without what stands before an @ or behind a question mark."""
+    return re.sub(r"\?[^#]*", "?…", re.sub(r"//[^/@]*@", "//…@", name))
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPolicy:
+    """A policy whose weights are elsewhere: takes the place of a `Policy` where nothing is trained."""
+
+    chat: Words
+    pictures: PictureReader
+
+    @classmethod
+    def of(cls, budget: PixelBudget, served: Served) -> "ServedPolicy":
+        """One that sees pictures within a budget."""
+        return cls(Words(), PictureReader(Screen(served.side_multiple), budget))
+
+
+class OpenAIEngine:
+    """Draws turns by an endpoint; `async with` opens it.
+
+    A turn that gets no reply ends its conversation, which is unscored. Token ids and log-probabilities there
+    are none.
+
+    Args:
+        address: Of the model.
+        served: How it is asked.
+        pictures: The eyes that the agent has, too.
+        max_batch: Turns that may be drawn at the same time.
+        ledger: Takes what turns cost; None notes nothing.
+    """
+
+    cohorts = 1
+
+    def __init__(
+        self,
+        address: Address,
+        served: Served,
+        pictures: PictureReader,
+        *,
+        max_batch: int,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._served = served
+        self._pictures = pictures
+        self._ledger = ledger
+        self._urls: Kept[str] = Kept(KEPT, len)
+        self._completions = Completions(
+            "the model",
+            address.url,
+            address.model,
+            concurrency=max_batch,
+            retries=served.retries,
+            timeout_s=served.timeout_s,
+            api_key_env=served.api_key_env,
+            fix="see that the endpoint is up, and has such a model; where it has no room for the"
+            " conversation, lower rollout.max_tokens or images.max_pixels",
+            no_key="; --set openai.api_key_env=NAME names another, null none",
+        )
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Settings that the model does not take: it is asked without them."""
+        return self._completions.refused
+
+    async def open(self) -> None:
+        """Open the endpoint, without connecting.
+
+        Raises:
+            RecipeError: If the key is not set.
+        """
+        await self._completions.__aenter__()
+
+    def join(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    async def generate(self, request: Request) -> Completion:
+        """Draw one turn.
+
+        Raises:
+            ServiceError: If no reply comes.
+            RecipeError: If a picture is too large to be sent.
+        """
+        sampling = request.sampling
+        # A stop text is not given back, nor said to be what has ended a turn: only of a tag one can tell.
+        stop = [text for text in sampling.stop if _TAG.fullmatch(text)]
+        settings: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "seed": seed_of(request.key) % SEEDS,
+            "stop": stop,
+            "top_p": self._served.top_p,
+            "max_tokens": sampling.max_new_tokens,
+        }
+        if not stop:
+            del settings["stop"]
+        urls = [await self._data_url(pixels) for pixels in request.pixels]
+        turns = [_message(turn, [urls[number] for number in turn.images]) for turn in request.messages]
+        reply = await self._completions.create(turns, settings)
+        self._note(reply)
+        if not reply.finish:
+            raise ServiceError("the model's reply has no choice", where=self._completions.where)
+        text, finish = said(reply, sampling.stop)
+        return Completion(
+            token_ids=(),
+            logprobs=(),
+            finish=finish,
+            weight_versions=(),
+            text=text,
+            context=(reply.input or 0) + (reply.output or 0),
+        )
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Refuse: nothing trains a model that is elsewhere.
+
+        Raises:
+            RecipeError: Always.
+        """
+        raise RecipeError("weights cannot be given to an endpoint", fix="draw with transformers or vllm")
+
+    async def rest(self) -> None:
+        """The endpoint's devices are its own."""
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._completions.__aexit__()
+
+    def _note(self, reply: Completed) -> None:
+        if self._ledger is None:
+            return
+        self._ledger.add(
+            Used(
+                input=reply.input,
+                cached=reply.cached,
+                output=reply.output,
+                model=reply.model,
+                fingerprint=reply.fingerprint,
+                without=sorted(self.refused),
+            )
+        )
+
+    async def _data_url(self, pixels: Pixels) -> str:
+        found = self._urls.get(pixels)
+        if found is not None:
+            return found
+        most = int(self._served.picture_mb * 2**20)
+        kind, data = await asyncio.to_thread(lambda: encoded(self._pictures.shown(pixels), most))
+        return self._urls.put(pixels, f"data:image/{kind};base64,{base64.b64encode(data).decode()}")
+
+
+def encoded(picture: Image.Image, most: int) -> tuple[str, bytes]:
+    """(format, bytes) of a picture in at most `most` bytes: PNG, which keeps every pixel, if that fits.
+
+    Raises:
+        RecipeError: If no format is small enough.
+    """
+    out = io.BytesIO()
+    picture.save(out, "PNG", compress_level=1)
+    if out.tell() <= most:
+        return "png", out.getvalue()
+    for quality in QUALITIES:
+        out = io.BytesIO()
+        picture.save(out, "JPEG", quality=quality, subsampling=0)
+        if out.tell() <= most:
+            return "jpeg", out.getvalue()
+    raise RecipeError(
+        f"a picture of {picture.width} x {picture.height} takes {out.tell()} bytes as JPEG, more than {most}",
+        fix="lower images.max_pixels, or raise openai.picture_mb if the endpoint takes more",
+    )
+
+
+def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
+    """The text of a turn as an engine of tokens would give it, its stop text included; and what ended it.
+
+    Endpoints cut a stop text off. vLLM says which one it was; elsewhere a turn that ended by itself with a
+    tag still open (`<code>`) is taken to have ended with what closes it.
+    """
+    text = reply.text
+    # Where the endpoint was not asked to stop, or would not.
+    ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
+    if ends:
+        return text[: min(ends)], "stop"
+    if reply.finish == "length":
+        return text, "length"
+    if reply.finish != "stop":  # a filter of the endpoint, for one
+        return text, "end"
+    for stop in stops:
+        tag = _TAG.fullmatch(stop)
+        if reply.stop == stop or (tag is not None and f"<{tag[1]}>" in text):
+            return text + stop, "stop"
+    return text, "end"
+
+
+def _message(turn: Message, urls: Sequence[str]) -> dict[str, Any]:
+    """A turn as endpoints take it, pictures where their marks stand."""
+    if not urls:
+        return {"role": turn.role, "content": turn.content}
+    parts: list[dict[str, Any]] = []
+    for piece, url in zip_longest(turn.content.split(IMAGE), urls):
+        if piece.strip():
+            parts.append({"type": "text", "text": piece})
+        if url is not None:
+            parts.append({"type": "image_url", "image_url": {"url": url}})
+    return {"role": turn.role, "content": parts}

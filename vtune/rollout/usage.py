@@ -1,0 +1,117 @@
+"""What a model behind an endpoint was paid for: a line per turn, summed up when all is done."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
+
+MILLION = 1_000_000
+
+
+class Prices(Strict):
+    """What tokens cost, per million; the user says it, for nobody here knows."""
+
+    input: float = Field(ge=0)
+    cached_input: float = Field(ge=0)
+    """Of input tokens that the endpoint reports as cached; the price of `input` where it has no other."""
+    output: float = Field(ge=0)
+    """Of output tokens, thoughts included."""
+    currency: str = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What one turn took."""
+
+    input: int | None
+    """Tokens, cached ones included; None where the endpoint does not count."""
+    cached: int
+    output: int | None
+    model: str
+    """As the endpoint calls what has answered, which may be more than what was asked for."""
+    fingerprint: str | None
+    """`system_fingerprint`: changes where replies may."""
+    without: list[str]
+    """Settings that it was asked without, for it refuses them."""
+
+
+class Ledger:
+    """Notes turns as they are drawn, in a JSONL file that a later run goes on with."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path) -> Iterator[Self]:
+        """A ledger at a path; a last line that a kill cut short is cut off."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            text = read_text(path, limit=MAX_DOCUMENT)
+            with path.open("r+b") as old:
+                old.truncate(len(text[: text.rfind("\n") + 1].encode()))
+        with path.open("a", encoding="utf-8") as file:
+            yield cls(file)
+
+    def add(self, used: Used) -> None:
+        """Note a turn."""
+        self._file.write(json.dumps(asdict(used)) + "\n")
+        self._file.flush()
+
+
+def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
+    """What a ledger sums up to; turns that were drawn in vain are among them, for they were paid.
+
+    Returns:
+        `turns`, `input_tokens`, `cached_input_tokens`, `output_tokens` (null where a turn was not counted),
+        `uncounted` turns, `answered_by`, `system_fingerprints`, settings that it was asked `without`, and
+        `cost`: null without prices, and where a turn was not counted.
+
+    Raises:
+        DataError: If a line is not one of a ledger.
+    """
+    turns = uncounted = taken = cached = given = 0
+    models: set[str] = set()
+    fingerprints: set[str] = set()
+    without: set[str] = set()
+    lines = read_text(path, limit=MAX_DOCUMENT).split("\n")[:-1] if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            used = Used(**parse_json(line))
+        except (ValueError, TypeError):
+            raise DataError("not a turn's usage", where=f"{path}:{number}", fix="delete the file") from None
+        turns += 1
+        models.add(used.model)
+        without.update(used.without)
+        if used.fingerprint is not None:
+            fingerprints.add(used.fingerprint)
+        if used.input is None or used.output is None:
+            uncounted += 1
+            continue
+        taken, cached, given = taken + used.input, cached + used.cached, given + used.output
+    known = not uncounted
+    return {
+        "turns": turns,
+        "input_tokens": taken if known else None,
+        "cached_input_tokens": cached if known else None,
+        "output_tokens": given if known else None,
+        "uncounted": uncounted,
+        "answered_by": sorted(models),
+        "system_fingerprints": sorted(fingerprints),
+        "without": sorted(without),
+        "cost": _cost(taken - cached, cached, given, prices) if known and prices is not None else None,
+    }
+
+
+def _cost(fresh: int, cached: int, given: int, prices: Prices) -> dict[str, Any]:
+    total = fresh * prices.input + cached * prices.cached_input + given * prices.output
+    return {"amount": total / MILLION, "currency": prices.currency}

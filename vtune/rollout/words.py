@@ -1,0 +1,80 @@
+"""Conversations with a model whose tokens nobody here sees: turns stay words, and pictures stay pictures."""
+
+from collections.abc import Sequence
+from math import ceil, floor, sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from vtune.models.families.family import Grid
+from vtune.models.pictures import Pixels
+from vtune.schema.message import Message
+
+
+class Words:
+    """Takes the place of a `Chat`: there are no token ids, and so none in the records.
+
+    Such a model's server renders turns itself. What it is sent are the messages of the transcript, tool
+    output as a turn of the user.
+    """
+
+    end_id = -1
+    """No token ends a turn."""
+
+    def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
+        """No tokens."""
+        return []
+
+    def observation(self, text: str, pixels: Sequence[Pixels], *, ended: bool) -> list[int]:
+        """No tokens."""
+        return []
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """No text: a completion without tokens brings its own."""
+        return ""
+
+
+class Screen:
+    """Takes the place of a family's image processor: a picture within a budget of pixels, and no more.
+
+    Args:
+        multiple: Sides are multiples of so many pixels, so that a server that rounds finds nothing to round.
+    """
+
+    stock: Any = None
+    side = 1
+
+    def __init__(self, multiple: int) -> None:
+        self._multiple = multiple
+
+    def patches(self, picture: Image.Image, least: int, most: int) -> tuple[torch.Tensor, Grid, int]:
+        """The picture's pixels, uint8 (h, w, 3), resized where the budget or the multiple wants it."""
+        width, height = fitted(picture.width, picture.height, least, most, multiple=self._multiple)
+        if picture.size != (width, height):
+            picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+        return torch.from_numpy(np.array(picture.convert("RGB"))), (1, height, width), 0
+
+    def shown(self, patches: torch.Tensor, grid: Grid) -> Image.Image:
+        """The picture again."""
+        return Image.fromarray(patches.numpy())
+
+
+def fitted(width: int, height: int, least: int, most: int, *, multiple: int) -> tuple[int, int]:
+    """(width, height) within a budget, of the same shape as far as whole multiples allow.
+
+    Args:
+        width: Of the picture, in pixels.
+        height: Of the picture, in pixels.
+        least: Pixels (width x height) that it has at least …
+        most: … and at most; a side is never shorter than `multiple`, whatever the budget.
+        multiple: Of which both sides are multiples, in pixels.
+    """
+    wide, high = (max(multiple, round(side / multiple) * multiple) for side in (width, height))
+    if least <= wide * high <= most:
+        return wide, high
+    whole, limit = (floor, most) if wide * high > most else (ceil, least)
+    scale = sqrt(limit / (width * height))
+    wide, high = (max(multiple, whole(side * scale / multiple) * multiple) for side in (width, height))
+    return wide, high

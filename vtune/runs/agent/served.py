@@ -1,0 +1,103 @@
+"""A model behind an endpoint as a run's policy: met before the run, opened, and what it has cost."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vtune.errors import RecipeError
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import load_chat
+from vtune.models.served import is_served
+from vtune.rollout.agent import Rollout
+from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.openai import OpenAIEngine, Served, ServedPolicy, address_of
+from vtune.rollout.usage import Ledger, spent
+from vtune.runs.agent.engines import Kind
+from vtune.schema.message import IMAGE, Message
+
+HELLO = f"{IMAGE}Reply with the digit 1."
+"""Ours: any reply will do."""
+SIDE = 56
+"""Pixels of the picture that goes with it."""
+LEDGER = "usage.jsonl"
+"""What turns cost, in the folder of a run."""
+
+
+def kind_of(model: str, kind: Kind) -> Kind:
+    """What draws for a model: an endpoint for `openai:URL#model`, else what was asked for.
+
+    Raises:
+        RecipeError: If vLLM was asked to draw for an endpoint, or the name is not of that form.
+    """
+    if not is_served(model):
+        if kind == "openai":
+            raise RecipeError(f"{model} is not behind an endpoint", fix="write openai:URL#model")
+        return kind
+    address_of(model)
+    if kind == "vllm":
+        raise RecipeError(f"{model} draws where it is", fix="leave out --vllm, or give a folder of weights")
+    return "openai"
+
+
+def check_model(model: str, served: Served, rollout: Rollout) -> None:
+    """See, before anything is paid for, that a model can be talked to.
+
+    Raises:
+        DataError: If the tokenizer of a folder or a hub name cannot be loaded.
+        ServiceError: If an endpoint does not answer, or takes no pictures.
+        RecipeError: If its key is not set.
+    """
+    if not is_served(model):
+        load_chat(model)
+        return
+    asyncio.run(_meet(model, served, rollout))
+
+
+async def _meet(model: str, served: Served, rollout: Rollout) -> None:
+    # Who waits for a start is not to wait through every retry.
+    brief = served.model_copy(update={"retries": min(1, served.retries)})
+    policy = ServedPolicy.of(PixelBudget(min_pixels=1, max_pixels=SIDE * SIDE), brief)
+    out = io.BytesIO()
+    Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
+    engine = OpenAIEngine(address_of(model), brief, policy.pictures, max_batch=1)
+    request = Request(
+        token_ids=(),
+        pixels=[policy.pictures.read(out.getvalue())],
+        sampling=Sampling(temperature=rollout.temperature, max_new_tokens=rollout.max_new_tokens),
+        messages=(Message("user", HELLO, (0,)),),
+    )
+    async with aclosing(engine):
+        await engine.open()
+        await engine.generate(request)
+
+
+@asynccontextmanager
+async def served_engine(
+    model: str, served: Served, policy: ServedPolicy, rollout: Rollout, out: Path
+) -> AsyncIterator[OpenAIEngine]:
+    """The engine of a model behind an endpoint, which notes in `out` what its turns cost.
+
+    Raises:
+        RecipeError: If its key is not set.
+    """
+    with Ledger.at(out / LEDGER) as ledger:
+        engine = OpenAIEngine(
+            address_of(model), served, policy.pictures, max_batch=rollout.max_batch, ledger=ledger
+        )
+        async with aclosing(engine):
+            await engine.open()
+            yield engine
+
+
+def endpoint_facts(model: str, served: Served, out: Path) -> dict[str, Any]:
+    """What results say of a model behind an endpoint: `url`, `model`, what its turns cost; else nothing."""
+    if not is_served(model):
+        return {}
+    address = address_of(model)
+    facts = {"url": address.url, "model": address.model} | spent(out / LEDGER, served.prices)
+    return {"endpoint": facts}

@@ -1,0 +1,322 @@
+"""`vtune serve agent`: an agent with its tools behind an OpenAI-compatible chat endpoint."""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive
+
+from vtune.config import find, load_recipe
+from vtune.errors import DataError, RecipeError, ServiceError, VtuneError
+from vtune.models.pictures import PictureReader
+from vtune.models.policy import resolved
+from vtune.reward.body import Bodies, Busy, TooMuch
+from vtune.reward.guard import Guard, Packed
+from vtune.rollout.agent import Agent, Job, black
+from vtune.runs.agent.engines import Kind, check_vllm
+from vtune.runs.agent.opening import load_fixed, open_fixed
+from vtune.runs.agent.served import check_model, kind_of
+from vtune.runs.agent.tools import check_indexes, check_tools
+from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
+from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
+from vtune.runs.serve.rewards import check_token, listen, serve_until_told, url_of
+from vtune.schema.message import Message
+from vtune.schema.trajectory import Trajectory
+
+SEED = 0
+"""Of draws, ours: an agent has no seed, and which request comes first is chance."""
+
+GONE = Response()
+"""What whoever hung up does not read."""
+
+T = TypeVar("T")
+
+
+def read_agent(name: str, overrides: list[str]) -> AgentRecipe:
+    """The settings of a shipped agent by its name, or of any by its path.
+
+    Raises:
+        RecipeError: If there is no such file, a section is wrong, or it does not say which tools it offers.
+    """
+    settings = load_recipe(find(name, AGENTS), AgentRecipe, overrides)
+    if settings.offers is None:
+        raise RecipeError(
+            f"{name} leaves it to samples which tools they offer, and a request says nothing of them",
+            fix="name them: --set 'offers=[python]', or --set 'offers=[]' for none",
+        )
+    return settings
+
+
+def run_agent(
+    settings: AgentRecipe,
+    model: str,
+    host: str,
+    port: int,
+    *,
+    name: str,
+    content: Content,
+    kind: Kind,
+    token: str | None,
+    max_bytes: int,
+    out: Path,
+    ready: Callable[[dict[str, Any]], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; conversations under way get a while to end.
+
+    Args:
+        settings: How conversations are drawn.
+        model: Folder or hub name, or `openai:URL#model`.
+        host: Name or address to listen at.
+        port: To listen at; 0 takes a free one.
+        name: By which clients call the agent.
+        content: What of a conversation is given back.
+        kind: What draws.
+        token: What requests must carry; needed where others than this machine can reach the service.
+        max_bytes: Of one request.
+        out: Folder for what the web says, and what an endpoint's turns cost.
+        ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
+
+    Raises:
+        VtuneError: If the agent cannot be run so, there is no token where one is needed, or the address
+            cannot be had.
+    """
+    check_token(host, token)
+    model = resolved(model)
+    kind = kind_of(model, kind)
+    if kind == "vllm":
+        check_vllm()
+    check_indexes(settings.tools)
+    probe = Asked(name, (Message("user", "?"),), (), stream=False, stream_usage=False)
+    sample = sample_of(probe, 0, tools=settings.offers or (), answer_in=settings.answer_in)
+    check_tools([sample], settings.tools, settings.rollout.prompt)
+    check_model(model, settings.openai, settings.rollout)
+    with listen(host, port) as listener:
+
+        def listening(service: AgentService) -> None:
+            ready({"url": url_of(listener), "token": token is not None} | service.health())
+
+        serving = _Serving(listener, listening, token=token, max_bytes=max_bytes)
+        asyncio.run(_serve(settings, model, out, serving, name=name, content=content, kind=kind))
+
+
+class _Serving:
+    """Where and for whom it is served."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        ready: "Callable[[AgentService], None]",
+        *,
+        token: str | None,
+        max_bytes: int,
+    ) -> None:
+        self.listener = listener
+        self.ready = ready
+        self.token = token
+        self.max_bytes = max_bytes
+
+
+async def _serve(
+    settings: AgentRecipe,
+    model: str,
+    out: Path,
+    serving: _Serving,
+    *,
+    name: str,
+    content: Content,
+    kind: Kind,
+) -> None:
+    policy = load_fixed(settings, model, kind=kind)
+    look = black if settings.call_images == "black" else None
+    # Apart: who else asks has no part in what is drawn.
+    opening = open_fixed(settings, policy, model, out, kind=kind, apart=True, observation_transform=look)
+    async with opening as agent:
+        service = AgentService(agent, policy.pictures, settings, name=name, content=content)
+        app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
+        await serve_until_told(app, serving.listener, lambda: serving.ready(service))
+
+
+class AgentService:
+    """Holds conversations for requests, as many at a time as the agent has room for; the others wait.
+
+    Args:
+        agent: Open.
+        pictures: Its eyes.
+        settings: With which it was opened.
+        name: By which clients call it.
+        content: What of a conversation is given back.
+    """
+
+    def __init__(
+        self, agent: Agent, pictures: PictureReader, settings: AgentRecipe, *, name: str, content: Content
+    ) -> None:
+        self._agent = agent
+        self._pictures = pictures
+        self._settings = settings
+        self._name = name
+        self._content = content
+        self._room = asyncio.Semaphore(agent.room)
+        self._numbers = itertools.count()
+        self._running = 0
+        self._waiting = 0
+
+    def health(self) -> dict[str, Any]:
+        """What it is, and how many conversations and sandbox sessions live."""
+        return {
+            "status": "ok",
+            "model": self._name,
+            "room": self._agent.room,
+            "running": self._running,
+            "waiting": self._waiting,
+            "sessions": self._agent.sessions,
+        }
+
+    def models(self) -> dict[str, Any]:
+        """The one model that there is, in OpenAI's form."""
+        entry = {"id": self._name, "object": "model", "created": 0, "owned_by": "vtune"}
+        return {"object": "list", "data": [entry]}
+
+    async def answer(self, asked: Asked) -> dict[str, Any]:
+        """The chat completion of a request.
+
+        Raises:
+            UnknownModel: If it asks for another model.
+            DataError: If a picture of it cannot be read.
+            ServiceError: If something here failed: engine, sandbox or tool.
+        """
+        if asked.model != self._name:
+            raise UnknownModel(
+                f"there is no model {asked.model[:80]!r}", fix=f"the one that there is is {self._name!r}"
+            )
+        for number, data in enumerate(asked.images):
+            await asyncio.to_thread(self._check, number, data)
+        self._waiting += 1
+        try:
+            await self._room.acquire()
+        finally:
+            self._waiting -= 1
+        self._running += 1
+        try:
+            trajectory = await self._converse(asked)
+        finally:
+            self._running -= 1
+            self._room.release()
+        if trajectory.stop_reason == "error":
+            raise ServiceError(f"the conversation failed: {trajectory.calls[-1].error}", fix="ask again")
+        drawn = self._settings.model_dump(mode="json", include={"rollout", "images", "call_images"})
+        return completion_of(trajectory, model=self._name, content=self._content, settings=drawn)
+
+    async def _converse(self, asked: Asked) -> Trajectory:
+        number = next(self._numbers)
+        settings = self._settings
+        sample = sample_of(asked, number, tools=settings.offers or (), answer_in=settings.answer_in)
+        key = (SEED, 0, number, 0)
+        job = Job(sample=sample, images=asked.images, group=number, rollout=0, policy_version=0, key=key)
+        (trajectory,) = await self._agent.run([job])
+        return trajectory
+
+    def _check(self, number: int, data: bytes) -> None:
+        try:
+            self._pictures.read(data)
+        except DataError as error:
+            raise DataError(error.what, where=f"picture {number}", fix="send PNG or JPEG") from None
+
+
+class UnknownModel(DataError):
+    """A request for a model that is not here."""
+
+
+def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIApp:
+    """The ASGI application of a service.
+
+    Args:
+        service: Answers while its agent is open.
+        token: What requests have to carry; None lets all in.
+        max_bytes: Of one request.
+    """
+    app = FastAPI(title="vtune agent")
+    bodies = Bodies()
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        return service.health()
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return service.models()
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        async def answered(body: bytes) -> Response | None:
+            asked = await bodies.parse(body, read_request)
+            completion = await while_there(request.receive, service.answer(asked))
+            if completion is None:
+                return None
+            if asked.stream:
+                data = events_of(completion, usage=asked.stream_usage)
+                return Response(data, media_type="text/event-stream")
+            return Packed(completion)
+
+        return await bodies.read(request.receive, answered) or GONE
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
+        refusal = DataError(what, fix="ask POST /v1/chat/completions, GET /v1/models or GET /health")
+        return Packed(told(refusal), error.status_code, error.headers)
+
+    @app.exception_handler(VtuneError)
+    async def refused(_: Request, error: VtuneError) -> Response:
+        # The rest of such a body is not read.
+        headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
+        return Packed(told(error), status_of(error), headers)
+
+    return Guard(app, token=token, max_bytes=max_bytes)
+
+
+async def while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:
+    """What work comes to; None where whoever asked has gone: then it is cancelled, and has ended."""
+    task = asyncio.create_task(work)
+    watch = asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        return await task if task.done() else None
+    finally:
+        for one in (watch, task):
+            await _ended(one)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _ended(task: "asyncio.Task[Any]") -> None:
+    """Cancel what still runs, and wait until it has ended."""
+    if not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def status_of(error: VtuneError) -> int:
+    """The HTTP status by which an error is told."""
+    if isinstance(error, UnknownModel):
+        return 404
+    if isinstance(error, Busy):
+        return 503
+    return 422 if isinstance(error, DataError) else 500
+
+
+def told(error: VtuneError) -> dict[str, Any]:
+    """An error in OpenAI's form, with where it is and what to do."""
+    kind = "server_error" if status_of(error) >= 500 else "invalid_request_error"
+    message = f"{error.what}; {error.fix}" if error.fix else error.what
+    code = "model_not_found" if isinstance(error, UnknownModel) else None
+    return {"error": {"message": message, "type": kind, "param": error.where or None, "code": code}}

@@ -1,0 +1,238 @@
+"""A chat request as a sample, and a conversation with its tools as a chat completion."""
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vtune.errors import DataError
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.pixels import size_of
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
+
+Content = Literal["turn", "answer"]
+"""What is given back: the whole last turn of the policy, or only its answer where there is exactly one."""
+
+PICTURES = 64
+"""In one request at most, ours."""
+
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "tools": ([],),
+    "functions": ([],),
+    "tool_choice": ("none", "auto"),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": (),
+}
+"""Keys that would change what comes back, and the values that do not; null never does. Temperature, limits
+and the like are the agent's own: a request does not change them, and `vtune.settings` of the answer says
+them."""
+
+_ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for."""
+
+    model: str
+    messages: tuple[Message, ...]
+    images: tuple[bytes, ...]
+    """Encoded, in the order of their marks."""
+    stream: bool
+    stream_usage: bool
+    """Whether the stream ends with what was used."""
+
+
+def read_request(request: Any) -> Asked:
+    """A chat request.
+
+    Raises:
+        DataError: Naming the key and the remedy.
+    """
+    if not isinstance(request, dict):
+        raise DataError("the request is not a JSON object", fix='send {"model": "…", "messages": […]}')
+    model, turns = request.get("model"), request.get("messages")
+    if not isinstance(model, str) or not model:
+        raise DataError("`model` is not a text", fix="GET /v1/models names it")
+    for key, neutral in _NEUTRAL.items():
+        value = request.get(key)
+        if value is not None and value not in neutral:
+            raise DataError(
+                f"`{key}` is {json.dumps(value)[:80]}, which an agent does not do", fix="leave it out"
+            )
+    if not isinstance(turns, list) or not turns:
+        raise DataError("`messages` is not a list with a turn", fix="send the user's question")
+    images: list[bytes] = []
+    messages = tuple(_turn(turn, f"messages[{number}]", images) for number, turn in enumerate(turns))
+    if messages[-1].role != "user":
+        raise DataError("the last of `messages` is not the user's", fix="end with the question")
+    options = request.get("stream_options")
+    usage = isinstance(options, dict) and bool(options.get("include_usage"))
+    return Asked(model, messages, tuple(images), bool(request.get("stream")), usage)
+
+
+def _turn(turn: Any, place: str, images: list[bytes]) -> Message:
+    role = _ROLES.get(str(turn.get("role"))) if isinstance(turn, dict) else None
+    if role is None:
+        raise DataError("not a turn", where=place, fix=f"`role` is one of {', '.join(_ROLES)}")
+    content = turn.get("content")
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(parts, list):
+        raise DataError("`content` is neither a text nor a list of parts", where=place, fix="send either")
+    first, text = len(images), ""
+    for number, part in enumerate(parts):
+        where = f"{place}.content[{number}]"
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            text += _plain(part["text"], where)
+        elif kind == "image_url" and role == "user":
+            images.append(_picture(part.get("image_url"), where))
+            text += IMAGE
+        else:
+            raise DataError(
+                f"a part of kind {str(kind)[:40]!r}",
+                where=where,
+                fix="send `text`, and in the user's turns `image_url`",
+            )
+        if len(images) > PICTURES:
+            raise DataError(f"more than {PICTURES} pictures", where=where, fix="send fewer")
+    return Message(role, text, tuple(range(first, len(images))))
+
+
+def _plain(text: str, where: str) -> str:
+    if IMAGE in text:
+        raise DataError(
+            f"the text spells {IMAGE}, which stands for a picture here",
+            where=where,
+            fix="send pictures as `image_url` parts, where they belong in the text",
+        )
+    return text
+
+
+def _picture(given: Any, where: str) -> bytes:
+    """The bytes of a data URL; nothing is ever fetched."""
+    url = given.get("url") if isinstance(given, dict) else given
+    head, comma, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not (head.startswith("data:image/") and head.endswith(";base64") and comma):
+        raise DataError("a picture that is not in the request", where=where, fix="send data:image/…;base64,…")
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise DataError("a picture that is not base64", where=where, fix="encode the file's bytes") from None
+
+
+def sample_of(asked: Asked, number: int, *, tools: Sequence[str], answer_in: str | None) -> Sample:
+    """The sample that a request is put as; its ground truth is unknown, and never asked for."""
+    return Sample(
+        id=f"request/{number}",
+        source="requests",
+        prompt=asked.messages,
+        images=tuple(Picture(data=data) for data in asked.images),
+        ground_truth="unknown",
+        verifier="exact",
+        verifier_parm={} if answer_in is None else {"answer_in": answer_in},
+        tools=tuple(tools),
+    )
+
+
+def completion_of(
+    trajectory: Trajectory, *, model: str, content: Content, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A conversation as a chat completion: its last turn, or its answer; all of it under `vtune`.
+
+    Args:
+        trajectory: As it ended.
+        model: As clients call the agent.
+        content: What of it is given back.
+        settings: With which it was drawn.
+    """
+    turns = [message.content for message in trajectory.messages if message.role == "assistant"]
+    text = turns[-1] if turns else ""
+    if content == "answer" and trajectory.answer is not None:
+        text = trajectory.answer
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop" if trajectory.stop_reason == "answer" else "length",
+        "logprobs": None,
+    }
+    return {
+        "id": f"chatcmpl-{trajectory.sample_id.rpartition('/')[2]}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [choice],
+        "usage": _usage(trajectory),
+        "vtune": {
+            "turns": [
+                {"role": message.role, "content": message.content, "images": list(message.images)}
+                for message in trajectory.messages
+            ],
+            "calls": [_call(call) for call in trajectory.calls],
+            "trajectory": {
+                "stop_reason": trajectory.stop_reason,
+                "answer": trajectory.answer,
+                "sandbox": trajectory.sandbox,
+                "images": [_shown(picture) for picture in trajectory.images],
+            },
+            "settings": dict(settings),
+        },
+    }
+
+
+def _usage(trajectory: Trajectory) -> dict[str, int] | None:
+    """Tokens: what the policy wrote, and all else of the conversation; None where nobody here sees them."""
+    if not trajectory.token_ids:
+        return None
+    total, written = len(trajectory.token_ids), sum(trajectory.loss_mask)
+    return {"prompt_tokens": total - written, "completion_tokens": written, "total_tokens": total}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {
+        "tool": call.tool,
+        "arguments": json.loads(call.arguments),
+        "status": call.status,
+        "error": call.error,
+        "output": call.output,
+        "images": list(call.images),
+        "crops": [{"image": crop.image, "bbox_2d": list(crop.bbox)} for crop in call.crops],
+        "seconds": call.seconds,
+    }
+
+
+def _shown(picture: Picture) -> dict[str, Any]:
+    """What a picture was; its bytes the client has, or they are cut out of those."""
+    width, height = size_of(picture.data or b"")
+    seen = None if picture.seen is None else list(picture.seen)
+    return {"origin": picture.origin, "width": width, "height": height, "seen": seen}
+
+
+def events_of(completion: Mapping[str, Any], *, usage: bool) -> bytes:
+    """A completion as server-sent events: all of its text at once, for the answer is its last turn."""
+    (choice,) = completion["choices"]
+    head = {key: completion[key] for key in ("id", "created", "model")}
+    head["object"] = "chat.completion.chunk"
+    first = {"index": 0, "delta": choice["message"], "finish_reason": None}
+    last = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    chunks: list[dict[str, Any]] = [
+        head | {"choices": [first]},
+        head | {"choices": [last], "vtune": completion["vtune"]},
+    ]
+    if usage:
+        chunks.append(head | {"choices": [], "usage": completion["usage"]})
+    texts = [json.dumps(chunk, allow_nan=False) for chunk in chunks]
+    return "".join(f"data: {text}\n\n" for text in [*texts, "[DONE]"]).encode()
