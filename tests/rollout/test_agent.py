@@ -310,3 +310,31 @@ def test_all_rollouts_of_a_group_answer_one_question_of_the_pool(policy: Policy)
     asked = [t.messages[0].content for t in roll_out(policy, [ANSWER], jobs=[*group, *others], prompt="pool")]
     assert len(set(asked[:4])) == 1
     assert len(set(asked)) > 4
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_run_that_is_cancelled_ends_its_session_and_no_other(policy: Policy, steps: int) -> None:
+    """Wherever it was: several runs of one agent are under way, as in a service."""
+    sandbox = FakeSandbox()
+    agent = Agent(
+        ScriptedEngine(policy.chat, [LOOK, ANSWER]),
+        sandbox,  # type: ignore[arg-type]
+        policy.chat,
+        policy.pictures,
+        recipe(),
+    )
+
+    async def story() -> list[Trajectory]:
+        left = asyncio.create_task(agent.run([job(rollout=1)]))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        stays = asyncio.create_task(agent.run([job(rollout=2)]))
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+        found = await stays
+        await agent.run([])  # waits for what still ends
+        return found
+
+    (found,) = asyncio.run(story())
+    assert found.stop_reason == "answer"
+    assert all(session.closed for session in sandbox.sessions)

@@ -13,6 +13,7 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.verifiers.exact import NAME as EXACT
 
 Content = Literal["turn", "answer"]
 """What is given back: the whole last turn of the policy, or only its answer where there is exactly one."""
@@ -142,7 +143,7 @@ def sample_of(asked: Asked, number: int, *, tools: Sequence[str], answer_in: str
         prompt=asked.messages,
         images=tuple(Picture(data=data) for data in asked.images),
         ground_truth="unknown",
-        verifier="exact",
+        verifier=EXACT,
         verifier_parm={} if answer_in is None else {"answer_in": answer_in},
         tools=tuple(tools),
     )
