@@ -53,6 +53,7 @@ def open_to_others(session: Path) -> None:
 
 
 def layers() -> confine.Confinement:
+    """As a session has them; what this process holds open, its children inherit."""
     return confine.Confinement(
         landlock_abi=ABI,
         rules=(landlock.rule("/usr", landlock.READ), landlock.rule("/dev/null", landlock.WRITE)),
@@ -60,7 +61,7 @@ def layers() -> confine.Confinement:
         memory=512 * MIB,
         cpu_seconds=30,
         file_bytes=MIB,
-        open_files=64,
+        open_files=64 + max(map(int, os.listdir("/proc/self/fd"))),
         base_memory=confine.address_space(),
     )
 
