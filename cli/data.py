@@ -5,7 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from vtune.parts import OURS
+
 from .options import AsJson, Seed, UsedFiles
+
+FORMATS = list(OURS["format"])
 
 PromptStyle = Literal["codev", "plain", "tools"]
 EncoderFamily = Literal["e5", "bge", "qwen3", "contriever"]
@@ -179,9 +183,7 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="samples, vtriune, verl, deepeyes, codev, thinklite, thyme, easyr1, mars, mmsearch, "
-            "coco, v3det, objects365, vstar, hrbench, mme_realworld, treebench, mmmu, mmmu_pro, "
-            "mmmu_pro_vision, countbench, vlmblind, coco_set, ovdeval or hf.",
+            help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
         ),
     ],
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
