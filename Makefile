@@ -3,6 +3,8 @@
 # which writes nothing: what it imports is imported once here. Kept for the next process in any case: where a machine
 # forbids it, each of the hundreds of processes of the tests compiles torch again.
 unexport PYTHONDONTWRITEBYTECODE
+# Each half of a target leaves a core idle now and then.
+MAKEFLAGS += --jobs=2 --output-sync=line
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -19,11 +21,9 @@ demo: $(READY)  ## the whole loop on this machine
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SEED ?= 1
 
-check:  ## what to run while you write: lint, and the tests that train nothing and start no service
-	$(MAKE) --jobs=2 --output-sync=target lint test-quick
+check: lint test-quick  ## what to run while you write: lint, and the tests that train nothing and start no service
 
-test:  ## everything; the two share no process, and each leaves a core idle now and then
-	$(MAKE) --jobs=2 --output-sync=line test-suite test-vllm
+test: test-suite test-vllm  ## everything
 
 test-quick: $(READY)
 	$(PYTEST) -m "not slow"
