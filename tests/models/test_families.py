@@ -20,6 +20,7 @@ CLASSES = re.compile(r"Qwen\d\w*(?:Config|Model|Processor|Generation|RMSNorm)")
 QUOTES = {
     "vtune/parts.py": "the table of parts",
     "vtune/data/formats/specimens.py": "rows as others publish them, prompts included",
+    "vtune/protocols/mars.py": "what the rule of others looks for in a reply",
 }
 """File -> why it may."""
 

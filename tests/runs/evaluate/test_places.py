@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.runs.evaluate.listed import list_suites
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.uses import forget, used
 
 
 @pytest.fixture
@@ -103,6 +105,14 @@ def test_samples_of_our_own_keep_their_tools_unless_an_agent_is_asked_for() -> N
     assert (direct.offers, direct.answer_in, direct.rollout.max_turns) == ((), "reply", 1)
 
 
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What a test has brought by `uses` is gone after it."""
+    yield
+    forget(used())
+
+
+@pytest.mark.usefixtures("forgotten")
 def test_a_protocol_of_the_users_own_asks_and_grades(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from vtune.protocols import PROTOCOLS\n"
