@@ -13,7 +13,7 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: demo check test test-quick test-suite test-random test-vllm lint bench bench-vllm bench-trl clean
+.PHONY: browser demo check test test-quick test-suite test-random test-vllm test-harness lint bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -37,6 +37,11 @@ test-random: $(READY)  ## test-suite in an order drawn by SEED
 test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm
 
+browser: $(READY)  ## what the tests of `vtune view` need: Chromium by apt, Playwright, and axe, which finds what is not accessible
+	command -v chromium || apt-get install -y --no-install-recommends chromium npm
+	$(BIN)/python -m pip install --no-compile "playwright>=1.50"
+	npm install --no-save --no-audit --no-fund --prefix .venv/browser axe-core@4
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -54,6 +59,15 @@ bench-trl: .venv-trl/.ready  ## samples a second against TRL, which has an envir
 .venv-trl/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install -e . "trl==1.16.0"
+	touch $@
+
+test-harness: $(READY) .venv-harness/.ready  ## scorers of VLMEvalKit, lmms-eval and inspect on our exports
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/harness
+
+.venv-harness/.ready: tests/harness/requirements.txt
+	$(PYTHON) -m venv .venv-harness
+	.venv-harness/bin/python -m pip install --no-compile -r tests/harness/requirements.txt
+	.venv-harness/bin/python -m pip install --no-compile --no-deps "ms-vlmeval==0.0.20" "lmms-eval==0.7.3"
 	touch $@
 
 .venv: $(READY)
@@ -74,4 +88,4 @@ $(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
 	touch $@
 
 clean:
-	rm -rf .venv .venv-vllm .venv-trl build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-trl .venv-harness build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,6 @@ from .options import AsJson, Seed, UsedFiles
 
 FORMATS = list(OURS["format"])
 
-PromptStyle = Literal["codev", "plain", "tools"]
 EncoderFamily = Literal["e5", "bge", "qwen3", "contriever"]
 SearchMethod = Literal["exact", "hnsw"]
 
@@ -134,9 +133,17 @@ def traces(
         typer.Option("--run", help="Folder of `rl` or `eval`: its right and faithful trajectories."),
     ] = None,
     prompt: Annotated[
-        PromptStyle | None,
-        typer.Option("--prompt", help="With --data, as rollout.prompt of the recipe to come; codev."),
+        str | None,
+        typer.Option(
+            "--prompt",
+            metavar="STYLE",
+            help="With --data, as rollout.prompt of the recipe to come: codev, plain, tools …; codev.",
+        ),
     ] = None,
+    tiny: Annotated[
+        Path | None, typer.Option("--tiny", help="With --data: also build a tiny model for them here.")
+    ] = None,
+    uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Make cold-start traces of your own samples, for `vtune sft`."""
@@ -144,15 +151,23 @@ def traces(
         raise typer.BadParameter("give samples with --data, or a run with --run", param_hint="--data")
     if run is not None and prompt is not None:
         raise typer.BadParameter("a run's trajectories have their prompt", param_hint="--prompt")
+    if run is not None and tiny is not None:
+        raise typer.BadParameter("a run has a model", param_hint="--tiny")
     from vtune.report.values import render_values
+    from vtune.rollout.prompts import STYLES
     from vtune.runs.data.own_traces import make_box_traces, make_run_traces
+    from vtune.uses import use
 
     from .output import show
 
+    use(uses or ())
+    style = prompt or "codev"
+    if style not in STYLES:
+        raise typer.BadParameter(f"{style!r} is not a style; {STYLES.meant(style)}", param_hint="--prompt")
     if run is not None:
         result = make_run_traces(run, out)
     else:
-        result = make_box_traces(data or [], out, prompt=prompt or "codev")
+        result = make_box_traces(data or [], out, prompt=style, tiny=tiny)
     show(result, render_values, as_json=as_json)
 
 

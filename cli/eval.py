@@ -14,6 +14,55 @@ if TYPE_CHECKING:
     from vtune.runs.evaluate.suite import EvalSuite
 
 
+Record = Annotated[
+    Path | None,
+    typer.Option("--record", help="File for what the web answers; of the run's own if not given."),
+]
+Replay = Annotated[
+    list[Path] | None,
+    typer.Option("--replay", help="Such a file: what it holds is answered, nobody asked; repeatable."),
+]
+Data = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--data", help="What to evaluate on, in the suite's format, in place of its own; repeatable."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder; runs/eval-<suite>-<model> if not given. Several suites: one each below it."
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        "--against",
+        help="Say why the result differs from another one, the folder of a finished evaluation; with --out "
+        "alone, that of what is finished there.",
+    ),
+]
+
+
+AgentName = Annotated[
+    str | None,
+    typer.Option("--agent", help="Who answers: a shipped agent, or a path; the suite's if not given."),
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option("--protocol", help="Whose prompt, parser and aggregation; the suite's if not given."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Check data, agent, protocol and the models that grade; draw and write nothing."
+    ),
+]
+Listed = Annotated[
+    bool, typer.Option("--list", help="Show the suites that ship, and whether their data are here.")
+]
+
+
 def evaluate(
     suite: Annotated[
         str | None,
@@ -21,50 +70,103 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="Folder of weights or of a run, hub name, or openai:URL#model."),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", help="Who answers: a shipped agent, or a path; the suite's if not given."),
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option("--protocol", help="Whose prompt, parser and aggregation; the suite's if not given."),
-    ] = None,
-    data: Annotated[
-        list[Path] | None,
         typer.Option(
-            "--data", help="What to evaluate on, in the suite's format, in place of its own; repeatable."
+            "--model", help="Folder of weights or of a run, hub name, openai:URL#model, or scripted:FILE."
         ),
     ] = None,
+    agent: AgentName = None,
+    protocol: Protocol = None,
+    data: Data = None,
     overrides: Overrides = None,
     sandbox: Protection = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Folder; runs/eval-<suite>-<model> if not given. Several suites: one each below it."
-        ),
-    ] = None,
+    out: Out = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most this many samples.")] = None,
+    record: Record = None,
+    replay: Replay = None,
+    against: Against = None,
     resume: Resume = False,
+    dry_run: DryRun = False,
     vllm: Annotated[bool, typer.Option("--vllm", help="Draw with vLLM; needs vtune[vllm].")] = False,
-    listed: Annotated[
-        bool, typer.Option("--list", help="Show the suites that ship, and whether their data are here.")
-    ] = False,
+    listed: Listed = False,
     as_json: AsJson = False,
 ) -> None:
     """Roll a model out on suites without an update, and score it."""
     if listed:
         _list(as_json=as_json)
         return
+    if against is not None and out is not None and suite is None and model is None:
+        _explain(out, against, as_json=as_json)
+        return
     if suite is None or model is None:
         raise typer.BadParameter("an evaluation needs --suite and --model; --list shows the suites")
     chosen = [
         f"{key}={value}" for key, value in (("agent", agent), ("protocol", protocol)) if value is not None
     ]
-    words = [*chosen, *with_protection(overrides, sandbox)]
+    words = [*chosen, *_of_the_web(record, replay), *with_protection(overrides, sandbox)]
     named = json.dumps([str(entry) for entry in data]) if data else None
-    _run(suite, model, words, named, out, limit=limit, resume=resume, vllm=vllm, as_json=as_json)
+    if dry_run:
+        _plan(suite, model, words, named, against=against, limit=limit, vllm=vllm, as_json=as_json)
+        return
+    _run(
+        suite,
+        model,
+        words,
+        named,
+        out,
+        against=against,
+        limit=limit,
+        resume=resume,
+        vllm=vllm,
+        as_json=as_json,
+    )
+
+
+def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
+    """What `--record` and `--replay` are in the suite."""
+    if record is not None and replay:
+        raise typer.BadParameter("a replay asks nobody: there is nothing to record", param_hint="--record")
+    if record is not None:
+        return [f"tools.web.record={json.dumps(str(record))}"]
+    return [f"tools.web.replay={json.dumps([str(path) for path in replay])}"] if replay else []
+
+
+def _plan(
+    suites: str,
+    model: str,
+    words: list[str],
+    data: str | None,
+    *,
+    against: str | None,
+    limit: int | None,
+    vllm: bool,
+    as_json: bool,
+) -> None:
+    """What `--dry-run` does."""
+    from vtune.config import load_recipe
+    from vtune.report.values import render_values
+    from vtune.runs.evaluate.evaluation import plan_eval
+    from vtune.runs.evaluate.groups import asked, each_that_is_here
+    from vtune.runs.evaluate.suite import EvalSuite
+
+    from .output import show, stdout_for_the_result
+
+    named = asked(suites)
+    _check_single(data, against, single=named.single)
+    words = words if data is None else [*words, f"data={data}"]
+
+    def load(path: Path) -> "EvalSuite":
+        return load_recipe(path, EvalSuite, words)
+
+    def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
+        return plan_eval(suite, model, limit=limit, kind="vllm" if vllm else "transformers")
+
+    with stdout_for_the_result():
+        if named.single:
+            found = check("", load(named.suites[0].path))
+        else:
+            plans, missing = each_that_is_here(named, load, check)
+            found = {"suites": plans, "missing": missing}
+    show(found, render_values, as_json=as_json)
 
 
 def _run(
@@ -74,14 +176,19 @@ def _run(
     data: str | None,
     out: Path | None,
     *,
+    against: str | None,
     limit: int | None,
     resume: bool,
     vllm: bool,
     as_json: bool,
 ) -> None:
     """Evaluate, and show what came of it."""
+    from rich.console import Group as RichGroup
+
     from vtune.config import load_recipe
-    from vtune.runs.agent.engines import Kind
+    from vtune.report.against import render_against
+    from vtune.runs.agent.kinds import Kind
+    from vtune.runs.evaluate.against import run_against
     from vtune.runs.evaluate.evaluation import run_eval
     from vtune.runs.evaluate.groups import asked, run_several
     from vtune.runs.evaluate.suite import EvalSuite, begun
@@ -89,9 +196,8 @@ def _run(
     from .output import show, stdout_for_the_result
 
     named = asked(suites)
+    _check_single(data, against, single=named.single)
     if data is not None:
-        if not named.single:
-            raise typer.BadParameter("it is of one suite", param_hint="--data")
         words = [*words, f"data={data}"]
     slug = re.sub(r"[^\w.-]+", "-", model).strip("-.")
     title = "-".join([*named.groups, *(one.name for one in named.suites if one.group is None)])
@@ -109,12 +215,15 @@ def _run(
     with stdout_for_the_result():
         if named.single:
             result = run(named.suites[0].name, load(named.suites[0].path))
+            if against is not None:
+                result = result | {"against": run_against(folder, against)}
         else:
             result = run_several(named, load, run)
 
     def rendered(shown: Mapping[str, Any]) -> Any:
         every = {folder: shown} if named.single else _below(folder, shown["evaluations"])
-        return _rendered(every, shown.get("groups", {}))
+        parts = [_rendered(every, shown.get("groups", {}))]
+        return RichGroup(*parts, *([render_against(shown["against"])] if "against" in shown else []))
 
     show(result, rendered, as_json=as_json)
 
@@ -135,6 +244,26 @@ def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, An
         for folder, result in results.items()
     ]
     return Group(render_evaluations(evaluations), render_groups(groups))
+
+
+def _check_single(data: str | None, against: str | None, *, single: bool) -> None:
+    """See that what is of one suite is given with one, and that there is something to hold it against."""
+    from vtune.runs.evaluate.against import check_against
+
+    for option, given in (("--data", data), ("--against", against)):
+        if given is not None and not single:
+            raise typer.BadParameter("it is of one suite", param_hint=option)
+    if against is not None:
+        check_against(against)
+
+
+def _explain(folder: Path, against: str, *, as_json: bool) -> None:
+    from vtune.report.against import render_against
+    from vtune.runs.evaluate.against import run_against
+
+    from .output import show
+
+    show(run_against(folder, against), render_against, as_json=as_json)
 
 
 def _list(*, as_json: bool) -> None:

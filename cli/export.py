@@ -8,17 +8,32 @@ import typer
 from .options import AsJson
 
 DTYPES = ("float32", "bfloat16")
+FORMATS = ("vlmevalkit", "lmms-eval", "inspect", "scripted")
 
 
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint, run folder, or folder of peft adapters.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Checkpoint, run folder, or folder of peft adapters; with --as, a finished evaluation."
+        ),
+    ],
     out: Annotated[Path, typer.Argument(help="The new folder.")],
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="float32 or bfloat16; that of the checkpoint if not given.")
     ] = None,
+    results_as: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="Results of an evaluation as files of vlmevalkit, lmms-eval, inspect, or scripted."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a checkpoint as a plain Hugging Face folder, adapters merged, and check it."""
+    """Write a checkpoint as a plain Hugging Face folder, or an evaluation as another harness would."""
+    if results_as is not None:
+        _evaluation(source, out, results_as, dtype=dtype, as_json=as_json)
+        return
     if dtype is not None and dtype not in DTYPES:
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     from vtune.report.values import render_values
@@ -28,5 +43,18 @@ def export(
     from .output import show, stdout_for_the_result
 
     with stdout_for_the_result():
-        result = run_export(checkpoint, out, dtype=dtype, vllm=vllm_on)  # type: ignore[arg-type]
+        result = run_export(source, out, dtype=dtype, vllm=vllm_on)  # type: ignore[arg-type]
     show(result, render_values, as_json=as_json)
+
+
+def _evaluation(source: Path, out: Path, name: str, *, dtype: str | None, as_json: bool) -> None:
+    if name not in FORMATS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}", param_hint="--as")
+    if dtype is not None:
+        raise typer.BadParameter("results have no weights", param_hint="--dtype")
+    from vtune.report.values import render_values
+    from vtune.runs.evaluate.exports.table import run_export_evaluation
+
+    from .output import show
+
+    show(run_export_evaluation(source, out, name), render_values, as_json=as_json)

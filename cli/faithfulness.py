@@ -1,5 +1,6 @@
 """`vtune faithfulness`, also called `vtune judge-faithfulness`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -29,17 +30,26 @@ def faithfulness(
             "own, or both boxes and model, with their agreement.",
         ),
     ] = "auto",
+    everything: Annotated[
+        bool, typer.Option("--all", help="A row for each file, and accuracy by number of calls.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Every row as CSV.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="The table for a paper (booktabs).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Audit what the tool calls of stored trajectories showed."""
     from vtune.errors import RecipeError
-    from vtune.report.values import render_values
+    from vtune.report.faithfulness import faithfulness_csv, faithfulness_latex, render_faithfulness
     from vtune.runs.audit.faithfulness import run_faithfulness
 
-    from .output import show, stdout_for_the_result
+    from .output import show, show_text, stdout_for_the_result
 
     if (judge_url is None) != (judge_model is None):
         raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or none")
+    if as_json + as_csv + as_latex > 1:
+        raise typer.BadParameter("choose one of --json, --csv and --latex", param_hint="--csv")
+    if everything and (as_csv or as_latex):
+        raise typer.BadParameter("--csv has every row, --latex those of the short table", param_hint="--all")
     with stdout_for_the_result():
         result, failed = run_faithfulness(
             path,
@@ -48,6 +58,9 @@ def faithfulness(
             judge_model=judge_model,
             looks=looks,
         )
-    show(result, render_values, as_json=as_json)
+    if as_csv or as_latex:
+        show_text((faithfulness_csv if as_csv else faithfulness_latex)(result))
+    else:
+        show(result, partial(render_faithfulness, everything=everything), as_json=as_json)
     if failed is not None:
         raise failed

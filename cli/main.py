@@ -4,14 +4,17 @@ import errno
 import importlib.metadata
 import os
 import sys
-from typing import Annotated
+import tempfile
+import traceback
+from typing import Annotated, NoReturn
 
 import typer
 
-from vtune.errors import INTERRUPTED, WITHIN, RunFailed, ServiceError, VtuneError
+from vtune.errors import INTERRUPTED, WITHIN, BrokenPart, RunFailed, ServiceError, VtuneError
 from vtune.files.terminal import brief, clean
+from vtune.uses import broken
 
-from . import data, parts, recipes, sandbox, serve
+from . import data, parts, recipes, sandbox, scores, serve
 from .compare import compare
 from .curate import curate
 from .demo import demo
@@ -22,6 +25,9 @@ from .faithfulness import faithfulness
 from .report import report
 from .rl import rl
 from .sft import sft
+from .show import show_
+from .view import view
+from .watch import watch
 
 app = typer.Typer(
     name="vtune",
@@ -56,11 +62,15 @@ app.command("curate")(curate)
 app.command("sft")(sft)
 app.command("rl")(rl)
 app.command("eval")(evaluate)
+app.add_typer(scores.app, name="scores", help="Replies to official scorers, and their scores back.")
 app.command("compare")(compare)
 app.command("export")(export)
 app.command("faithfulness")(faithfulness)
 app.command("judge-faithfulness", hidden=True)(faithfulness)
 app.command("report")(report)
+app.command("show")(show_)
+app.command("view")(view)
+app.command("watch")(watch)
 app.add_typer(serve.app, name="serve", help="Services that runs and other programs ask.")
 app.command("doctor")(doctor)
 app.add_typer(sandbox.app, name="sandbox", help="Try code in the sandbox, and attack it.")
@@ -90,9 +100,9 @@ def main() -> None:
     try:
         app()
     except VtuneError as error:
-        sys.stderr.write(f"error: {clean(brief(str(error), most=2000))}\n")
-        raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
+        _end(error)
     except OSError as error:
+        _blame(error)
         code = _USERS.get(error.errno or 0)
         if code is None or (code == 2 and error.filename is None):
             raise
@@ -100,12 +110,44 @@ def main() -> None:
         sys.stderr.write(f"error: {clean(f'{name}{error.strerror}')}\n")
         raise SystemExit(code) from None
     except SystemExit as status:
-        if status.code == INTERRUPTED and WITHIN not in os.environ:
+        if status.code != INTERRUPTED:
+            _blame(status)
+        elif WITHIN not in os.environ:
             sys.stderr.write(
                 "interrupted; sft, rl and eval continue with --resume; demo, curate and data index --encoder "
                 "when started again\n"
             )
         raise
+    except Exception as error:
+        _blame(error)
+        raise
+
+
+def _blame(error: BaseException) -> None:
+    """End the command if a user's own file is to blame."""
+    failed = broken(error)
+    if failed is not None:
+        _end(failed)
+
+
+def _end(error: VtuneError) -> NoReturn:
+    """Print an error, keep the traceback of what broke in a user's file, and end."""
+    said = str(error)
+    if isinstance(error, BrokenPart) and (log := _kept(error)) is not None:
+        said += f"\n  log  {log}"
+    sys.stderr.write(f"error: {clean(brief(said, most=2000))}\n")
+    raise SystemExit(1 if isinstance(error, RunFailed | ServiceError) else 2) from None
+
+
+def _kept(error: BrokenPart) -> str | None:
+    """The file that has the traceback now; None where none can be written: the error itself says more."""
+    text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    try:
+        with tempfile.NamedTemporaryFile(prefix="vtune-", suffix=".log", delete=False) as log:
+            log.write(text)
+    except OSError:
+        return None
+    return log.name
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from vtune.files.terminal import clean_json, cleaned
+from vtune.files.terminal import clean, clean_json, cleaned, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,6 +30,28 @@ def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
     Console(width=width, markup=False, emoji=False, highlight=False).print(
         render(cleaned(result)), crop=False
     )
+
+
+def follow_live(
+    results: Iterator[Mapping[str, Any]], render: Renderer, line: Callable[[Mapping[str, Any]], str]
+) -> None:
+    """Print results as they come: one screen that changes in a terminal, else a line for each."""
+    if not sys.stdout.isatty():
+        for result in results:
+            sys.stdout.write(f"{one_line(line(result))}\n")
+            sys.stdout.flush()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(markup=False, emoji=False, highlight=False), auto_refresh=False) as live:
+        for result in results:
+            live.update(render(cleaned(result)), refresh=True)
+
+
+def show_text(text: str) -> None:
+    """Print a result that is a text of its own format; nothing in it can steer a terminal."""
+    sys.stdout.write(clean(text))
 
 
 @contextmanager

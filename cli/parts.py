@@ -39,7 +39,12 @@ def list_parts(
 
 @app.command("check")
 def check(
-    file: Annotated[Path, typer.Argument(help="File with parts of your own, as under `uses`.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="File with parts of your own, as under `uses`; or a recipe or suite: all files that it uses."
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """See that the parts of a file keep what their kind promises; exit 1 where one does not."""

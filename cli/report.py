@@ -1,11 +1,13 @@
 """`vtune report`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .options import AsJson
+from .show import Data
 
 
 def report(
@@ -17,6 +19,16 @@ def report(
             "--credit", help="Show instead how much credit was misassigned to tool calls of RL runs."
         ),
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every number of every source, not only those that matter.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with curves and trajectories to this file.")
+    ] = None,
+    trajectories: Annotated[
+        int | None, typer.Option("--trajectories", min=0, help="Of each run on that page: 40 if not given.")
+    ] = None,
+    data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the numbers of runs, by source."""
@@ -27,9 +39,24 @@ def report(
 
     from .output import show
 
+    if html is not None and (credit or replies):
+        raise typer.BadParameter("choose --html, --credit or --replies", param_hint="--html")
+    if everything and (html is not None or credit):
+        raise typer.BadParameter("--html and --credit show everything they have", param_hint="--all")
+    if html is not None:
+        from vtune.report.values import render_values
+        from vtune.runs.view.page import TRAJECTORIES, write_page
+
+        most = TRAJECTORIES if trajectories is None else trajectories
+        show(write_page(runs, html, trajectories=most, data=data or ()), render_values, as_json=as_json)
+        return
+    for option, given in (("--trajectories", trajectories), ("--data", data)):
+        if given is not None:
+            raise typer.BadParameter("is of the page that --html writes", param_hint=option)
     if credit and replies:
         raise typer.BadParameter("choose --credit or --replies", param_hint="--replies")
     if credit:
         show(run_credit(runs), render_credit, as_json=as_json)
         return
-    show(run_report(runs, replies=replies), render_report, as_json=as_json)
+    render = partial(render_report, everything=everything)
+    show(run_report(runs, replies=replies), render, as_json=as_json)

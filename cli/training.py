@@ -44,6 +44,7 @@ def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> N
     """
     from vtune.runs.folder import check_folder, check_start
     from vtune.runs.processes.launch import launch, processes_of
+    from vtune.runs.processes.machines import variables
 
     path = find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
@@ -59,7 +60,9 @@ def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> N
         if verb.split is not None:
             verb.split(recipe, processes)
         words = _without_launch(sys.argv[1:])
-        sys.stdout.write(launch(words, folder, processes=start.gpus, hostfile=start.hostfile))
+        keys = variables(recipe.model_dump(mode="json")).union(*map(variables, _suites(recipe)))
+        said = launch(words, folder, processes=start.gpus, hostfile=start.hostfile, forwarded=keys)
+        sys.stdout.write(said)
         return
     from vtune.report.values import render_values
     from vtune.update.ranks import Ranks
@@ -101,6 +104,16 @@ def planned_for(
     if given and not dry_run:
         raise typer.BadParameter("only --dry-run plans", param_hint=given[0])
     return partial(check, **wanted)
+
+
+def _suites(recipe: Strict) -> list[dict[str, Any]]:
+    """The suites of a recipe's evaluations, as values."""
+    from vtune.runs.train.online_recipe import load_suites
+
+    rollout = getattr(recipe, "rollout", None)
+    gpus = 1 if rollout is None else rollout.tensor_parallel
+    loaded = load_suites(getattr(recipe, "eval", None), kind="transformers", tensor_parallel=gpus)
+    return [one.suite.model_dump(mode="json") for one in loaded]
 
 
 def _without_launch(words: Sequence[str]) -> list[str]:

@@ -1,4 +1,5 @@
 import fcntl
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -6,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -20,6 +23,10 @@ install_import_hook("vtune.update.losses", "beartype.beartype")
 settings.register_profile("vtune", deadline=None, derandomize=True)
 settings.load_profile("vtune")
 
+# Typer makes the parser of all verbs anew at every call, which takes longer than most of the calls in tests.
+typer.main.get_command = functools.cache(typer.main.get_command)
+typer.testing._get_command = typer.main.get_command
+
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 HANGS = 1800.0
@@ -33,19 +40,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 LONGEST = (
     "test_launch.py",
-    "test_bad_inputs.py",
+    "test_benchmarks.py",
     "test_deepspeed.py",
     "test_mixed_tasks.py",
     "test_outcomes.py",
-    "test_own_parts.py",
-    "test_own_scores.py",
-    "test_benchmarks.py",
+    "test_bad_inputs.py",
     "test_curation.py",
+    "test_suites.py",
+    "test_own_scores.py",
+    "test_codev.py",
+    "test_own_parts.py",
     "test_verifying.py",
-    "test_rl.py",
     "test_attacks.py",
+    "test_sft.py",
+    "test_credit_search.py",
+    "test_rl.py",
 )
-"""Files of half a minute and more: a worker that began with one of them late would keep all waiting."""
+"""What takes a processor longest, longest first: a worker that began late with one would keep all waiting."""
 
 SLOW = (
     "chains",
@@ -108,19 +119,41 @@ def coco_mini() -> Path:
     return folder
 
 
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """A folder by its name, filled by the first test worker that wants it. Shared: nobody writes into it."""
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "once"
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, filled = root / name, root / f"{name}.filled"
+        root.mkdir(exist_ok=True)
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not filled.exists():
+                fill(folder)
+                filled.touch()
+        return folder
+
+    return make
+
+
 # Models are built and torch is imported on first use: tests that need neither stay fast.
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(once: Once) -> Path:
     """The folder of a tiny Qwen2.5-VL with random weights."""
-    return build(tmp_path_factory.mktemp("models") / "qwen2_5_vl", "qwen2_5_vl")
+    return once("qwen2_5_vl", lambda folder: build(folder, "qwen2_5_vl"))
 
 
 @pytest.fixture(scope="session")
-def tiny3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny3(once: Once) -> Path:
     """The folder of a tiny Qwen3-VL with random weights."""
-    return build(tmp_path_factory.mktemp("models") / "qwen3_vl", "qwen3_vl")
+    return once("qwen3_vl", lambda folder: build(folder, "qwen3_vl"))
 
 
 @pytest.fixture(scope="session")

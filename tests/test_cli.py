@@ -338,7 +338,7 @@ def test_processes_get_the_command_line_without_what_starts_them(
     monkeypatch.setattr(sys, "argv", ["vtune", *line])
     assert planned(tmp_path, gpus=2, hostfile=hosts) == []
     words = ["rl", "--recipe", "mine", "--set", "a=--gpus", "--resume"]
-    assert asked == [(words, Path("runs/mine"), {"processes": 2, "hostfile": hosts})]
+    assert asked == [(words, Path("runs/mine"), {"processes": 2, "hostfile": hosts, "forwarded": set()})]
     assert capfd.readouterr().out == "what the first one said"
 
 

@@ -1,6 +1,7 @@
 """The table of parts: names belong to their own files, and nothing is loaded before it is asked for."""
 
 import ast
+import functools
 import subprocess
 import sys
 
@@ -31,6 +32,8 @@ OTHER_MEANINGS = {
     ("vtune/curate/item.py", "*"): "abilities of V-Triune's rows",
     ("vtune/data/coco.py", "counting"): "an ability",
     ("vtune/data/harness.py", "counting"): "an ability",
+    ("vtune/data/charts.py", "counting"): "a kind of question",
+    ("vtune/data/mathematics.py", "math"): "an ability",
     ("vtune/data/formats/specimens.py", "*"): "rows as others write them",
     ("vtune/data/formats/vtriune.py", "ocr"): "a word of an ability",
     ("vtune/data/shapes.py", "*"): "tasks of puzzles",
@@ -39,6 +42,10 @@ OTHER_MEANINGS = {
     ("vtune/reward/wire.py", "judge"): "a key of what is sent",
     ("vtune/reward/released.py", "judge"): "the id of a sample",
     ("vtune/runs/plan/plan.py", "judge"): "what a plan misses",
+    ("vtune/runs/evaluate/against.py", "judge"): "a cause of a difference",
+    ("vtune/runs/evaluate/causes.py", "judge"): "a cause of a difference",
+    ("vtune/runs/evaluate/published.py", "judge"): "a cause of a difference",
+    ("vtune/runs/evaluate/rescored.py", "judge"): "a cause of a difference",
     ("vtune/runs/audit/faithfulness.py", "judge"): "a key of a recipe",
     ("vtune/report/machine.py", "python"): "the interpreter",
     ("vtune/runs/plan/doctor.py", "python"): "the interpreter",
@@ -48,21 +55,29 @@ OTHER_MEANINGS = {
 """(file, word) where the word is not a name of a part; `*`: every word there."""
 
 
-def spelt(kind: Kind) -> set[tuple[str, str, int]]:
-    """(file, name, line) of every string that is a part's name and stands outside its own file."""
-    found = set()
+@functools.cache
+def strings() -> list[tuple[str, str, int]]:
+    """(file, string, line) of every string of the code that may be a part's name."""
+    names = {name for parts in OURS.values() for name in parts}
+    found = []
     for top in ("vtune", "cli"):
         for path in (ROOT / top).rglob("*.py"):
             file = path.relative_to(ROOT).as_posix()
             if file == TABLE or "sandbox" in path.parts:
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-                    continue
-                own = OURS[kind].get(node.value)
-                if own is not None and own.replace(".", "/") + ".py" != file:
-                    found.add((file, node.value, node.lineno))
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                    found.append((file, node.value, node.lineno))
     return found
+
+
+def spelt(kind: Kind) -> set[tuple[str, str, int]]:
+    """(file, name, line) of every string that is a part's name and stands outside its own file."""
+    return {
+        (file, name, line)
+        for file, name, line in strings()
+        if name in OURS[kind] and OURS[kind][name].replace(".", "/") + ".py" != file
+    }
 
 
 @pytest.mark.parametrize("kind", UNMISTAKABLE)

@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
 def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
     use([ANLS])
     other = written(tmp_path, ANLS.read_text() + "\n# another\n")
-    with pytest.raises(RecipeError, match="another file has a verifier `anls` already"):
+    with pytest.raises(RecipeError, match="another file has the verifier `anls` already"):
         use([other])
     assert VERIFIERS["anls"].partial_credit
 
@@ -293,7 +293,7 @@ def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
     [
         (
             ANLS.read_text() + '\nVERIFIERS.add("anls", VERIFIERS["anls"])\n',
-            "line 46 of this file has a verifier",
+            "line 46 of this file has the verifier",
         ),
         (ANLS.read_text().replace('"anls",', '"an ls",'), "'an ls' is not a name for a verifier"),
         (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is a function"),

@@ -1,5 +1,6 @@
 """The words of the project are those of its field and of plain English, in sources, pages and recipes."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -50,7 +51,14 @@ FILES = sorted(
 
 def said(text: str, pattern: str) -> list[str]:
     """What of a text a pattern finds, as whole words; line breaks and indents count as spaces."""
-    running = re.sub(r"\s+(?:# )?", " ", text)
+    return _said(_running(text), pattern)
+
+
+def _running(text: str) -> str:
+    return re.sub(r"\s+(?:# )?", " ", text)
+
+
+def _said(running: str, pattern: str) -> list[str]:
     return [found[0] for found in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", running, re.IGNORECASE)]
 
 
@@ -60,15 +68,16 @@ def test_no_file_uses_a_word_that_was_given_up(pattern: str, instead: str) -> No
     found = [
         f"{path.relative_to(ROOT)}: {word!r}, write: {instead}"
         for path in FILES
-        for word in said(_without_code(path), pattern)
+        for word in _said(_prose(path), pattern)
         if (path.relative_to(ROOT).as_posix(), word) not in ALLOWED
     ]
     assert found == []
 
 
-def _without_code(path: Path) -> str:
-    """A file's text, less Python's `is None`, which would be read as English."""
-    return re.sub(r"\b(?:is|are) None\b", "", path.read_text(encoding="utf-8"))
+@functools.cache
+def _prose(path: Path) -> str:
+    """A file's running text, less Python's `is None`, which would be read as English."""
+    return _running(re.sub(r"\b(?:is|are) None\b", "", path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(

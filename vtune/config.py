@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.reading import read_text
 from vtune.files.yaml_text import read_yaml
+from vtune.parts import or_yours
 from vtune.sections import Named, Open
 from vtune.sections import Strict as Strict
 from vtune.uses import use
@@ -296,7 +297,7 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
     if error == "union_tag_invalid":
         facts = problem["ctx"]
         name, tags = facts["discriminator"].strip("'"), facts["expected_tags"].replace("'", "").split(", ")
-        return f"unknown {name} `{facts['tag']}` in `{key}`; {nearest(facts['tag'], tags)}"
+        return f"unknown {name} `{facts['tag']}` in `{key}`; {or_yours(nearest(facts['tag'], tags))}"
     if error == "tuple_type":
         return f"`{key}`: write a list, e.g. [a, b]"
     if error == "unknown_key":  # of a section that a table of parts has; it says which are known
@@ -309,6 +310,8 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
     known = [*section.model_fields, *(section.sections() if issubclass(section, Open) else ())]
     near = get_close_matches(str(loc[-1]), known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known) or 'none'}"
+    if issubclass(section, Open):
+        hint = or_yours(hint)
     return f"unknown key `{key}`; {hint}"
 
 

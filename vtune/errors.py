@@ -4,6 +4,7 @@ A mistake of the model is a score, never an exception. Exceptions are for what a
 put right: a recipe, a row of data, a package that is missing, a service that is down.
 """
 
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -37,11 +38,21 @@ class VtuneError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.where, self.fix)
+        beneath = "".join(traceback.format_exception(self.__cause__)) if self.__cause__ else ""
+        return _rebuild, (type(self), self.what, self.where, self.fix, beneath)
 
 
-def _rebuild(kind: type[VtuneError], what: str, where: str, fix: str) -> VtuneError:
-    return kind(what, where=where, fix=fix)
+class Elsewhere(Exception):
+    """The traceback, as text, of what an error from another process came of there."""
+
+    def __str__(self) -> str:
+        return f"in another process:\n{self.args[0]}"
+
+
+def _rebuild(kind: type[VtuneError], what: str, where: str, fix: str, beneath: str) -> VtuneError:
+    error = kind(what, where=where, fix=fix)
+    error.__cause__ = Elsewhere(beneath) if beneath else None
+    return error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -73,3 +84,7 @@ class MissingExtra(VtuneError):
 
 class RunFailed(VtuneError):
     """A run that started well and cannot continue (exit status 1, not 2)."""
+
+
+class BrokenPart(RunFailed):
+    """A user's own part raised what it should not; its `__cause__` has the traceback."""

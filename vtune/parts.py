@@ -9,7 +9,7 @@ To add one of ours: write its file, which ends with `….add("name", …)`, and 
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -33,6 +33,15 @@ Kind = Literal[
     "loss",
 ]
 
+YOURS = "To add your own, list its file under `uses: [./mine.py]`"
+"""The next step where a name may be that of a part which nobody has brought."""
+
+
+def or_yours(hint: str) -> str:
+    """The next step for an unknown name, and that of bringing a part of that name."""
+    return f"{hint}{'' if hint.endswith('?') else '.'} {YOURS}"
+
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 """Names stand in recipes, in columns of metrics and in file names."""
 
@@ -47,7 +56,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
     {
         "verifier": _listed(
             "vtune.verifiers",
-            "choice exact math counting ocr detection grounding point_in_box judge environment_reward",
+            "choice exact math counting ocr detection grounding point_in_box judge environment_reward "
+            "reading",
         ),
         "tool": _listed(
             "vtune.tools",
@@ -60,12 +70,17 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
             "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench "
             "benchmarks:mme_realworld benchmarks:treebench benchmarks:mmmu benchmarks:mmmu_pro "
             "benchmarks:mmmu_pro_vision benchmarks:countbench benchmarks:vlmblind "
-            "detection_sets:coco_set detection_sets:ovdeval hub:hf",
+            "benchmarks:mathvista benchmarks:mathverse benchmarks:mathvision "
+            "benchmarks:mathvision_mini benchmarks:charxiv_reasoning benchmarks:charxiv_descriptive "
+            "detection_sets:coco_set detection_sets:ovdeval screens:screenspot_pro expressions:refcoco "
+            "expressions:refcoco_tsv questions:visual_probe ocrbench:ocrbench_v2 "
+            "megabench:mega_bench search_sets:browsecomp_vl search_sets:mmsearch_plus mm_eval hub:hf",
         ),
         "scorer": _listed(
             "vtune.metrics",
             "benchmarks:mean benchmarks:categories benchmarks:hrbench benchmarks:sources levels levels:tasks "
-            "detection_scores:coco detection_scores:ovdeval",
+            "facets attempted detection_scores:coco detection_scores:ovdeval ocrbench:ocrbench_v2 "
+            "ocrbench:ocrbench_v2_weighted megabench:mega_bench",
         ),
         "protocol": _listed(
             "vtune.protocols", "vtune official vlmevalkit lmms_eval:lmms-eval evalscope mars paper"
@@ -106,10 +121,18 @@ class Parts(Mapping[str, T]):
         kind: Of the parts.
         about: The line that says what a part is.
         made: What every part is an instance of; None: anything.
+        taken: Words that stand for something else where a name of the kind is expected.
     """
 
-    def __init__(self, kind: Kind, about: Callable[[T], str], made: type[T] | None = None) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        about: Callable[[T], str],
+        made: type[T] | None = None,
+        taken: Collection[str] = (),
+    ) -> None:
         self.kind = kind
+        self._taken = frozenset(taken)
         self.about = about
         self._made = made
         self._ours = OURS[kind]
@@ -130,11 +153,17 @@ class Parts(Mapping[str, T]):
             raise RecipeError(
                 f"`{name}` is a {self.kind} of vtune's own", where=place, fix="give yours another name"
             )
+        if name in self._taken:
+            raise RecipeError(
+                f"`{name}` is reserved: it already means something where a {self.kind} is named",
+                where=place,
+                fix="give yours another name",
+            )
         if name in self._places:
             other, line = self._places[name]
             what = f"line {line} of this file" if other == module else "another file"
             raise RecipeError(
-                f"{what} has a {self.kind} `{name}` already", where=place, fix="rename one of the two"
+                f"{what} has the {self.kind} `{name}` already", where=place, fix="rename one of the two"
             )
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise RecipeError(
@@ -173,8 +202,12 @@ class Parts(Mapping[str, T]):
             ValueError: If nothing has it, with the nearest that something has.
         """
         if name not in self:
-            raise ValueError(f"no {self.kind} is called `{name}`; {nearest(name, self)}")
+            raise ValueError(f"no {self.kind} is called `{name}`; {self.meant(name)}")
         return name
+
+    def meant(self, name: str, *others: str) -> str:
+        """The next step for a name that nothing has: the nearest of them and of `others`, or `uses`."""
+        return or_yours(nearest(name, [*self, *others]))
 
     def __getitem__(self, name: str) -> T:
         if name not in self._added and name in self._ours:

@@ -64,10 +64,10 @@ class Open(Strict):
     def _read_sections(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        known, read, problems = cls.sections(), dict(values), list[InitErrorDetails]()
-        for name in values:
-            if name in cls.model_fields:
-                continue
+        own = [name for name in values if name not in cls.model_fields]
+        known = cls.sections() if own else {}  # which loads parts, and those may need this section
+        read, problems = dict(values), list[InitErrorDetails]()
+        for name in own:
             try:
                 if name not in known:
                     problems.append({"type": "extra_forbidden", "loc": (name,), "input": values[name]})

@@ -7,14 +7,19 @@ brings does. Other processes are given its text, never its path, so that all of 
 import hashlib
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
-from vtune.errors import RecipeError, VtuneError
+from vtune.errors import BrokenPart, RecipeError, VtuneError
 from vtune.parts import TABLES
+
+T = TypeVar("T")
+
+USES = "uses"
+"""In a run folder: copies of the files with a user's own parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,10 @@ def prints(kinds: Iterable[str] = ()) -> dict[str, str]:
 
 
 def _read(path: Path) -> Used:
+    if path.suffix != ".py":
+        raise RecipeError(
+            f"{path} is not a file of Python", fix="name a .py file that adds parts: see cli/parts.md"
+        )
     try:
         return Used(str(path.resolve()), path.read_bytes())
     except OSError as error:
@@ -173,3 +182,63 @@ def line_of(error: BaseException, path: str) -> int:
         return error.lineno or 1
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return (frames[-1] if frames else None) or 1
+
+
+def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenPart | None:
+    """What broke in a user's file, as an error with its line; None where none of their files is to blame.
+
+    An error that says whose move is next (a VtuneError) is left alone. This is the one place that tells a
+    user's bug from ours: the command line asks it, and whoever hands errors to another process.
+
+    Args:
+        error: Whatever came up; of a group, the first that came out of a user's file.
+        part: (kind, name) of the part that it is known to have come out of; None: the traceback says.
+
+    Returns:
+        With the original as its `__cause__`.
+    """
+    files = {file.path: file for file in used()}
+    for one in _each(error):
+        if isinstance(one, VtuneError) and part is None:
+            continue
+        frames = [f for f in traceback.extract_tb(one.__traceback__) if f.filename in files]
+        if not frames and part is None:
+            continue
+        if frames:
+            file, where = files[frames[-1].filename], f"{frames[-1].filename}:{frames[-1].lineno}"
+        else:
+            brought = next((file for file in files.values() if part in file.parts), None)
+            if brought is None:
+                continue
+            file, where = brought, brought.path
+        parts = [part] if part is not None else file.parts
+        of = " or ".join(f"{kind} `{name}`" for kind, name in parts)
+        failed = BrokenPart(
+            f"{of} of {file.name} is broken: {type(one).__name__}: {one}",
+            where=where,
+            fix="correct the line; `vtune parts check` of the file tries it",
+        )
+        failed.__cause__ = one
+        return failed
+    return None
+
+
+def given(found: object, wanted: type[T], kind: str, name: str) -> T:
+    """What a part gave, which has to be an instance of something.
+
+    Raises:
+        BrokenPart: If a user's own gave something else.
+    """
+    if isinstance(found, wanted):
+        return found
+    wrong = TypeError(f"it gives {type(found).__name__}, not {wanted.__name__}")
+    raise broken(wrong, (kind, name)) or wrong
+
+
+def _each(error: BaseException) -> Iterator[BaseException]:
+    """The error, or those of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _each(one)
+    elif isinstance(error, Exception | SystemExit):
+        yield error

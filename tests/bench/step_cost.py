@@ -74,7 +74,9 @@ def compare(model: str, data: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] in ("sandbox", "free"):
+    if sys.argv[1:2] in (["sandbox"], ["free"]):
         train(sys.argv.pop(1))
-    else:
+    elif len(sys.argv) == 3:
         compare(*sys.argv[1:])
+    else:
+        sys.exit("usage: python -m tests.bench.step_cost MODEL DATA")

@@ -6,6 +6,7 @@ from string import ascii_uppercase
 
 from vtune.schema.box import Box
 from vtune.schema.sample import Sample
+from vtune.verifiers import verifier_of
 
 TAGS = ("<think>", "<answer>", "\\boxed")
 
@@ -35,6 +36,8 @@ def answer(prompt: str, sample: Sample, shown: tuple[int, int]) -> str:
     if sample.verifier == "choice":
         truth = sample.ground_truth
         return ascii_uppercase[sample.choices.index(truth)] if truth in sample.choices else truth
+    if sample.verifier == "reading":
+        return verifier_of(sample).right(sample)  # one of several truths, in the form of its metric
     if sample.verifier not in ("detection", "grounding", "point_in_box"):
         return sample.ground_truth
     width, height = _space(prompt, shown)

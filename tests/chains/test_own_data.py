@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-import vtune.runs.agent.opening as drawing
+import vtune.runs.agent.engines as drawing
 import vtune.runs.train.opening as training
 from tests.chains.overrides import settings
 from tests.chains.table import Record, record_earned

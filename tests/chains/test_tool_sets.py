@@ -15,7 +15,16 @@ import pytest
 from tests.chains.calling import without_tools
 from tests.chains.obedient import TAGS, answer, obedient, replied
 from tests.chains.table import Record, record_combinations
-from tests.chains.test_obedience import IMPORTERS, SHOWN, SIZE, STYLES, earned, imported, picture_size
+from tests.chains.test_obedience import (
+    IMPORTERS,
+    SHOWN,
+    SIZE,
+    STYLES,
+    earned,
+    imported,
+    judged,
+    picture_size,
+)
 from tests.chains.toolsets import LOOKS, TOOL_SETS, Player, Step, as_published, searchable, tells_of_code
 from tests.data.formats.published import jpeg
 from tests.verifiers.cases import CASES, sample_of
@@ -28,7 +37,7 @@ from vtune.runs.agent.tools import ToolsRecipe, check_tools
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
-from vtune.schema.parquet import load_picture, read_samples
+from vtune.schema.parquet import load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call
 from vtune.tools import TOOLS
@@ -148,7 +157,7 @@ def taught(sample: Sample, player: Player) -> int:
 def of_importer(file: Path, player: Player) -> Counter[str]:
     """All combinations of the samples that an importer made."""
     found: Counter[str] = Counter()
-    for sample in read_samples(file):
+    for sample in judged(file):
         pictures = tuple(Picture(data=load_picture(picture, file.parent)) for picture in sample.images)
         found += every(replace(sample, images=pictures), player, picture_size(sample, file))
     return found
@@ -176,6 +185,9 @@ def of_verifier(name: str, player: Player) -> Counter[str]:
 def test_every_importer_with_every_style_and_set_of_tools(
     name: str, imported: dict[str, Path], player: Player, record_property: Record
 ) -> None:
+    if not judged(imported[name]):  # all of it waits for its authors' evaluator
+        assert name == "mega_bench"
+        return
     found = of_importer(imported[name], player)
     record_combinations(record_property, {f"importer, {kind}": count for kind, count in found.items()})
     assert (found["obeyed"] + found["refused"]) % (len(STYLES) * len(TOOL_SETS)) == 0
@@ -197,7 +209,7 @@ def test_the_sets_hold_those_of_the_recipes() -> None:
     used = set()
     for entry in shipped_recipes():
         tools = load_recipe(entry.path, RLRecipe).tools if entry.kind == "rl" else None
-        used.add(frozenset() if tools is None else frozenset(tools.model_dump(exclude_none=True)))
+        used.add(frozenset() if tools is None else frozenset(tools.model_dump(exclude_none=True)) - {"web"})
     known = {
         frozenset(TOOLS[tool].section for tool in tools if tool != "python") for tools in TOOL_SETS.values()
     }

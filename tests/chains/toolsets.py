@@ -10,13 +10,13 @@ from vtune.data.traces import LEGIBLE, code_trace, regions
 from vtune.reward.evidence import Judges, score_call
 from vtune.reward.recipe import EvidenceLevels
 from vtune.reward.score import with_flags
-from vtune.rollout.agent import recorded
 from vtune.schema.message import Message, Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools import ToolName, image_search, text_search, zoom
 from vtune.tools.calls import read_calls, tool_response
+from vtune.tools.observation import recorded
 from vtune.tools.passage import Passage
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import Results, Toolbox, arguments_of

@@ -105,6 +105,6 @@ def test_tools_are_named_or_none() -> None:
     assert named_tools(["python", "image_zoom_in_tool", "python"]) == ("python", "image_zoom_in_tool")
     with pytest.raises(RecipeError, match="no tool 'pyhton'") as caught:
         named_tools(["pyhton"])
-    assert caught.value.fix == "did you mean `python`?"
+    assert caught.value.fix.startswith("did you mean `python`? To add your own, list its file under `uses:")
     with pytest.raises(RecipeError, match="`none` stands alone"):
         named_tools(["none", "python"])

@@ -203,7 +203,7 @@ def test_what_fails_on_our_side_leaves_the_walk_unscored(
         (("return [Act(seen", "return [Act(seen), Act(seen"), "2 acts with 1 responses"),
         (("self.moves = 0\n", 'self.moves = 0\n        self.stop = "</move>"\n'), "give a tuple of texts"),
         (("picture.resize(", "picture.unsize("), "has no attribute 'unsize'"),
-        (("return [Act(seen", "raise DataError('no way') or [Act(seen"), "environment `maze`: no way"),
+        (("return [Act(seen", "raise DataError('no way') or [Act(seen"), "is broken: DataError: no way"),
     ],
 )
 def test_a_broken_environment_is_an_error_with_its_file_and_line(

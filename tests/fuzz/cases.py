@@ -102,6 +102,8 @@ def _others(file: str, world: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         "attack": ("sandbox", "attack", "--dir", file),
         "report": ("report", file),
         "credit": ("report", "--credit", file),
+        "page": ("report", file, "--html", "page.html"),
+        "watch": ("watch", file, "--once"),
         "compare": ("compare", file, file),
         "export": ("export", file, "exported"),
         "hostfile": ("rl", "--recipe", "codev-tiny", "--gpus", "2", "--hostfile", file),
@@ -232,7 +234,7 @@ def _of_texts(world: dict[str, Any]) -> Iterator[Case]:
             )
             yield Case(f"coco {kind} for make", readers["make coco"], (0, 2) if kind == "small" else BAD)
     for kind, path in world["runs"].items():
-        for name in ("report", "credit", "compare"):
+        for name in ("report", "credit", "compare", "page", "watch"):
             yield Case(f"run {kind} for {name}", _others(str(path), world)[name])
 
 

@@ -4,6 +4,7 @@ Each command runs in a fork of it, with files for its output and limits of memor
 its own would. `python -m tests.fuzz.warm CASES RESULTS FOLDER MODEL` reads command lines from a JSON file.
 """
 
+import functools
 import importlib
 import json
 import os
@@ -34,10 +35,15 @@ def load(model: str) -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     import datasets  # noqa: F401
+    import openai  # noqa: F401
+    import typer
 
     from vtune.models.policy import load_chat
 
     load_chat(model)
+    # Most of a command that ends early would be the making of its parser, which is the same for all.
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(vtune.cli.main.app)
 
 
 def run(words: list[str], place: Path) -> int:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from vtune.judge.client import JudgeEndpoint
+from vtune.reward.greeting import HELLO
 
 Failure = tuple[int, dict[str, Any]]
 """A status and what the body says of the error."""
@@ -43,16 +44,86 @@ class FakeJudge:
         return JudgeEndpoint(**(values | changes))
 
 
+class JsonHandler(BaseHTTPRequestHandler):
+    """Reads a body and answers in JSON."""
+
+    def do_POST(self) -> None:
+        self.post()
+
+    def do_GET(self) -> None:
+        self.get()
+
+    def post(self) -> None:
+        """Answer what is posted."""
+        raise NotImplementedError
+
+    def get(self) -> None:
+        """Answer what is asked for."""
+        raise NotImplementedError
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def reply(self, content: Any, *, status: int = 200, kind: str = "application/json") -> None:
+        data = (content if isinstance(content, str) else json.dumps(content)).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("retry-after-ms", "1")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the output of the tests clean."""
+
+
 @contextmanager
-def serve(*replies: Reply, delay_s: float = 0.0) -> Iterator[FakeJudge]:
+def listening(handler: type[JsonHandler]) -> Iterator[int]:
+    """A server that runs; yields its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def completion(reply: str) -> dict[str, Any]:
+    """As OpenAI has it; an empty one ends as that of a model that reasons, where its tokens are used up."""
+    message = {"role": "assistant", "content": reply}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "judge-1",
+        "system_fingerprint": "fp_1",
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        "choices": [{"index": 0, "finish_reason": "stop" if reply else "length", "message": message}],
+    }
+
+
+def is_greeting(body: dict[str, Any]) -> bool:
+    """Whether a request asks if anybody is there."""
+    return bool(body["messages"][0]["content"] == HELLO.system)
+
+
+@contextmanager
+def serve(*replies: Reply, delay_s: float = 0.0, greets: bool = False) -> Iterator[FakeJudge]:
+    """A judge; one that `greets` answers a greeting, and does not count it."""
     judge = FakeJudge(list(replies), delay_s)
     lock = threading.Lock()
     busy = 0
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
             nonlocal busy
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.body())
+            if greets and is_greeting(body):
+                self.reply(completion("1"))
+                return
             with lock:
                 judge.requests.append(body)
                 judge.keys.add(self.headers["Authorization"])
@@ -63,39 +134,11 @@ def serve(*replies: Reply, delay_s: float = 0.0) -> Iterator[FakeJudge]:
             with lock:
                 busy -= 1
             reply = reply(body) if callable(reply) else reply
-            status, error = (reply, {"message": "busy"}) if isinstance(reply, int) else (200, {})
-            if isinstance(reply, tuple):
-                status, error = reply
-            message = {"role": "assistant", "content": reply}
-            # As a model that reasons ends where its tokens are used up.
-            choice = {"index": 0, "finish_reason": "stop" if reply else "length", "message": message}
-            done = {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 0,
-                "model": "judge-1",
-                "system_fingerprint": "fp_1",
-                "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
-                "choices": [choice],
-            }
-            data = json.dumps(done if status == 200 else {"error": error}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("retry-after-ms", "1")
-            self.end_headers()
-            self.wfile.write(data)
+            if isinstance(reply, str):
+                self.reply(completion(reply))
+                return
+            status, error = (reply, {"message": "busy"}) if isinstance(reply, int) else reply
+            self.reply({"error": error}, status=status)
 
-        def log_message(self, *_: object) -> None:
-            """Keep the output of the tests clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    judge.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with listening(Handler) as judge.port:
         yield judge
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -12,7 +12,13 @@ NAMES = [name for name in SCORERS if name not in SETS]
 
 
 def mark(category: str, cycle: str, score: float | None, *, unreadable: bool = False) -> Mark:
-    extra = {"category": category, "cycle_category": cycle, "l2-category": "one", "task": "one"}
+    extra: dict[str, object] = {
+        "category": category,
+        "cycle_category": cycle,
+        "l2-category": "one",
+        "task": "one",
+    }
+    extra["facets"] = {"subject": category or "none"}
     return Mark("s/1", extra, score, unreadable)
 
 
@@ -92,6 +98,20 @@ def test_both_counting_grids_are_one_task_of_the_mean_and_two_of_the_list() -> N
     }
 
 
+def test_facets_split_a_score_in_several_ways_and_a_question_may_have_several_values() -> None:
+    marks = [
+        replace(mark("", "", score), extra={"facets": {"level": level, "skills": skills}})
+        for level, skills, score in ((1, ["a", "b"], 1.0), (1, ["a"], 0.0), (2, [], 1.0), (2, ["b"], None))
+    ]
+    found = SCORERS["facets"](marks)
+    assert (found["score"], found["n"], found["unscored"]) == (pytest.approx(2 / 3), 4, 1)
+    shares = {
+        name: {key: part.get("score") for key, part in of.items()} for name, of in found["facets"].items()
+    }
+    assert shares == {"level": {"1": 0.5, "2": 1.0}, "skills": {"a": 0.5, "b": 1.0}}
+    assert found["facets"]["skills"]["b"]["n"] == 2
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
     marks = [mark("single", "0", 1.0), mark("single", "0", 0.0), mark("single", "0", None)]
@@ -102,7 +122,7 @@ def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
     assert nothing["unscored"] == 1
 
 
-@pytest.mark.parametrize("name", ["categories", "hrbench", "levels", "tasks"])
+@pytest.mark.parametrize("name", ["categories", "hrbench", "levels", "tasks", "facets"])
 def test_a_sample_that_cannot_be_put_into_its_part_is_an_error(name: str) -> None:
     with pytest.raises(DataError, match="which the score is split by"):
         SCORERS[name]([replace(mark("", "", 1.0), extra={})])  # type: ignore[index]

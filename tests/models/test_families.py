@@ -1,6 +1,7 @@
 """A family of models stands in its own files: nothing else names its tokens, its paths or its type."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,8 @@ CLASSES = re.compile(r"Qwen\d\w*(?:Config|Model|Processor|Generation|RMSNorm)")
 QUOTES = {
     "vtune/parts.py": "the table of parts",
     "vtune/data/formats/specimens.py": "rows as others publish them, prompts included",
-    "vtune/protocols/mars.py": "what the rule of others looks for in a reply",
+    "vtune/protocols/points.py": "what the rule of others looks for in a reply",
+    "vtune/verifiers/gradings.py": "what the rule of others looks for in a reply",
 }
 """File -> why it may."""
 
@@ -36,6 +38,7 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, f".{node.attr}."
 
 
+@functools.cache
 def own_words() -> set[str]:
     """What only a family may spell: its type, its tokens and the tags of its tool template."""
     words = set(FAMILIES)

@@ -1,4 +1,4 @@
-"""An evidence judge of a user's own: a call shows a target where the middle of its crop lies in it."""
+"""An evidence judge of a user's own: a call shows a target if the middle of its crop lies in it."""
 
 from vtune.judge.client import JudgeClient
 from vtune.judge.pictures import picture_size
@@ -26,6 +26,8 @@ class Near:
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether the middle of a crop lies in an evidence box."""
         for crop in trajectory.calls[k].crops:
+            if crop.look != "verified":
+                continue  # the returned picture does not show what the call claims
             x, y = (crop.bbox[0] + crop.bbox[2]) / 2, (crop.bbox[1] + crop.bbox[3]) / 2
             for one in sample.evidence:
                 x0, y0, x1, y1 = one.bbox

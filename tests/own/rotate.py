@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image
 
+from vtune.sandbox import ShownCrop
 from vtune.tools import TOOLS
 from vtune.tools.observation import IMAGE_MARK, Observation
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
@@ -31,13 +32,29 @@ class Rotate:
         angle = arguments["angle"]
         if angle not in ANGLES:
             raise Mistake(f"angle is one of {', '.join(map(str, ANGLES))}")
-        return str(angle)
+        return str(int(angle))
 
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
-        """The turned picture."""
+        """The turned picture, and where each of its pixels was."""
         angle, out = int(self.key(arguments, scene)), io.BytesIO()
-        Image.open(io.BytesIO(scene.images[0])).rotate(angle, expand=True).save(out, "PNG")
-        return shown(f"Turned by {angle} degrees:\n{IMAGE_MARK}", [out.getvalue()])
+        picture = Image.open(io.BytesIO(scene.images[0]))
+        picture.rotate(angle, expand=True).save(out, "PNG")
+        whole = (0.0, 0.0, float(picture.width), float(picture.height))
+        crop = ShownCrop(bbox=whole, image=0, shown=0, matrix=back(angle, *picture.size))
+        return shown(f"Turned by {angle} degrees:\n{IMAGE_MARK}", [out.getvalue()], [crop])
+
+
+def back(angle: int, width: int, height: int) -> tuple[float, ...]:
+    """From (x, y) of the turned picture, over the edges of pixels, to (X, Y) of the picture of this size.
+
+    Returns:
+        (a, b, c, d, e, f): X = a x + b y + c, Y = d x + e y + f.
+    """
+    if angle == 90:
+        return (0, -1, width, 1, 0, 0)
+    if angle == 180:
+        return (-1, 0, width, 0, -1, height)
+    return (0, 1, 0, -1, 0, height)
 
 
 @asynccontextmanager

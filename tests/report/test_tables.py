@@ -71,7 +71,7 @@ TIGHTENED = {
 }
 
 
-RUN = {"seed": 0, "seconds": 630.0, "folder": "runs/demo"}
+RUN = {"seed": 0, "seconds": 630.0, "folder": "runs/demo", "page": "runs/demo/report.html"}
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
@@ -89,6 +89,22 @@ def test_a_sparkline_fits_and_its_lowest_point_is_lowest(values: list[float], wi
 
 def test_two_runs_stand_side_by_side_as_reviewed(golden: Callable[[str, str], None]) -> None:
     golden("report.txt", printed(render_report(REPORT)))
+
+
+def test_the_numbers_that_matter_come_first_and_all_when_asked() -> None:
+    fell = {
+        "source": "lens",
+        "name": "accuracy",
+        "verdict": "fell back",
+        "first": 0.2,
+        "last": 0.3,
+        "best": 0.9,
+    }
+    one = run("mine", {"lens": {"accuracy": curve([0.2, 0.3]), "seconds_own": curve([1.0, 2.0])}})
+    report = {"runs": [one | {"changes": [fell | {"best_step": 60}]}]}
+    short, whole = printed(render_report(report)), printed(render_report(report, everything=True))
+    assert "fell back: accuracy of lens 0.2 → 0.3, after 0.9 until step 60" in short
+    assert ("seconds_own" in short, "seconds_own" in whole) == (False, True)
 
 
 def test_the_demo_ends_in_the_table_as_reviewed(golden: Callable[[str, str], None]) -> None:

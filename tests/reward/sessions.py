@@ -4,11 +4,11 @@ import asyncio
 import json
 from collections.abc import Sequence
 
-from vtune.rollout.agent import recorded
 from vtune.sandbox import Sandbox
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.observation import recorded
 from vtune.tools.python import run_python
 
 

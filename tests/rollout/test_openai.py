@@ -14,11 +14,12 @@ from PIL import Image
 from tests.judge.server import FakeJudge, serve
 from tests.models.rows import picture
 from vtune.errors import DataError, RecipeError
+from vtune.judge.budget import Prices
 from vtune.judge.completions import Completed
 from vtune.models.pictures import PixelBudget
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.openai import Address, OpenAIEngine, Served, ServedPolicy, encoded, said
-from vtune.rollout.usage import Ledger, Prices, Used, spent
+from vtune.rollout.usage import Ledger, Used, spent
 from vtune.rollout.words import fitted
 from vtune.schema.message import Message
 

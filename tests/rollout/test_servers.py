@@ -16,7 +16,8 @@ from vtune.errors import RunFailed
 from vtune.models.policy import Policy
 from vtune.rollout import servers
 from vtune.rollout.engine import Request, Sampling
-from vtune.rollout.servers import ServersEngine, files_sender
+from vtune.rollout.servers import Fleet, ServersEngine, files_sender
+from vtune.rollout.transfer import trainer_address
 
 
 @dataclass
@@ -243,3 +244,79 @@ def test_a_process_that_does_not_send_helps_to_gather(policy: Policy, tmp_path: 
     asyncio.run(draws.take(gathered, 1))
     assert passes == ["a.weight", "b.weight"]
     assert play.loaded == {}
+
+
+def test_all_servers_are_asked_to_join_before_any_of_them_answers(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NCCL has it: each waits until the group is whole."""
+    joined: list[tuple[str, int]] = []
+
+    async def run() -> None:
+        whole = asyncio.Barrier(3)
+
+        async def answer(request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == "/get_world_size":
+                return httpx2.Response(200, json={"world_size": {"a": 4, "b": 2, "c": 1}[request.url.host]})
+            joined.append((request.url.host, json.loads(request.content)["init_info"]["rank_offset"]))
+            await whole.wait()
+            return httpx2.Response(200, json={})
+
+        draws = engine(policy, Play(policy), tmp_path, "abc")
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        fleet = Fleet(http, draws._servers)
+        assert await fleet.workers() == 7
+        async with asyncio.timeout(5):
+            await fleet.init_weight_transfer_engine({"rank_offset": 1, "world_size": 8})
+
+    asyncio.run(run())
+    assert sorted(joined) == [("a", 1), ("b", 5), ("c", 7)]
+
+
+def test_a_server_that_fails_while_the_group_is_formed_ends_the_run(policy: Policy, tmp_path: Path) -> None:
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/get_world_size":
+            return httpx2.Response(200, json={"world_size": 1})
+        if request.url.host == "b":
+            return httpx2.Response(500, text="no NCCL")
+        await asyncio.Event().wait()
+        return httpx2.Response(200)
+
+    async def run() -> None:
+        draws = engine(policy, Play(policy), tmp_path)
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        await Fleet(http, draws._servers).init_weight_transfer_engine({"rank_offset": 1})
+
+    with pytest.raises(RunFailed, match="no NCCL"):
+        asyncio.run(run())
+
+
+def test_the_address_is_that_of_the_route_to_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine's own name is resolved to; where all servers are here, the loopback."""
+    monkeypatch.setattr("socket.gethostname", lambda: pytest.fail("asked for the machine's name"))
+    routes = {"127.0.0.1": "127.0.0.1", "10.1.2.3": "10.1.0.9"}
+
+    class Probe:
+        def __init__(self, *kind: object) -> None:
+            pass
+
+        def __enter__(self) -> "Probe":
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def connect(self, there: tuple[str, int]) -> None:
+            if there[0] not in routes:
+                raise OSError(101, "Network is unreachable")
+            self.here = routes[there[0]]
+
+        def getsockname(self) -> tuple[str, int]:
+            return self.here, 40000
+
+    monkeypatch.setattr("vtune.models.network.socket.socket", Probe)
+    here, there = "http://127.0.0.1:8000", "http://10.1.2.3:8000"
+    assert trainer_address([here]) == "127.0.0.1"
+    assert trainer_address([here, there]) == trainer_address([there, here]) == "10.1.0.9"
+    with pytest.raises(RunFailed, match=r"no route to the vLLM server http://10\.9\.9\.9: Network"):
+        trainer_address(["http://10.9.9.9"])

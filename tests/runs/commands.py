@@ -18,12 +18,6 @@ from tests.conftest import HANGS
 from vtune.cli.main import main
 from vtune.metrics.log import read_metrics
 
-LEAN = """
-import sys
-sys.modules["mlflow"] = None  # DeepSpeed's autotuner would import it: two seconds a process
-"""
-"""Before code that trains in a process of its own. TORCHDYNAMO_DISABLE spares it torch's compiler too."""
-
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -55,7 +49,8 @@ def environment(**more: str) -> dict[str, str]:
 
 def python(code: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run Python code in a process of its own."""
-    command = [sys.executable, "-c", LEAN + code, *map(str, words)]
+    command = [sys.executable, "-c", code, *map(str, words)]
+    # Without torch's compiler, which DeepSpeed's optimizers import.
     settings = environment(TORCHDYNAMO_DISABLE="1")
     return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=HANGS, check=False)
 

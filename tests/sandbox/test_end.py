@@ -17,6 +17,8 @@ import pytest
 from tests.sandbox.conftest import QUICK, encoded, picture
 from vtune.errors import ServiceError
 from vtune.sandbox import Sandbox
+from vtune.sandbox.forkserver import ForkServer
+from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.workspace import Workspace
 
 TRAINER = """
@@ -343,3 +345,37 @@ def test_closing_ends_a_call_that_runs() -> None:
             assert session_folders(sandbox).isdisjoint({session.workspace.parent.name})
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["first", "another"])
+def test_no_fork_server_outlives_an_end_that_comes_while_it_starts(
+    at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one started by those who waited for it."""
+    folders: list[Path] = []
+    start = ForkServer.start
+
+    async def story() -> None:
+        begun = asyncio.Event()
+
+        async def slowly(settings: Settings) -> ForkServer:
+            folders.append(Path(settings.folder))
+            begun.set()
+            await asyncio.sleep(0.2)
+            return await start(settings)
+
+        async with Sandbox(QUICK, warm=0, at_once=at_once) as sandbox:
+            monkeypatch.setattr(ForkServer, "start", slowly)
+            if at_once:
+                kill_fork_server(sandbox)
+                wait_until_gone(sandbox.folder)
+            opening = [asyncio.create_task(sandbox.open([], seed=0)) for _ in range(3)]
+            await begun.wait()
+        found = await asyncio.gather(*opening, return_exceptions=True)
+        assert [type(one) for one in found] == [ServiceError] * 3, found
+        with pytest.raises(ServiceError, match="the sandbox has ended"):
+            await sandbox.open([], seed=0)
+
+    asyncio.run(story())
+    assert len(folders) == 1
+    wait_until_gone(folders[0])

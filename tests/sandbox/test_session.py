@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.sandbox.conftest import Box, decoded, encoded, picture
-from vtune.errors import DataError
+from vtune.errors import DataError, ServiceError
 from vtune.sandbox import Execution, Limits, Sandbox
 from vtune.sandbox.guest.runner import OWN_TIME
 from vtune.sandbox.reply import crop_of
@@ -27,6 +27,29 @@ def test_the_picture_and_the_usual_names_are_predefined(box: Box) -> None:
     run = box.one(code, [encoded(picture(), "JPEG")])
     assert run.output.startswith("image_0.jpg (400, 300) RGB numpy cv2 True")
     assert run.output.endswith("/workspace")
+
+
+def test_a_sandbox_that_is_not_started_at_once_starts_with_its_first_session() -> None:
+    async def story() -> Execution:
+        async with Sandbox(warm=0, at_once=False) as sandbox:
+            with pytest.raises(ServiceError, match="has not started a session yet"):
+                _ = sandbox.tier
+            opened = await asyncio.gather(*(sandbox.open([], seed=0) for _ in range(2)))
+            assert sandbox.tier in ("namespaces", "flat")
+            assert await sandbox.children() == 2
+            found = await opened[0].run("print(1)")
+            await asyncio.gather(*(session.close() for session in opened))
+            return found
+
+    assert asyncio.run(story()).output == "1"
+
+
+def test_a_sandbox_that_nobody_used_ends_without_having_started() -> None:
+    async def story() -> Sandbox:
+        async with Sandbox(at_once=False) as sandbox:
+            return sandbox
+
+    assert asyncio.run(story())._server is None
 
 
 def test_several_pictures_are_predefined_as_lists(box: Box) -> None:

@@ -78,6 +78,15 @@ def test_the_web_is_asked_once_and_its_answers_outlive_it(tmp_path: Path) -> Non
     assert "on record" in missing.what
 
 
+def test_blocked_hosts_are_not_shown_whether_asked_or_recorded(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    host = FOUND.id.split("/")[2]
+    with serper() as (url, _):
+        assert search(url, record, "ferry", blocked=(host,)) == [[]]
+        assert search(url, record, "ferry", blocked=(f"other-{host}",)) == [[FOUND]]
+    assert search("http://127.0.0.1:1", record, "ferry", key=None, blocked=(host,)) == [[]]
+
+
 def test_the_budget_is_that_of_the_whole_run(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, asked):

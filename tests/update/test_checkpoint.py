@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from vtune.errors import DataError, RunFailed
+from vtune.update import checkpoint
 from vtune.update.checkpoint import MANIFEST, checkpoint_step, newest_checkpoint, write_checkpoint
+from vtune.update.zero import writer_of
 
 
 def note(text: str = "weights") -> Callable[[Path], None]:
@@ -102,3 +104,32 @@ def test_a_manifest_that_cannot_be_read_is_our_error(tmp_path: Path, text: str) 
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(DataError, match=MANIFEST):
         checkpoint_step(tmp_path)
+
+
+def test_each_process_waits_for_its_own_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On many machines nobody else could: what another has written is not in this one's cache."""
+    names = [
+        "model.safetensors",
+        "deepspeed/latest",
+        "deepspeed/state/mp_rank_00_model_states.pt",
+        *(f"deepspeed/state/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in (0, 1, 12)),
+    ]
+
+    def fill(folder: Path) -> None:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+
+    synced: list[str] = []
+    monkeypatch.setattr(checkpoint, "_to_disk", lambda path: synced.append(path.name))
+    for rank, own in ((0, names[:4]), (1, names[4:5]), (12, names[5:])):
+        (tmp_path / "root/.step-000001.part").mkdir(parents=True, exist_ok=True)
+        synced.clear()
+        write_checkpoint(
+            tmp_path / "root", 1, fill, first=rank == 0, wait=lambda: None, keep=1,
+            mine=lambda path, rank=rank: writer_of(path) == rank,
+        )  # fmt: skip
+        wanted = {Path(name).name for name in own} | ({MANIFEST} if rank == 0 else set())
+        assert {name for name in synced if "." in name or name == "latest"} - {"root"} >= wanted
+        others = {Path(name).name for name in names} - wanted
+        assert not others & set(synced)

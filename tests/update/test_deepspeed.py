@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tests.conftest import HANGS, ROOT, load
-from tests.runs.commands import LEAN, environment
+from tests.runs.commands import environment
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, RUNS, UPDATES, Run, learnt
 from vtune.errors import RecipeError, RunFailed
@@ -68,8 +68,7 @@ def free_port() -> int:
 @pytest.mark.train
 def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, tmp_path: Path) -> None:
     """With shares that are even, uneven, empty, and without a picture; the weights as they are saved."""
-    code = f"{LEAN}from tests.update.two_processes import main\nmain(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, tiny, tiny3, tmp_path]
+    command = [sys.executable, "-m", "tests.update.two_processes", tiny, tiny3, tmp_path]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     said = [tmp_path / f"said-{rank}" for rank in range(2)]
     ranks = []
@@ -462,3 +461,37 @@ def gradient_lost(trainer: Trainer) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_split_gradients_in_bfloat16_are_added_up_in_float32(tiny: Path, stage: int) -> None:
+    """Many micro-batches give the gradient of one; a sum in bfloat16 would lose what is small."""
+    policy = in_bfloat16(tiny)
+    trainer = trainer_of(policy, zero_stage=stage, dtype="bfloat16", micro_tokens=1)
+    share = items(policy, 12, seed=1)
+    total = sum(item.counted for item in share)
+    expected = gradient_in_parts(in_bfloat16(tiny), share, total)
+    stats = stepped(trainer, share)
+    assert trainer._engine.optimizer.gradient_accumulation_dtype is torch.float32
+    assert stats.grad_norm == pytest.approx(expected, rel=1e-3)
+
+
+def in_bfloat16(folder: Path) -> Policy:
+    policy = load(folder)
+    policy.model.to(torch.bfloat16)
+    return policy
+
+
+def gradient_in_parts(policy: Policy, share: list[Item], total: int) -> float:
+    """The norm of the gradient: that of each item by itself in bfloat16, added up in float64."""
+    module = PolicyForward(policy.model, policy.chat)
+    sums: dict[str, torch.Tensor] = {}
+    for item in share:
+        module.zero_grad()
+        batch = micro_batch([item], policy)
+        stats = module(batch.packed, batch.predicting, batch.targets, 1)
+        (-stats.logprobs.sum() / total).backward()
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                sums[name] = sums.get(name, 0) + parameter.grad.double()
+    return math.sqrt(sum(float(one.square().sum()) for one in sums.values()))

@@ -195,7 +195,9 @@ def test_on_policy_all_losses_teach_the_same(sequences: Sequences, aggregation: 
         for weight, one in zip(slow.weights([len(o) for o in drawn], aggregation, 7), drawn, strict=True)
         for t in one
     ]
-    for name in CASES:
+    alike = [name for name, (loss, _) in CASES.items() if LOSSES[loss].coincides_on_policy]
+    assert alike
+    for name in alike:
         now, _, loss = loss_of(recipe_of(name, aggregation), drawn, torch.float64)
         (gradient,) = torch.autograd.grad(loss, now)
         assert gradient.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-9), name

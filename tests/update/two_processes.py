@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import torch
 
 import vtune.update.forward
-from tests.conftest import load
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, update, without_picture
+from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Policy, save_policy
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.loading import starting_policy
 from vtune.update.losses import PolicyLoss
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import LoRA
+from vtune.update.recipe import LoRA, Update
 
 UPDATES = ("even", "uneven", "empty", "text")
 """Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""
@@ -54,19 +55,22 @@ def items_of(kind: str, policy: Policy) -> list[Item]:
 
 def learnt(folder: Path, ranks: Ranks, run: Run, out: Path) -> tuple[Trainer, list[list[float | None]]]:
     """The numbers of each update; the weights go to `out` as a run would write them."""
-    policy = load(folder)
+    recipe = update(zero_stage=run.stage, **run.changes)
+    # As a run loads it: with ZeRO-3, the weights come from the first process alone.
+    budget = PixelBudget(min_pixels=3136, max_pixels=12544)
+    policy = starting_policy(str(folder), budget, recipe, ranks)
     # Few tokens a chunk, so that processes score different numbers of chunks.
-    whole, vtune.update.forward.CHUNK = vtune.update.forward.CHUNK, 16 * policy.model.lm_head.weight.shape[0]
+    vocabulary = policy.model.lm_head.weight.shape[0]
+    whole, vtune.update.forward.CHUNK = vtune.update.forward.CHUNK, 16 * vocabulary
     try:
-        return _learnt(folder, ranks, run, out, policy)
+        return _learnt(folder, ranks, run, out, policy, recipe)
     finally:
         vtune.update.forward.CHUNK = whole
 
 
 def _learnt(
-    folder: Path, ranks: Ranks, run: Run, out: Path, policy: Policy
+    folder: Path, ranks: Ranks, run: Run, out: Path, policy: Policy, recipe: Update
 ) -> tuple[Trainer, list[list[float | None]]]:
-    recipe = update(zero_stage=run.stage, **run.changes)
     trainer = Trainer(
         policy, recipe, ranks, steps=len(UPDATES), objective=run.objective, reference=str(folder)
     )
@@ -90,8 +94,8 @@ def _learnt(
 
 
 def main(model: str, model3: str, out: str) -> None:
-    ranks = Ranks.of_this_process()
-    start(ranks)
+    torch.set_num_threads(1)
+    ranks = start(Ranks.of_this_process())
     found = {}
     for number, (name, run) in enumerate(RUNS.items()):
         folder = Path({"qwen2_5_vl": model, "qwen3_vl": model3}[run.family])

@@ -8,6 +8,7 @@ from vtune.advantage.group import Baseline
 from vtune.advantage.tool_types import tool_types
 from vtune.config import Strict
 from vtune.errors import nearest
+from vtune.parts import or_yours
 
 
 class Overlong(Strict):
@@ -63,7 +64,7 @@ class Credit(Strict):
     def _types_exist(self) -> Self:
         for name in self.tools:
             if name not in tool_types():
-                raise ValueError(f"no tool type is called `{name}`; {nearest(name, tool_types())}")
+                raise ValueError(f"no tool type is called `{name}`; {or_yours(nearest(name, tool_types()))}")
         return self
 
 

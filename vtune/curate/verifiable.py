@@ -24,7 +24,7 @@ class Verifiable(Selected):
     @classmethod
     def _is_one(cls, name: str | None) -> str | None:
         if name is not None and name not in VERIFIERS:
-            raise ValueError(f"no verifier is called {name!r}; known: {', '.join(VERIFIERS)}")
+            raise ValueError(f"no verifier is called {name!r}; {VERIFIERS.meant(name)}")
         return name
 
 

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vtune.errors import DataError, RecipeError, nearest
+from vtune.errors import DataError, RecipeError
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
-from vtune.tools import TOOLS, ToolName
+from vtune.tools import NONE, TOOLS, ToolName
 from vtune.tools.calls import OPEN
 from vtune.tools.python import NAME as PYTHON
 
-NONE = "none"
-"""How a command says that no tool is offered."""
 PROMPT, OFFER = "published_prompt", "published_tools"
 """Members of `extra` that keep what was taken out."""
 
@@ -42,7 +40,7 @@ def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
         raise RecipeError(f"{', '.join(names)}: `none` stands alone", fix="name tools, or none")
     for name in names:
         if name not in TOOLS:
-            raise RecipeError(f"there is no tool {name!r}", fix=nearest(name, [*TOOLS, NONE]))
+            raise RecipeError(f"there is no tool {name!r}", fix=TOOLS.meant(name, NONE))
     return tuple(dict.fromkeys(names))
 
 

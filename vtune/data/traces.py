@@ -2,8 +2,9 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, floor
+from typing import Any
 
 from vtune.errors import DataError
 from vtune.schema.box import Box
@@ -12,11 +13,14 @@ from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.calls import CLOSE, OPEN, tool_response
+from vtune.tools.observation import Observation, recorded
 from vtune.tools.python import NAME as PYTHON
-from vtune.tools.zoom import NAME as ZOOM
 
 Region = tuple[int, tuple[int, int, int, int], int]
 """Number of a picture, whole pixels of it (xyxy), and how often its sides are enlarged to be legible."""
+
+Look = tuple[str, Mapping[str, Any], Observation]
+"""Name of a tool, the arguments of a call, and what it showed."""
 
 MARGIN = 0.25
 """Of a box's sides that a look shows around it (ours)."""
@@ -92,45 +96,36 @@ def code_trace(
     )
 
 
-def zoom_trace(
-    sample: Sample, opening: Sequence[Message], shown: Sequence[Region], *, final: str, answer: str | None
+def tool_trace(
+    sample: Sample, opening: Sequence[Message], looks: Sequence[Look], *, final: str, answer: str | None
 ) -> Trajectory:
-    """The trace of one `image_zoom_in_tool` a turn, in thousandths of the picture, and the answer.
+    """The trace of one call of a tool with JSON arguments a turn, and the answer.
 
     Args:
         sample: What is asked; its pictures hold their bytes.
         opening: The turns before the policy's first.
-        shown: What it zooms into; a zoom enlarges nothing.
+        looks: What it asks, and what the tool showed.
         final: The policy's last turn.
         answer: What that turn says within `<answer>`.
     """
     messages, images, calls = [*opening], [*sample.images], []
-    told = f"Here is the zoomed image:\n{IMAGE}"
-    for count, (number, box, _) in enumerate(shown):
-        width, height = size_of(sample.images[number].data or b"")
-        thousandths = [round(1000 * side / (height if odd % 2 else width)) for odd, side in enumerate(box)]
-        arguments = {"bbox_2d": thousandths} | ({"img_idx": number} if number else {})
-        asked = json.dumps({"name": ZOOM, "arguments": arguments})
-        said = f"<think>{_thought(sample)}</think>\n{OPEN}\n{asked}\n{CLOSE}"
-        # The tool cuts out what the thousandths say.
-        x0, y0, x1, y1 = [
-            round(side * (height if odd % 2 else width) / 1000) for odd, side in enumerate(thousandths)
-        ]
-        region = (number, (x0, y0, x1, y1), 1)
-        place = len(images)
+    for count, (name, arguments, seen) in enumerate(looks):
+        asked = json.dumps({"name": name, "arguments": arguments})
+        first = len(images)
+        places = tuple(range(first, first + len(seen.images)))
         messages += [
-            Message("assistant", said),
-            Message("user", tool_response(told), (place,)),
+            Message("assistant", f"<think>{_thought(sample)}</think>\n{OPEN}\n{asked}\n{CLOSE}"),
+            Message("user", tool_response(seen.text), places),
         ]
-        images.append(_shown(sample, region, count))
+        images += [Picture(data=data, origin=f"call:{count}") for data in seen.images]
         calls.append(
             Call(
-                tool=ZOOM,
+                tool=name,
                 arguments=json.dumps(arguments),
                 status="ok",
-                output=told,
-                images=(place,),
-                crops=(_crop(region, place),),
+                output=seen.output,
+                images=places,
+                crops=recorded(seen.crops, first),
             )
         )
     return Trajectory(

@@ -1,7 +1,7 @@
 """What a policy talks to: our tools, or a world of the user's own."""
 
 from vtune.environments.environment import EnvironmentPart
-from vtune.errors import DataError, nearest
+from vtune.errors import DataError
 from vtune.parts import Parts
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
@@ -29,7 +29,7 @@ def environment_of(sample: Sample) -> EnvironmentPart:
         raise DataError(
             f"there is no environment {name!r}",
             where=_where(sample),
-            fix=f"{nearest(name, ENVIRONMENTS)}; one of your own comes from a file under `uses`",
+            fix=ENVIRONMENTS.meant(name),
         )
     return ENVIRONMENTS[name]
 

@@ -1,20 +1,19 @@
 """Open a sample's environment; hold a user's own to its promises, and name the line of what breaks."""
 
 import json
-import traceback
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from vtune.environments import ENVIRONMENTS, environment_of, name_of
 from vtune.environments.environment import Act, Episode, Start, Turn
-from vtune.errors import DataError, RunFailed, VtuneError
+from vtune.errors import DataError, VtuneError
 from vtune.parts import OURS
 from vtune.schema.message import IMAGE
 from vtune.schema.trajectory import Outcome
 from vtune.tools.calls import responses
 from vtune.tools.observation import Observation
 from vtune.tools.tool import Mistake, refused
-from vtune.uses import line_of, used
+from vtune.uses import broken
 
 
 @asynccontextmanager
@@ -122,28 +121,10 @@ def _stops(given: object) -> tuple[str, ...]:
 
 @contextmanager
 def _named(name: str, *, rows: bool = False) -> Iterator[None]:
-    """Give what breaks in a user's environment its file and line; in `rows` a DataError is the row's."""
+    """Blame what breaks in a user's environment on it; in `rows` a DataError is the row's."""
     try:
         yield
-    except VtuneError as error:
-        if rows or not isinstance(error, DataError):
+    except Exception as error:
+        if isinstance(error, VtuneError) and (rows or not isinstance(error, DataError)):
             raise
-        raise RunFailed(
-            f"environment `{name}`: {error.what}", where=_place(name, error), fix=error.fix
-        ) from None
-    except Exception as error:  # noqa: BLE001 - a user's file may do anything
-        raise RunFailed(
-            f"environment `{name}` is broken: {type(error).__name__}: {error}",
-            where=_place(name, error),
-            fix="correct the line; `vtune parts check` of the file tries it",
-        ) from None
-
-
-def _place(name: str, error: Exception) -> str:
-    """File and line of the user's code where an error came up; of the code that found it, if not there."""
-    frames = traceback.extract_tb(error.__traceback__)
-    for file in used():
-        if (ENVIRONMENTS.kind, name) in file.parts:
-            inside = any(frame.filename == file.path for frame in frames)
-            return f"{file.path}:{line_of(error, file.path)}" if inside else file.path
-    return f"{frames[-1].filename}:{frames[-1].lineno}"
+        raise broken(error, (ENVIRONMENTS.kind, name)) or error from error

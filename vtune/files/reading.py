@@ -90,6 +90,24 @@ def read_text(path: Path, *, limit: int = MAX_TEXT) -> str:
     return read_bytes(path, limit=limit).decode("utf-8-sig").replace("\r\n", "\n")
 
 
+def whole_lines(path: Path, *, repair: bool) -> list[str]:
+    """The lines of a log in UTF-8, without their ends; a last one that a kill cut short is left out.
+
+    Args:
+        path: Of the log.
+        repair: Whether that last one is cut off in the file as well.
+
+    Raises:
+        OSError: As `read_text`.
+    """
+    text = read_text(path, limit=MAX_DOCUMENT)
+    whole = text[: text.rfind("\n") + 1]
+    if repair and len(whole) < len(text):
+        with path.open("r+b") as file:
+            file.truncate(len(whole.encode()))
+    return whole.split("\n")[:-1]
+
+
 def read_lines(stream: BinaryIO, *, limit: int = MAX_LINE) -> Iterator[bytes]:
     """The lines of a stream, with their ends, one in memory at a time.
 

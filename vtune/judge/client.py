@@ -3,22 +3,28 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
 from pydantic import Field
 
 from vtune.config import Strict
-from vtune.errors import DataError
+from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
-from vtune.files.reading import MAX_DOCUMENT, read_text
-from vtune.judge.completions import Completed, Completions, NoVerdict
+from vtune.files.reading import whole_lines
+from vtune.judge.batches import run_batch
+from vtune.judge.budget import OverBudget, Purse, Tokens
+from vtune.judge.completions import Completed, Completions, NoAnswer, NoVerdict
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
 from vtune.schema.message import Picture
 
 T = TypeVar("T")
+
+TRIES = 3
+"""Questions that are asked alone before a batch, at most; ours."""
 
 
 class JudgeEndpoint(Strict):
@@ -52,7 +58,12 @@ class JudgeClient:
     """
 
     def __init__(
-        self, endpoint: JudgeEndpoint, *, cache: Path | None = None, most: int | None = None
+        self,
+        endpoint: JudgeEndpoint,
+        *,
+        cache: Path | None = None,
+        most: int | None = None,
+        purse: Purse | None = None,
     ) -> None:
         """Prepare, without connecting.
 
@@ -62,10 +73,12 @@ class JudgeClient:
                 memory only.
             most: Replies in memory, the oldest goes first; None keeps all, which a service that runs for
                 months cannot.
+            purse: Pays; what a cache file says was spent is taken from it first. None counts nothing.
         """
         self._endpoint = endpoint
         self._cache = cache
         self._most = most
+        self._purse = purse
         self._file: IO[str] | None = None
         self._replies: dict[str, str] = {}
         self._under_way: dict[str, asyncio.Task[str]] = {}
@@ -95,7 +108,10 @@ class JudgeClient:
         """
         await self._completions.__aenter__()
         if self._cache is not None:
-            self._replies |= _read_cache(self._cache)
+            kept = _read_cache(self._cache)
+            self._replies |= kept.replies
+            if self._purse is not None:
+                self._purse.spent.add(kept.spent)
             self._cache.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._cache.open("a", encoding="utf-8")
         return self
@@ -113,6 +129,7 @@ class JudgeClient:
 
         Raises:
             NoVerdict: If the judge refuses the question, or says nothing.
+            OverBudget: If it may cost more than is left.
             ServiceError: If no reply came.
             DataError: If a picture cannot be read.
         """
@@ -124,6 +141,64 @@ class JudgeClient:
             task = self._under_way[key] = asyncio.create_task(self._fetch(key, prompt, pictures))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return await asyncio.shield(task)  # who gives up waiting takes no reply from the others
+
+    def kept(self, prompt: Prompt) -> str | None:
+        """The reply to a prompt without pictures that was given before."""
+        return self._replies.get(self._key(prompt, ()))
+
+    async def ask_in_batch(self, prompts: Sequence[Prompt], *, state: Path, poll_s: float) -> None:
+        """Ask many prompts without pictures in one batch of the endpoint; `ask` then finds the replies.
+
+        The first question of a client is asked alone: what the model refuses is then known, and no batch is
+        sent in vain. What a batch does not answer, and what the budget does not allow, is left to `ask`.
+
+        Args:
+            prompts: Those that were answered before are not asked again.
+            state: Holds the name of a batch under way, so that a run that was killed goes on with it.
+            poll_s: Between two looks at it.
+
+        Raises:
+            ServiceError: If the endpoint takes no batches, or the batch fails.
+        """
+        if not state.exists() and not self._completions.has_answered:
+            await self._try(prompts[:TRIES])
+        asked: dict[str, dict[str, Any]] = {}
+        held: dict[str, Tokens] = {}
+        for prompt in prompts:
+            key = self._key(prompt, ())
+            if key in self._replies or key in asked:
+                continue
+            try:
+                held[key] = self._hold(prompt, ())
+            except OverBudget:
+                break
+            asked[key] = self._completions.body(self._messages(prompt, ()), self._settings())
+        try:
+            found = await run_batch(self._completions, asked, state=state, poll_s=poll_s)
+        finally:
+            for tokens in held.values():
+                self._settle(tokens, Tokens())
+        for key, completed in found.items():
+            used = _tokens(completed, held.get(key))
+            if self._purse is not None:
+                self._purse.spent.add(used)
+            self._keep(key, completed.text, used)
+        state.unlink(missing_ok=True)
+
+    async def _try(self, prompts: Sequence[Prompt]) -> None:
+        """Ask prompts alone, until the model has answered one: what it refuses is then known.
+
+        What fails here is asked again, in the batch or alone, and fails there for all to see.
+        """
+        for prompt in prompts:
+            try:
+                await self.ask(prompt, ())
+            except NoVerdict:
+                if not self._completions.has_answered:
+                    continue
+            except ServiceError:
+                pass
+            return
 
     async def ask_for(
         self, prompt: Prompt, pictures: Sequence[Picture], read: Callable[[str], T | None], wanted: str
@@ -151,23 +226,50 @@ class JudgeClient:
 
     async def _fetch(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         async with self._room:
-            reply = await self._complete(prompt, pictures)
-        self._replies[key] = reply
+            held = self._hold(prompt, pictures)
+            used = Tokens()
+            try:
+                completed = await self._completions.create(self._messages(prompt, pictures), self._settings())
+                used = _tokens(completed, held)
+            except NoAnswer:
+                used = held
+                self._keep(key, "", used)
+                raise
+            finally:
+                self._settle(held, used)
+        self._keep(key, completed.text, used)
+        return self._text(completed)
+
+    def _keep(self, key: str, reply: str, used: Tokens) -> None:
+        """Remember a reply; of an empty one only what it cost."""
+        row: dict[str, Any] = {"key": key, "reply": reply or None}
+        if reply:
+            self._replies[key] = reply
         if self._most is not None and len(self._replies) > self._most:
             del self._replies[next(iter(self._replies))]
-        if self._file is not None:
-            self._file.write(json.dumps({"key": key, "reply": reply}) + "\n")
+        if self._purse is not None:
+            row |= asdict(used)
+        if self._file is not None and (reply or self._purse is not None):
+            self._file.write(json.dumps(row) + "\n")
             self._file.flush()
-        return reply
 
-    async def _complete(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+    def _hold(self, prompt: Prompt, pictures: Sequence[Picture]) -> Tokens:
+        if self._purse is None:
+            return Tokens()
+        return self._purse.hold([prompt.system, prompt.text], len(pictures), self._endpoint.max_tokens)
+
+    def _settle(self, held: Tokens, used: Tokens) -> None:
+        if self._purse is not None:
+            self._purse.settle(held, used)
+
+    def _messages(self, prompt: Prompt, pictures: Sequence[Picture]) -> list[Mapping[str, Any]]:
         content: list[dict[str, Any]] = [{"type": "text", "text": prompt.text}]
         content += [{"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in pictures]
-        settings = {"temperature": self._endpoint.temperature, "max_tokens": self._endpoint.max_tokens}
-        completion = await self._completions.create(
-            [{"role": "system", "content": prompt.system}, {"role": "user", "content": content}], settings
-        )
-        return self._text(completion)
+        system = [{"role": "system", "content": prompt.system}] if prompt.system else []
+        return [*system, {"role": "user", "content": content}]
+
+    def _settings(self) -> dict[str, Any]:
+        return {"temperature": self._endpoint.temperature, "max_tokens": self._endpoint.max_tokens}
 
     def _text(self, completed: Completed) -> str:
         if completed.text:
@@ -188,20 +290,32 @@ class JudgeClient:
         return digest.hexdigest()
 
 
-def _read_cache(path: Path) -> dict[str, str]:
-    """The replies in a cache file. A last line that a kill cut short is left out, and cut off."""
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a cache file holds."""
+
+    replies: dict[str, str] = field(default_factory=dict)
+    spent: Tokens = field(default_factory=Tokens)
+
+
+def _tokens(completed: Completed, held: Tokens | None) -> Tokens:
+    """What a reply took; where the endpoint does not count, all that was set aside for it."""
+    if completed.input is None or completed.output is None:
+        return Tokens() if held is None else held
+    return Tokens(completed.input, completed.cached, completed.output)
+
+
+def _read_cache(path: Path) -> _Kept:
+    """The content of a cache file. A last line that a kill cut short is left out, and cut off."""
+    kept = _Kept()
     if not path.exists():
-        return {}
-    text = read_text(path, limit=MAX_DOCUMENT)
-    whole = text[: text.rfind("\n") + 1]
-    if len(whole) < len(text):
-        with path.open("r+b") as file:
-            file.truncate(len(whole.encode()))
-    replies: dict[str, str] = {}
-    for number, line in enumerate(whole.split("\n")[:-1], start=1):
+        return kept
+    for number, line in enumerate(whole_lines(path, repair=True), start=1):
         try:
             row = parse_json(line)
-            replies[row["key"]] = str(row["reply"])
+            if row["reply"] is not None:
+                kept.replies[row["key"]] = str(row["reply"])
+            kept.spent.add(Tokens(*(int(row.get(name, 0)) for name in ("input", "cached", "output"))))
         except (ValueError, KeyError, TypeError):
             raise DataError("not a cached reply", where=f"{path}:{number}", fix="delete the file") from None
-    return replies
+    return kept

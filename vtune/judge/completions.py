@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,6 +55,10 @@ class Completed:
     """`system_fingerprint`."""
 
 
+class NoAnswer(ServiceError):
+    """A request that was sent and not answered: the endpoint may have done the work, and charge for it."""
+
+
 class Completions:
     """Asks one model for chat completions; an async context manager.
 
@@ -100,6 +105,8 @@ class Completions:
         self._fix = fix
         self._no_key = no_key
         self._failures = 0
+        self.has_answered = False
+        """Whether a completion has come: what the model refuses is then known."""
         self._refused: set[str] = set()
         self._client: AsyncOpenAI | None = None
 
@@ -148,6 +155,7 @@ class Completions:
 
         Raises:
             NoVerdict: If the model refuses the question.
+            NoAnswer: If the question was sent, and nothing came back.
             ServiceError: If no reply came.
         """
         from openai import OpenAIError
@@ -165,12 +173,13 @@ class Completions:
                 refused = _refused(error)
                 if not refused:
                     self._failures += 1
-                raise (NoVerdict if refused and _status(error) in WRONG_QUESTION else ServiceError)(
+                raise _kind_of(error)(
                     f"{self._who} gave no reply: {type(error).__name__}: {error}",
                     where=self.where,
                     fix=self._fix,
                 ) from None
         self._failures = 0
+        self.has_answered = True
         return _completed(completion, self._model)
 
     async def _send(
@@ -179,16 +188,59 @@ class Completions:
         settings: Mapping[str, Any],
         refused: frozenset[str],
     ) -> "ChatCompletion":
-        if self._client is None:
-            raise RuntimeError(f"{self._who}'s client is used outside its `async with`")
         down = self._failures >= self._concurrency
-        client = self._client.with_options(max_retries=0) if down else self._client
+        client = self.opened.with_options(max_retries=0) if down else self.opened
+        create: Any = client.chat.completions.create  # what it is given is not known before
+        completion: ChatCompletion = await create(**self._body(messages, settings, refused))
+        return completion
+
+    def body(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What is sent for a conversation, without the settings that the model refuses."""
+        return self._body(messages, settings, self.refused)
+
+    def _body(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, Any],
+        refused: frozenset[str],
+    ) -> dict[str, Any]:
         taken = {name: value for name, value in settings.items() if name not in refused}
         if LENGTH in refused:
             taken[LATER_LENGTH] = settings[LENGTH]
-        create: Any = client.chat.completions.create  # what it is given is not known before
-        completion: ChatCompletion = await create(model=self._model, messages=list(messages), **taken)
-        return completion
+        return {"model": self._model, "messages": list(messages), **taken}
+
+    @property
+    def opened(self) -> "AsyncOpenAI":
+        """The client, which the context manager has opened."""
+        if self._client is None:
+            raise RuntimeError(f"{self._who}'s client is used outside its `async with`")
+        return self._client
+
+    def read(self, body: Any) -> Completed:
+        """What the body of a completion says.
+
+        Raises:
+            ValueError: If it is not a completion.
+        """
+        from openai.types.chat import ChatCompletion
+
+        return _completed(ChatCompletion.model_validate(body), self._model)
+
+    @contextmanager
+    def failing(self, what: str, fix: str) -> Iterator[None]:
+        """Turn what the client raises inside into an error of ours.
+
+        Raises:
+            ServiceError: If the endpoint refuses or gives no answer.
+        """
+        from openai import OpenAIError
+
+        try:
+            yield
+        except OpenAIError as error:
+            raise ServiceError(
+                f"{what}: {type(error).__name__}: {error}", where=self.where, fix=fix
+            ) from None
 
 
 def _completed(completion: "ChatCompletion", model: str) -> Completed:
@@ -228,6 +280,17 @@ def _parameter(error: "OpenAIError", settings: Mapping[str, Any]) -> str | None:
         if named == name or (named is None and re.search(rf"\b{name}\b", str(error))):
             return name
     return None
+
+
+def _kind_of(error: "OpenAIError") -> type[ServiceError]:
+    """What a failed request is: refused, sent without an answer, or never taken."""
+    from openai import APIConnectionError
+
+    if _refused(error) and _status(error) in WRONG_QUESTION:
+        return NoVerdict
+    # By name: which package of HTTP raises them depends on the version of openai.
+    connected = type(error.__cause__).__name__ not in ("ConnectError", "ConnectTimeout")
+    return NoAnswer if connected and isinstance(error, APIConnectionError) else ServiceError
 
 
 def _refused(error: "OpenAIError") -> bool:

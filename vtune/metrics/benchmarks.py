@@ -41,6 +41,10 @@ class Mark:
     boxes: tuple[LabelledBox, ...] | None = None
     """What its answer lists, in pixels of the stored picture; None where that does not list boxes, or the
     sample has no annotated picture (`vtune.schema.annotated`)."""
+    attempted: bool = True
+    """Whether a judge found that it answers at all, right or wrong; true where none was asked for that."""
+    waits: bool = False
+    """An official scorer has still to score it (`vtune scores`)."""
 
 
 SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts("scorer", first_line)

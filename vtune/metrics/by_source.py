@@ -1,9 +1,9 @@
 """One row of numbers for each data source (V-Triune §3.3), and one for all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import get_args
+from typing import Any, get_args
 
 from vtune.errors import DataError
 from vtune.metrics.replies import leaks, reflects
@@ -65,6 +65,21 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
         )
     rows = {source: _row(group, evidence_score) for source, group in sorted(groups.items())}
     return rows | {ALL: _row(trajectories, evidence_score)} if rows else {}
+
+
+def steps_done(sources: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> int:
+    """How many training steps curves tell of.
+
+    A row of training names its step, counted from 0; that of an evaluation the number of steps before it.
+
+    Args:
+        sources: Source -> number -> `steps`.
+    """
+    last = {
+        source: max((curve["steps"][-1] for curve in curves.values()), default=-1)
+        for source, curves in sources.items()
+    }
+    return max((step if source.startswith(EVAL) else step + 1 for source, step in last.items()), default=0)
 
 
 def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str, float]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from vtune.models.families import family_of_model
 from vtune.models.pictures import Pixels
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,14 @@ class Row:
 class Pictures:
     """U distinct pictures, and where they are shown."""
 
-    patches: torch.Tensor
+    patches: "torch.Tensor"
     """float32, (patches of all U pictures, dim)."""
-    grids: torch.Tensor
+    grids: "torch.Tensor"
     """int64, (U, 3)."""
     order: tuple[int, ...]
     """Which distinct picture each placeholder run shows, row by row."""
 
-    def to(self, device: torch.device) -> "Pictures":
+    def to(self, device: "torch.device") -> "Pictures":
         """The same pictures on a device."""
         return Pictures(self.patches.to(device), self.grids.to(device), self.order)
 
@@ -40,6 +41,8 @@ class Pictures:
 
 def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[int]]]:
     """The distinct pictures of rows (None without one), and the numbers of those that each row shows."""
+    import torch
+
     found: dict[int, int] = {}
     distinct: list[Pixels] = []
     numbers: list[list[int]] = []

@@ -5,15 +5,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import torch
 from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.models.families.family import Grid, PictureProcessor
 from vtune.schema.pixels import decode_picture
+
+if TYPE_CHECKING:
+    import torch
 
 
 class PixelBudget(Strict):
@@ -44,7 +46,7 @@ def widest(budgets: Sequence[PixelBudget]) -> PixelBudget:
 class Pixels:
     """One picture as the vision tower takes it."""
 
-    patches: torch.Tensor
+    patches: "torch.Tensor"
     """float32, shape (t·h·w, channels·temporal·patch²)."""
     grid: Grid
     """(t, h, w) in patches."""

@@ -5,18 +5,18 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from vtune.errors import DataError, RecipeError
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
-from vtune.models.fused import use_fused_modules
 from vtune.models.pictures import PictureReader, PixelBudget
-from vtune.models.served import is_served
+from vtune.models.served import is_scripted, is_served
 from vtune.models.shape import shape_of
+
+if TYPE_CHECKING:
+    import torch
 
 Dtype = Literal["float32", "bfloat16"]
 
@@ -41,7 +41,7 @@ class Policy:
         return self.chat.family
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> "torch.device":
         """Where the weights are."""
         device: torch.device = next(self.model.parameters()).device
         return device
@@ -90,30 +90,45 @@ def resolved(name: str) -> str:
     return str(folder.resolve()) if folder.is_dir() else name
 
 
-def load_policy(name: str, *, budget: PixelBudget, dtype: Dtype, device: torch.device) -> Policy:
+def load_policy(
+    name: str, *, budget: PixelBudget, dtype: Dtype, device: "torch.device", weights: bool = True
+) -> Policy:
     """Load a model of one of the families from a folder or by hub name.
 
     The image processor is loaded by itself, not through `AutoProcessor`, which needs torchvision for
     videos that nobody here plays.
 
+    Args:
+        name: The folder or hub name.
+        budget: Of the largest pictures.
+        dtype: Of the weights.
+        device: Where they go.
+        weights: False reads none: the model lies on `meta`, with names, types and shapes alone.
+
     Raises:
         DataError: If the folder is incomplete or the family is not known.
     """
+    import torch
     from transformers import AutoModelForImageTextToText
+
+    from vtune.models.fused import use_fused_modules
 
     config = _config(name)
     family = family_of(config.model_type, name)
+    kind = getattr(torch, dtype)
     try:
         processor = _image_processor(name)
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            name, dtype=getattr(torch, dtype), trust_remote_code=False
+        model: Any = (
+            AutoModelForImageTextToText.from_pretrained(name, dtype=kind, trust_remote_code=False)
+            if weights
+            else _skeleton(config, dtype=kind)
         )
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
     if family.fused:
         use_fused_modules(model)
     return Policy(
-        model=model.to(device),
+        model=model.to(device) if weights else model,
         chat=_chat(name, family),
         pictures=PictureReader(family.processor(processor), budget),
         merge=shape_of(config.to_dict()).merge,
@@ -143,15 +158,16 @@ def _config(name: str) -> Any:
     return config
 
 
-def _skeleton(config: Any) -> Any:
+def _skeleton(config: Any, **kinds: "torch.dtype") -> Any:
+    import torch
     from transformers import AutoModelForImageTextToText
 
     make: Any = AutoModelForImageTextToText.from_config
     with torch.device("meta"):
-        return make(config)
+        return make(config, **kinds)
 
 
-def plain_shapes(policy: Policy) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
+def plain_shapes(policy: Policy) -> "list[tuple[str, torch.dtype, tuple[int, ...]]]":
     """(name, type, shape) of every weight that a checkpoint of the policy has, in the model's order.
 
     From its configuration alone: whatever splits, wraps or empties its parameters, these stay.
@@ -161,24 +177,28 @@ def plain_shapes(policy: Policy) -> list[tuple[str, torch.dtype, tuple[int, ...]
     return [(name, dtype, tuple(parameter.shape)) for name, parameter in plain.named_parameters()]
 
 
-def policy_logprobs(logits: torch.Tensor, chat: Chat) -> torch.Tensor:
+def policy_logprobs(logits: "torch.Tensor", chat: Chat) -> "torch.Tensor":
     """Log-probabilities (nats, float32) over what the policy may say, same shape as `logits` (..., V).
 
     Banned tokens, and columns that only pad the matrix, have none of the mass; rollout and training
     both come through here, so that they mean the same distribution.
     """
+    import torch
+
     # Added, not filled in: a bias costs a tenth of a mask.
     bias = _bans(chat.banned_ids, len(chat.tokenizer), logits.shape[-1], logits.device)
     return torch.log_softmax(logits.float() + bias, dim=-1)
 
 
 @functools.lru_cache(maxsize=8)
-@torch.inference_mode(mode=False)  # rollouts and training share it
-def _bans(ids: tuple[int, ...], size: int, columns: int, device: torch.device) -> torch.Tensor:
+def _bans(ids: tuple[int, ...], size: int, columns: int, device: "torch.device") -> "torch.Tensor":
     """What is added to the logits: -inf where there is no mass, else 0: float32, (columns,)."""
-    bias = torch.zeros(columns, device=device)
-    bias[list(ids)] = -torch.inf
-    bias[size:] = -torch.inf
+    import torch
+
+    with torch.inference_mode(mode=False):  # rollouts and training share it
+        bias = torch.zeros(columns, device=device)
+        bias[list(ids)] = -torch.inf
+        bias[size:] = -torch.inf
     return bias
 
 
@@ -211,6 +231,11 @@ def check_local(name: str) -> None:
             " nor log-probabilities",
             fix="give a folder of weights or a hub name; `vtune eval`, `vtune serve agent` and pass_rate of "
             "`vtune curate` take an endpoint",
+        )
+    if is_scripted(name):
+        raise RecipeError(
+            f"{name} is a file of replies, which has no weights",
+            fix="give a folder of weights or a hub name; `vtune eval` takes a script",
         )
     path = Path(name)
     hub_like = name.count("/") <= 1 and not name.startswith((".", "/", "~"))

@@ -1,9 +1,17 @@
-"""Names of models whose weights are elsewhere, behind an endpoint."""
+"""Names of models whose weights are elsewhere, or that have none."""
 
 PREFIX = "openai:"
 """Of `openai:URL#model`."""
+
+SCRIPTED = "scripted:"
+"""Of `scripted:FILE`."""
 
 
 def is_served(name: str) -> bool:
     """Whether a model's name means an endpoint."""
     return name.startswith(PREFIX)
+
+
+def is_scripted(name: str) -> bool:
+    """Whether a model's name means a file of replies."""
+    return name.startswith(SCRIPTED)

@@ -1,4 +1,4 @@
-"""lmms-eval: the prompts and parsers of its tasks that need no judge.
+"""lmms-eval: the prompts and parsers of its tasks.
 
 Source: lmms-eval 75571cfe (2026-08-06),
 `lmms_eval/tasks/{vstar_bench,hrbench,mme_realworld,vlmsareblind,mmmu, mmmu_pro,countbench}`. Its parser of
@@ -8,11 +8,11 @@ V* is made for bare letters: use another protocol for policies that reason.
 import re
 
 from vtune.data.options import listing
-from vtune.protocols import PROTOCOLS
+from vtune.protocols import PROTOCOLS, expressions, mathverse, mathvision, mathvista, points, readings
+from vtune.protocols.matching import NO_OPTION, REFUSALS
 from vtune.protocols.mmmu import open_answers, open_is_right, parsed_letter
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters, said
 from vtune.protocols.realworld import graded, listed
-from vtune.protocols.vlmevalkit import NO_OPTION, REFUSALS
 from vtune.schema.sample import Sample
 
 LETTER_REQUEST = "Answer with the option's letter from the given choices directly."
@@ -29,7 +29,6 @@ _FORMS = tuple(
 )
 """Of V*, one after the other, in a reply in capitals; each takes the first place that it finds."""
 _MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_MARKED = re.compile(r"(?i:answer)\s*[:：]\s*[*(\[]*([A-Z])\b")
 _LETTER_FORMS = ("({})", "{} ", "{}.")
 
 _WORDS = (
@@ -147,16 +146,15 @@ def ask_mmmu(question: str, sample: Sample) -> str:
 
 
 def grade_mmmu(text: str, sample: Sample) -> Grade:
-    """The last letter behind "Answer:", else as the authors' rule reads it; none read is wrong."""
+    """As the authors' rule reads it, with a letter before a space; upstream picks one of k at random."""
     if not sample.choices:
         return grade_open(text, sample)
-    marked = [letter for letter in _MARKED.findall(text) if letter in letters(sample)]
-    letter = marked[-1] if marked else parsed_letter(text, sample.choices, forms=_LETTER_FORMS)
-    return chose(letter, sample)
+    letter = parsed_letter(text, sample.choices, forms=_LETTER_FORMS)
+    return chose(letter, sample, at_random=1 / len(sample.choices))
 
 
 def grade_open(text: str, sample: Sample) -> Grade:
-    """The authors' rule for open answers."""
+    """The authors' rule for open answers, as of 0.7.3; 75571cfe compares the letters of the first one."""
     answers = open_answers(text)
     right = open_is_right(answers, sample.extra.get("truths") or [sample.ground_truth])
     return said(" | ".join(map(str, answers)) if text.strip() else None, right)
@@ -186,9 +184,9 @@ def ask_count(question: str, sample: Sample) -> str:
 
 
 def grade_count(text: str, sample: Sample) -> Grade:
-    """The whole answer is the number, in digits or as a word up to twenty."""
+    """The whole answer is the number, in digits or as a word up to twenty; "none" is 0."""
     plain = text.strip().lower()
-    read = str(_WORDS.index(plain)) if plain in _WORDS else plain
+    read = "0" if plain == "none" else str(_WORDS.index(plain)) if plain in _WORDS else plain
     return said(read if read.isdecimal() else None, read == sample.ground_truth.strip())
 
 
@@ -202,7 +200,7 @@ _PRO_REQUEST = "Answer with the option letter from the given choices directly."
 PROTOCOLS.add(
     "lmms-eval",
     Protocol(
-        about="lmms-eval 75571cfe: its tasks that need no judge",
+        about="lmms-eval 75571cfe: its tasks, with a model where they ask one",
         rules={
             "vstar": Rule(ask=ask_vstar, grade=grade_vstar, scorer="categories"),
             "hrbench": Rule(ask=ask_hrbench, grade=grade_hrbench, scorer="hrbench"),
@@ -212,6 +210,13 @@ PROTOCOLS.add(
             "mmmu_pro": Rule(ask=ask_mmmu_pro, grade=grade_mmmu, scorer="categories"),
             "mmmu_pro_vision": Rule(ask=ask_mmmu_pro_vision, grade=grade_bare_letter, scorer="categories"),
             "count": Rule(ask=ask_count, grade=grade_count, scorer="mean"),
+            "screenspot_pro": points.LMMS,
+            "refcoco": expressions.LMMS,
+            "ocrbench_v2": readings.LMMS,
+            "mega_bench": readings.MEGA,
+            "mathvista": mathvista.LMMS,
+            "mathverse": mathverse.LMMS,
+            "mathvision": mathvision.BOXED,
         },
     ),
 )

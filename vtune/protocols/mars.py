@@ -1,4 +1,4 @@
-"""SenseNova-MARS: its reading of multiple choice, which looks for tags and boxes itself.
+"""SenseNova-MARS: its readings of multiple choice, which look for tags themselves, and of short answers.
 
 Source: SenseNova-MARS ce052d7, `em_score_mcq` of `verl/utils/reward_score/tool.py` and `inference/eval.py`.
 It knows the letters A to D. Its rows bring their prompts; of benchmarks that it does not ship the text is
@@ -6,15 +6,15 @@ V*'s form.
 """
 
 import re
-from collections.abc import Iterator
 
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.lmms_eval import LETTER_REQUEST
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters
 from vtune.protocols.realworld import listed
+from vtune.protocols.short_answers import MARS
 from vtune.schema.sample import Sample
+from vtune.verifiers.gradings import answers, conclusion
 
-_THOUGHT = re.compile(r"</think(?:ing)?>")
 _BOX = re.compile(r"\\boxed\{(?!\})", re.IGNORECASE)
 _MARKED = re.compile(r"\(([A-D])\)|\[([A-D])\]|(?<![A-Za-z])([A-D])[.)\]]", re.IGNORECASE)
 _ALONE = re.compile(r"(?<![A-Za-z])([A-D])(?![A-Za-z])")
@@ -40,8 +40,8 @@ def grade_choice(reply: str, sample: Sample) -> Grade:
 
 def read_letter(reply: str) -> str | None:
     """The letter, A to D, that the rule reads; None where it reads none."""
-    text = _THOUGHT.split(reply.rpartition("<|im_start|>assistant")[2])[-1]
-    tagged = list(_tagged(text))
+    text = conclusion(reply)
+    tagged = list(answers(text))
     if tagged:
         return _inside(tagged[-1].strip())
     box = _BOX.search(text)
@@ -60,17 +60,6 @@ def read_letter(reply: str) -> str | None:
     return None
 
 
-def _tagged(text: str) -> Iterator[str]:
-    """The content of each `<answer>`; in time linear in the text."""
-    begin = 0
-    while (start := text.find("<answer>", begin)) >= 0:
-        end = text.find("</answer>", start)
-        if end < 0:
-            return
-        yield text[start + len("<answer>") : end]
-        begin = end + len("</answer>")
-
-
 def _inside(text: str) -> str | None:
     """The letter of an answer: alone, else the last with a mark beside it, else the last capital alone."""
     if len(text) == 1 and text in "ABCDabcd":
@@ -87,7 +76,13 @@ _CHOICE = Rule(ask=ask_choice, grade=grade_choice, scorer=None, reads="reply")
 PROTOCOLS.add(
     "mars",
     Protocol(
-        about="SenseNova-MARS ce052d7: letters A to D by `em_score_mcq`",
-        rules={"multiple_choice": _CHOICE, "vstar": _CHOICE, "hrbench": _CHOICE, "mme_realworld": _CHOICE},
+        about="SenseNova-MARS ce052d7: letters A to D by `em_score_mcq`, short answers by `llm_judge_score`",
+        rules={
+            "multiple_choice": _CHOICE,
+            "vstar": _CHOICE,
+            "hrbench": _CHOICE,
+            "mme_realworld": _CHOICE,
+            **MARS,
+        },
     ),
 )

@@ -4,11 +4,12 @@ V*'s own script compares the likelihoods of the options, which needs no reply: i
 """
 
 from vtune.data.options import listing
-from vtune.protocols import PROTOCOLS
+from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings
 from vtune.protocols.lmms_eval import LETTER_REQUEST, grade_open
 from vtune.protocols.mmmu import answered_after_mark, parsed_letter
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose
-from vtune.protocols.realworld import graded, listed
+from vtune.protocols.realworld import JOINED, graded, listed
+from vtune.protocols.short_answers import OFFICIAL
 from vtune.protocols.vlmevalkit import CHOICE, ask_realworld
 from vtune.schema.sample import Sample
 
@@ -17,7 +18,7 @@ _PRO_REQUEST = "Answer with the option letter from the given choices directly."
 
 def grade_realworld(text: str, sample: Sample) -> Grade:
     """MME-RealWorld: the first capital A to E, else the option that holds the answer."""
-    return graded(text, sample, listed(sample).split("\n"))
+    return graded(text, sample, listed(sample).split("\n"), JOINED)
 
 
 def ask_mmmu(question: str, sample: Sample) -> str:
@@ -66,6 +67,14 @@ PROTOCOLS.add(
             "mmmu": Rule(ask=ask_mmmu, grade=grade_mmmu, scorer="categories"),
             "mmmu_pro": Rule(ask=ask_mmmu_pro, grade=grade_mmmu_pro, scorer="categories"),
             "mmmu_pro_vision": Rule(ask=ask_mmmu_pro_vision, grade=grade_mmmu_pro, scorer="categories"),
+            "screenspot_pro": points.OFFICIAL,
+            "ocrbench_v2": readings.OFFICIAL,
+            "mega_bench": readings.MEGA,
+            "mathvista": mathvista.OFFICIAL,
+            "mathverse": mathverse.OFFICIAL,
+            "mathvision": mathvision.BOXED,  # asked in the words of lmms-eval, which has the authors' rule
+            "charxiv_reasoning": charxiv.RULE,
+            **OFFICIAL,
         },
     ),
 )

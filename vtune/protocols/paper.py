@@ -1,23 +1,36 @@
-"""What the papers that vtune follows say they did: CodeV's tables 3 and 5, V-Triune's table 3.
+"""What the papers say they did: tables 3 to 5 of CodeV, table 3 of V-Triune, table 1 of Dong et al.
 
 CodeV evaluates with a fork of VLMEvalKit on the content of `<answer>`; V-Triune's CountBench is
-VLMEvalKit's too. Where a judge has read what no rule reads, their scores are higher.
+VLMEvalKit's too, its ScreenSpot-Pro the authors', its OCRBench v2 lmms-eval's. Where a judge has read what no
+rule reads, their scores are higher.
 """
 
-from vtune.protocols import PROTOCOLS
+from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings
 from vtune.protocols.protocol import Protocol
-from vtune.protocols.vlmevalkit import BLIND_RULE, CHOICE, COUNT, REALWORLD
+from vtune.protocols.short_answers import PAPER
+from vtune.protocols.vlmevalkit import BLIND_RULE, CHOICE, COUNT, MMMU, REALWORLD
 
 PROTOCOLS.add(
     "paper",
     Protocol(
-        about="CodeV (V*, HR-Bench, MME-RealWorld, VLMs Are Blind) and V-Triune (CountBench)",
+        about="CodeV (its perception and maths benchmarks), V-Triune (CountBench, OCRBench v2, "
+        "ScreenSpot-Pro), Dong et al. (search)",
         rules={
             "vstar": CHOICE,
             "hrbench": CHOICE,
             "mme_realworld": REALWORLD,
             "vlmblind": BLIND_RULE,
             "count": COUNT,
+            "screenspot_pro": points.OFFICIAL,
+            "ocrbench_v2": readings.LMMS,
+            "mega_bench": readings.MEGA,
+            "mmmu": MMMU,
+            "mathvista": mathvista.KIT,
+            "mathverse": mathverse.KIT,
+            "mathvision": mathvision.KIT,
+            "charxiv_reasoning": charxiv.RULE,
+            "charxiv_descriptive": charxiv.RULE,
+            **PAPER,
         },
     ),
 )

@@ -1,15 +1,17 @@
 """What a protocol is: for each kind of question its prompt, its parser and its aggregation."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
-from typing import Literal
+from typing import Any, Literal
 
 from vtune.data.options import bare, listing
 from vtune.errors import DataError, RecipeError
+from vtune.judge.prompts import Prompt
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
+from vtune.verifiers.spaces import Space
 from vtune.verifiers.verifier import where
 
 Reads = Literal["answer", "reply"]
@@ -36,6 +38,22 @@ class Grade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A question to a model that reads or compares answers."""
+
+    prompt: Prompt
+    read: Callable[[str], Any]
+    """Its reply -> what was wanted; None where the reply cannot be read."""
+    wanted: str
+    """What a reply should be, e.g. "0 or 1"."""
+
+
+Judging = Generator[Ask, Any, Grade]
+"""Questions to a model, each answered with what its `read` has found, and the grade in the end. A pure
+function of the answers: it can be run again from the start with the same ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """How a protocol asks and grades one kind of question: pure functions."""
 
@@ -46,9 +64,21 @@ class Rule:
     """(what `reads` says, sample) -> grade. Never raises because of the text."""
     scorer: str | None
     """The name of the scorer that puts grades together; None: the suite's own."""
+    by: Literal["grade", "verifier"] = "grade"
+    """Who says what a reply is worth: `grade`, or the verifier of the sample, which may ask a model."""
+    prepared: Callable[[Sample], Sample] | None = None
+    """The sample with the verifier and its options that the rule needs; None: those of its data."""
     reads: Reads = "answer"
     """`answer`: its parser is handed the answer alone, as the agent marks it. `reply`: all that the policy
     wrote, because the protocol looks for tags itself."""
+    reply_space: Space | None = None
+    """In which it reads coordinates, where the suite names no space; None: as the samples say."""
+    judge: Callable[[str, Sample], Judging] | None = None
+    """The same as `grade` with a model, which is asked where upstream asks one; None: upstream asks none."""
+    prompts: tuple[Prompt, ...] = ()
+    """What the model is asked, with places for what differs: a score names their hash."""
+    needs_judge: bool = False
+    """Whether upstream has no rule without a model: then an evaluation has to name one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +99,18 @@ class Protocol:
 
 def wrong_kind(protocol: str, kind: str | None) -> RecipeError:
     """The error for a suite that a protocol does not know."""
-    what = f"questions of the kind `{kind}`" if kind else "this suite"
+    what = f"questions of the kind `{kind}`" if kind else "a suite that names no `kind` of question"
+    own = "" if kind else "write `kind` into the suite, e.g. multiple_choice; "
     return RecipeError(
         f"protocol `{protocol}` has no rule for {what}",
-        fix="`vtune eval --list` shows which suite has which protocols",
+        fix=f"{own}`vtune eval --list` shows which suite has which protocols",
     )
 
 
 def put(sample: Sample, rule: Rule) -> Sample:
-    """The sample as a protocol asks it: pictures, then its text, byte by byte."""
+    """The sample as a protocol asks it, pictures, then its text, byte by byte; and as it has it judged."""
+    if rule.prepared is not None:
+        sample = rule.prepared(sample)
     if rule.ask is None:
         return sample
     marks, text = question_of(sample)

@@ -1,6 +1,7 @@
 """The rule of MME-RealWorld: the first capital A to E, after some phrases were taken out.
 
-Source: its evaluation script, and the copies of it in VLMEvalKit and lmms-eval.
+Source: its evaluation script; its copies in VLMEvalKit e8e78f05 and lmms-eval 75571cfe, which have put in two
+commas.
 """
 
 import re
@@ -12,15 +13,13 @@ from vtune.verifiers.tags import tagged as between
 
 OPTIONS = ("(A)", "(B)", "(C)", "(D)", "(E)")
 """What the harnesses look a short reply up in; the authors' script takes the options themselves."""
-_PHRASES = (
-    "The best answer is",
-    "The correct answer is",
-    "The answer is",
-    "The answer",
-    "The best option isThe correct option is",
-    "Best answer:Best option:",
+PHRASES = (
+    *("The best answer is", "The correct answer is", "The answer is", "The answer"),
+    *("The best option is", "The correct option is", "Best answer:", "Best option:"),
 )
-"""As upstream: the last two are two each, which a missing comma has joined."""
+"""Taken out one after the other, in this spelling alone."""
+JOINED = (*PHRASES[:4], "".join(PHRASES[4:6]), "".join(PHRASES[6:]))
+"""Those of the authors' script: the last two are two each, which a missing comma has joined."""
 _MOST_WORDS = 10
 _LETTER = re.compile("[ABCDE]")
 
@@ -38,17 +37,17 @@ def tagged(reply: str) -> str:
     return reply if found is None else found.strip().upper()
 
 
-def first_letter(text: str, options: Sequence[str] = OPTIONS) -> str | None:
+def first_letter(text: str, options: Sequence[str] = OPTIONS, phrases: Sequence[str] = PHRASES) -> str | None:
     """The letter that the rule reads, or None.
 
     Args:
         text: A reply, or an answer.
-        options: Each begins with its letter in parentheses; the first that holds a text without a capital A
-        to
-            E is read.
+        options: Each begins with its letter in parentheses; the first that holds a text without a capital
+            A to E is read.
+        phrases: That are taken out first.
     """
     text = text.strip()
-    for phrase in _PHRASES:
+    for phrase in phrases:
         text = text.replace(phrase, "")
     found = _LETTER.search(text)
     if found is not None:
@@ -58,9 +57,11 @@ def first_letter(text: str, options: Sequence[str] = OPTIONS) -> str | None:
     return next((option[1] for option in options if text.lower() in option.lower()), None)
 
 
-def graded(text: str, sample: Sample, options: Sequence[str] = OPTIONS) -> Grade:
+def graded(
+    text: str, sample: Sample, options: Sequence[str] = OPTIONS, phrases: Sequence[str] = PHRASES
+) -> Grade:
     """The grade of a text; blank is unreadable here, though the rule takes it for the first option."""
-    letter = first_letter(text, options)
+    letter = first_letter(text, options, phrases)
     if letter is not None and letter not in letters(sample):
         letter = None
     score = float(letter == sample.ground_truth)

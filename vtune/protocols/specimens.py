@@ -1,12 +1,14 @@
 """A question of each kind, as its reader makes it: what the promises of protocols are tried on."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from vtune.data.options import listing
+from vtune.protocols.short_answers import KINDS
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
-from vtune.verifiers import choice, counting, exact
+from vtune.verifiers import choice, counting, exact, grounding, point_in_box, reading
 
 COLOURS = ("red", "green", "blue", "yellow", "none of these")
 
@@ -38,6 +40,47 @@ def _open(truth: str, verifier: str, *aliases: str, **extra: object) -> Sample:
     )
 
 
+def _place(verifier: str, **extra: object) -> Sample:
+    """A white sign from (20, 20) to (70, 60) on a picture of 200 x 100 pixels."""
+    sample = _open('[{"label": "", "bbox_2d": [20, 20, 70, 60]}]', verifier, **extra)
+    parm = {"space": "pixels", "width": 200, "height": 100, "shown_width": 100, "shown_height": 50}
+    one_box = {"iou": 0.5, "credit": "whole"} if verifier == grounding.NAME else {}
+    return replace(sample, verifier_parm={**parm, **one_box})
+
+
+def _maths(answer: str, *choices: str) -> Sample:
+    """A question of MathVista, MathVerse or MathVision, as their reader makes it."""
+    listed = "".join(f"\n({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False))
+    text = "What is it?" + (f"\nChoices:{listed}" if choices else "")
+    return Sample(
+        id="check/0",
+        source="check",
+        prompt=(Message("user", f"{IMAGE}\n{text}", (0,)),),
+        images=(Picture(path="check.png"),),
+        ground_truth="ABCD"[choices.index(answer)] if choices else answer,
+        answer=answer,
+        verifier=choice.NAME if choices else exact.NAME,
+        choices=choices,
+        extra={
+            "category": "signs",
+            "facets": {"subject": "signs"},
+            "query": text,
+            "query_cot": f"Think first. {text}",
+            "question": "What is it?",
+            "question_for_eval": text,
+            "answer_type": "text" if choices else "integer",
+            "precision": None,
+            "unit": "",
+        },
+    )
+
+
+def _chart(answer: str) -> Sample:
+    """A question of CharXiv."""
+    query = f"* Ground Truth: {answer}\n* Response: {{PREDICTION}}"
+    return _open(answer, exact.NAME, facets={"category": "signs"}, query="How many?", grading_query=query)
+
+
 SPECIMENS: Mapping[str, tuple[Sample, str]] = MappingProxyType(
     {
         "multiple_choice": (_choice(), "B"),
@@ -50,6 +93,28 @@ SPECIMENS: Mapping[str, tuple[Sample, str]] = MappingProxyType(
         "mmmu_pro_vision": (_choice(5), "B"),
         "vlmblind": (_open("3", exact.NAME, "{3}", task="Nested Squares"), "{3}"),
         "count": (_open("3", counting.NAME), "3"),
+        "screenspot_pro": (
+            _place(point_in_box.NAME, **{"instruction": "save", "l2-category": "icon"}),
+            "(45, 40)",
+        ),
+        "refcoco": (_place(grounding.NAME, expression="white sign"), "[20, 20, 70, 60]"),
+        "refcoco_tsv": (_place(grounding.NAME), "[20, 20, 70, 60]"),
+        "ocrbench_v2": (_open('["3"]', reading.NAME, type="text recognition en"), "3"),
+        "mathvista": (_maths("red", *COLOURS[:4]), "red"),
+        "mathverse": (_maths("3"), "3"),
+        "mathvision": (_maths("3"), "3"),
+        "charxiv_reasoning": (_chart("3"), "3"),
+        "charxiv_descriptive": (_chart("3"), "3"),
+        **dict.fromkeys(KINDS, (_open("Gustave Eiffel", exact.NAME, "G. Eiffel"), "Gustave Eiffel")),
     }
 )
 """Kind -> (a question, the right answer)."""
+
+OTHER_FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "screenspot_pro": ("[[0.225,0.4]]", "pyautogui.click(x=45, y=40)"),
+        "refcoco": ("[0.1, 0.2, 0.35, 0.6]",),
+        "refcoco_tsv": ("[0.1, 0.2, 0.35, 0.6]",),
+    }
+)
+"""Kind -> the right answer as protocols want it that read no other form."""

@@ -10,58 +10,26 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from vtune.data.options import listing
-from vtune.protocols import PROTOCOLS
+from vtune.protocols import (
+    PROTOCOLS,
+    charxiv,
+    expressions,
+    mathverse,
+    mathvision,
+    mathvista,
+    points,
+    readings,
+)
+from vtune.protocols.matching import NO_OPTION, inferred
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters, said
 from vtune.protocols.realworld import graded, listed, tagged
 from vtune.schema.sample import Sample
-
-REFUSALS = (
-    "Sorry, I can't help with images of people yet.",
-    "I can't process this file.",
-    "I'm sorry, but without the image provided",
-    "Cannot determine the answer",
-)
-"""A reply that says one of these is taken as none of the options."""
-NO_OPTION = "Z"
-_FAILED = "Failed to obtain answer via API"
-_MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_LAST_WORDS = 4
-_ANSWER_IS = re.compile(r"(?:correct\s+)?answer\s+is\s+\**([ABCD])\**", re.IGNORECASE)
 
 _NUMBER = re.compile(r"\{(\d+)\}")
 _PAIR = re.compile(r"\((\d+),\s*(\d+)\)")
 
 OTHER = "Other Answers"
 """Option B of a question that has none; option A is its truth."""
-
-
-def inferred(text: str, choices: Mapping[str, str]) -> str | None:
-    """The letter that its rules find without a model, `Z` for none of the options, or None.
-
-    A letter counts where it is the only one among the words and first stands among the last four; then one
-    from A to D in "answer is B"; then the only option whose text is contained, in a text at most twice as
-    long as all options together.
-
-    Args:
-        text: An answer.
-        choices: Letter -> option.
-    """
-    if _FAILED not in text:
-        if any(refusal in text for refusal in REFUSALS):
-            return NO_OPTION
-        words = text.translate(_MARKS).split()
-        named = [letter for letter in choices if letter in words]
-        if len(named) == 1 and words.index(named[0]) >= len(words) - _LAST_WORDS:
-            return named[0]
-        if not named and NO_OPTION in words:
-            return NO_OPTION
-        found = _ANSWER_IS.search(text)
-        if found and found[1].upper() in choices:
-            return found[1].upper()
-    if len(text) > 2 * sum(map(len, choices.values())):
-        return None
-    inside = [letter for letter, choice in choices.items() if choice.lower() in text.lower()]
-    return inside[0] if len(inside) == 1 else None
 
 
 def grade_choice(text: str, sample: Sample) -> Grade:
@@ -207,12 +175,13 @@ def grade_blind(text: str, sample: Sample) -> Grade:
 CHOICE = Rule(ask=ask_choice, grade=grade_choice, scorer=None)
 REALWORLD = Rule(ask=ask_realworld, grade=grade_realworld, scorer="levels", reads="reply")
 BLIND_RULE = Rule(ask=ask_as_is, grade=grade_blind, scorer="tasks")
+MMMU = Rule(ask=ask_choice, grade=grade_mmmu, scorer="categories")
 COUNT = Rule(ask=ask_count, grade=grade_count, scorer="mean")
 
 PROTOCOLS.add(
     "vlmevalkit",
     Protocol(
-        about="VLMEvalKit e8e78f05: its prompts and its rules without a judge",
+        about="VLMEvalKit e8e78f05: its prompts and rules, with a model where it has one",
         rules={
             "multiple_choice": CHOICE,
             "vstar": CHOICE,
@@ -220,10 +189,18 @@ PROTOCOLS.add(
             "treebench": Rule(ask=ask_treebench, grade=grade_choice, scorer="levels"),
             "mme_realworld": REALWORLD,
             "vlmblind": BLIND_RULE,
-            "mmmu": Rule(ask=ask_choice, grade=grade_mmmu, scorer="categories"),
+            "mmmu": MMMU,
             "mmmu_pro": Rule(ask=ask_mmmu_pro, grade=grade_choice, scorer="categories"),
             "mmmu_pro_vision": Rule(ask=ask_mmmu_pro_vision, grade=grade_choice, scorer="categories"),
             "count": COUNT,
+            "screenspot_pro": points.VLMEVALKIT,
+            "refcoco_tsv": expressions.VLMEVALKIT,
+            "ocrbench_v2": readings.OFFICIAL,
+            "mathvista": mathvista.KIT,
+            "mathverse": mathverse.KIT,
+            "mathvision": mathvision.KIT,
+            "charxiv_reasoning": charxiv.RULE,
+            "charxiv_descriptive": charxiv.RULE,
         },
     ),
 )

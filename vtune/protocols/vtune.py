@@ -39,6 +39,6 @@ PROTOCOLS.add(
     NAME,
     Protocol(
         about="Ours: the verifier of each sample, nothing picked at random, no model",
-        other=Rule(ask=None, grade=grade, scorer=None, reads="reply"),
+        other=Rule(ask=None, grade=grade, by="verifier", scorer=None, reads="reply"),
     ),
 )

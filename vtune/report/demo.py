@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from vtune.report.numbers import number, percent
 
@@ -20,7 +21,7 @@ STAGES = {
 
 
 def render_demo(result: Mapping[str, Any]) -> RenderableType:
-    """One row for each stage that the result holds; what could not be measured is a gap."""
+    """One row for each stage that the result holds; what could not be measured is a gap. Then the page."""
     title = f"held-out puzzles (seed {result['seed']}, {result['seconds'] / 60:.1f} min, {result['folder']})"
     table = Table(title=title, title_justify="left")
     table.add_column("policy", no_wrap=True)
@@ -45,4 +46,4 @@ def render_demo(result: Mapping[str, Any]) -> RenderableType:
                 number(stage["red_flags"]),
                 number(stage["n"]),
             )
-    return table
+    return Group(table, Text(f"open in a browser: {result['page']}", overflow="fold"))

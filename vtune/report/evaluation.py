@@ -17,8 +17,20 @@ ONE_AND_ALL = 2
 """Rows by source where there is one: the row over all says the same."""
 
 
-def render_evaluations(evaluations: Sequence[Evaluation]) -> RenderableType:
-    """Tables of scores, of faithfulness and of each source, with a column for each evaluation."""
+TELLING = (
+    *("accuracy", "faithful_of_correct", "faithful_of_all", "no_tool_of_all", "tool_calls", "red_flags"),
+    *("n", "no_shares"),
+)
+"""Numbers of faithfulness that are shown unless everything is."""
+
+
+def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = True) -> RenderableType:
+    """Tables of scores, of faithfulness and of each source, with a column for each evaluation.
+
+    Args:
+        evaluations: What is shown.
+        everything: Also every source and every number of faithfulness.
+    """
     if not evaluations:
         return Group()
     heads = [Text(_head(evaluation)) for evaluation in evaluations]
@@ -34,6 +46,12 @@ def render_evaluations(evaluations: Sequence[Evaluation]) -> RenderableType:
         for source in sources
     }
     names = [str(evaluation["name"]) for evaluation in evaluations]
+    if not everything:
+        parts = {title: columns for title, columns in parts.items() if not title.startswith("source: ")}
+        parts["faithfulness"] = [
+            {name: column[name] for name in TELLING if column.get(name) is not None}
+            for column in parts["faithfulness"]
+        ]
     tables = [_table(title, names, columns) for title, columns in parts.items() if any(columns)]
     return Group(*heads, *tables)
 

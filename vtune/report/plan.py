@@ -35,6 +35,9 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     yield from _memory(plan["memory_gb"])
     if plan["host_gb"]:
         yield f"and {plan['host_gb']:g} GB in the memory of the host"
+    disk = plan["disk_gb"]
+    count, together = disk["at the same time"], disk["together"]
+    yield f"a checkpoint takes {disk['a checkpoint']:g} GB of disk; {count} at a time take {together:g} GB"
     yield from plan["notes"]
     for index, remedy in enumerate(plan.get("remedies", ()), start=1):
         if index == 1:

@@ -13,13 +13,14 @@ from vtune.report.values import cell
 def render_suites(listed: Mapping[str, Any]) -> RenderableType:
     """The suites in a table, then how to get what is not here, then the groups."""
     table = Table()
-    for column in ("suite", "rows", "here", "data", "agent", "protocols, the default first"):
+    for column in ("suite", "rows", "licence", "here", "data", "agent", "protocols, the default first"):
         table.add_column(column, overflow="fold")
     for name, suite in listed["suites"].items():
         others = [one for one in suite["protocols"] if one != suite["protocol"]]
         table.add_row(
             name,
             "" if suite["rows"] is None else str(suite["rows"]),
+            suite["licence"] or "",
             "yes" if suite["here"] else "no",
             ", ".join(suite["data"]),
             suite["agent"],

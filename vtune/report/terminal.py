@@ -1,13 +1,16 @@
 """Runs side by side: one table for each source, one row for each number, a curve for each run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.metrics.by_source import ALL
+from vtune.metrics.changes import TELLING
 from vtune.metrics.tightening import WINDOW
+from vtune.report.changes import render_changes
 from vtune.report.evaluation import render_evaluations
 from vtune.report.foreign import foreign
 from vtune.report.numbers import GAP, number, sparkline
@@ -17,6 +20,8 @@ from vtune.report.values import uses_lines
 CURVE_WIDTH = 16
 LONE_CURVE_WIDTH = 40
 """Of a run that stands alone: a fall of a few steps is to be seen."""
+FEW = 5
+"""Numbers of the table by source."""
 
 ORDER = (
     "score",
@@ -55,16 +60,30 @@ ORDER = (
 """Numbers that come first, in this order; the others follow in the order in which the run wrote them."""
 
 
-def render_report(report: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.report.document.run_report` returned."""
+def render_report(report: Mapping[str, Any], *, everything: bool = False) -> RenderableType:
+    """Tables of what `vtune.runs.report.document.run_report` returned.
+
+    Args:
+        report: What it returned.
+        everything: Every number of every source; else what changed, and the numbers that matter.
+    """
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
-    heads = [Text(_head(run)) for run in runs]
-    tables = [_table(source, runs) for source in sources]
-    tables += [_tightenings(run) for run in runs if run.get("tightenings")]
-    tables += [_replies(run) for run in runs if run.get("replies")]
-    rest = (render_evaluations(report.get("evaluations", ())), render_sweeps(report.get("sweeps", ())))
-    return Group(*heads, *tables, *rest)
+    parts: list[RenderableType] = [Text(_head(run)) for run in runs]
+    if everything:
+        parts += [_table(source, runs) for source in sources]
+    elif sources:
+        parts += [
+            *render_changes(runs),
+            _table(ALL if ALL in sources else next(iter(sources)), runs, TELLING),
+        ]
+        parts += [one for one in (_by_source(runs),) if one is not None]
+    parts += [_tightenings(run) for run in runs if run.get("tightenings")]
+    parts += [_replies(run) for run in runs if run.get("replies")]
+    parts += [render_evaluations(report.get("evaluations", ()), everything=everything)]
+    parts += [render_sweeps(report.get("sweeps", ()))]
+    left_out = not everything and (sources or report.get("evaluations"))
+    return Group(*parts, *([Text("--all shows every number of every source")] if left_out else []))
 
 
 def _head(run: Mapping[str, Any]) -> str:
@@ -72,7 +91,29 @@ def _head(run: Mapping[str, Any]) -> str:
     return f"{run['name']}  ({run['path']}, {last}){uses_lines(run)}"
 
 
-def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:
+def _by_source(runs: Sequence[Mapping[str, Any]]) -> Table | None:
+    """First and last of the most telling numbers, a row for each run and source; None for a single source."""
+    rows = [(run, source) for run in runs for source in run["sources"] if source != ALL]
+    if len(rows) <= len(runs):
+        return None
+    shown = [name for name in TELLING if any(name in run["sources"][source] for run, source in rows)][:FEW]
+    table = Table(title="by source: first → last", title_justify="left")
+    for column in (*(["run"] if len(runs) > 1 else []), "source"):
+        table.add_column(column)
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=True)
+    for run, source in rows:
+        curves = run["sources"][source]
+        cells = [_first_to_last(curves[name]) if name in curves else GAP for name in shown]
+        table.add_row(*([run["name"]] if len(runs) > 1 else []), source, *cells)
+    return table
+
+
+def _first_to_last(curve: Mapping[str, Any]) -> str:
+    return f"{number(curve['first'])} → {number(curve['last'])}"
+
+
+def _table(source: str, runs: Sequence[Mapping[str, Any]], only: Collection[str] = ()) -> Table:
     table = Table(title=f"source: {source}", title_justify="left")
     table.add_column("number", no_wrap=True)
     for run in runs:
@@ -84,6 +125,8 @@ def _table(source: str, runs: Sequence[Mapping[str, Any]]) -> Table:
     curves = [run["sources"].get(source, {}) for run in runs]
     width = CURVE_WIDTH if len(runs) > 1 else LONE_CURVE_WIDTH
     for name in _in_order(dict.fromkeys(name for of_run in curves for name in of_run)):
+        if only and name not in only:
+            continue
         cells = [cell for of_run in curves for cell in _cells(of_run.get(name), width)]
         table.add_row(name, *cells)
     return table

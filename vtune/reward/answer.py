@@ -1,5 +1,7 @@
 """The part of the reward for the answer."""
 
+from functools import partial
+
 from vtune.reward.part import REWARDS, RewardPart, Scene
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
@@ -11,7 +13,8 @@ async def accuracy(weight: float, scene: Scene) -> Verdict:
     sample, trajectory = scene.sample, scene.trajectory
     if verifier_of(sample).reads_outcome:
         sample = with_outcome(sample, trajectory.outcome)
-    return await scene.verifying.verify(trajectory.reply, sample, judge=scene.judges.same_answer)
+    ask = partial(scene.judges.same_answer, pictures=trajectory.images[: len(sample.images)])
+    return await scene.verifying.verify(trajectory.reply, sample, judge=ask)
 
 
-REWARDS.add("accuracy", RewardPart(accuracy))
+REWARDS.add("accuracy", RewardPart(accuracy, column=True))

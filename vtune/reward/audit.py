@@ -152,6 +152,8 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> Audi
     for k, call in enumerate(trajectory.calls):
         try:
             shows = await judges.of(sample).shows_target(sample, trajectory, k)
+        except RunFailed:
+            raise  # a judge of the user's is broken
         except VtuneError as error:
             faithful, why = None, error.what
             continue

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vtune.parts import OURS
-from vtune.reward.part import Unscored
+from vtune.reward.part import REWARDS, Unscored
 from vtune.reward.recipe import RIGHT, RewardRecipe
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
@@ -71,5 +70,5 @@ def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: R
         consistency=scores.get("consistency"),
         why=why,
         parts=answer.parts if isinstance(answer, Verdict) else {},
-        own={name: score for name, score in scores.items() if name not in OURS["reward"]},
+        own={name: score for name, score in scores.items() if not REWARDS[name].column},
     )

@@ -55,4 +55,4 @@ async def consistency(asked: Consistency, scene: Scene) -> Verdict | Unscored:
     return await score_consistency(scene.trajectory.reply, accuracy.score, asked, scene.judges)
 
 
-REWARDS.add("consistency", RewardPart(consistency))
+REWARDS.add("consistency", RewardPart(consistency, column=True))

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import Prompt, answer_prompt, conclusion_prompt
+from vtune.judge.graders import compare
+from vtune.judge.prompts import Prompt, conclusion_prompt
 from vtune.judge.replies import read_same
 from vtune.reward.evidence_judge import EVIDENCE, EvidenceJudge, EvidencePart
 from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored
 from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+from vtune.uses import given
 
 
 class Judges:
@@ -59,13 +62,14 @@ class Judges:
         """The name of who judges a sample's calls; None where none can."""
         return judge_of(sample, self._names, model=self._client is not None)
 
-    async def same_answer(self, answer: str, sample: Sample) -> bool:
-        """Whether the model finds that an answer means the same as the ground truth.
+    async def same_answer(self, answer: str, sample: Sample, pictures: Sequence[Picture] = ()) -> bool | None:
+        """Whether the model finds that an answer means the same as the ground truth; None: that it attempts
+        none. `pictures` of the question are shown where the sample's `grading` wants that.
 
         Raises:
             ServiceError: If it cannot tell, or there is no model to ask.
         """
-        return await self._says(answer_prompt(sample, answer))
+        return await compare(self._asked(), answer, sample, pictures)
 
     async def same_conclusion(self, thoughts: str, answer: str) -> bool:
         """Whether the model finds that thoughts draw the conclusion that the answer gives.
@@ -76,9 +80,12 @@ class Judges:
         return await self._says(conclusion_prompt(thoughts, answer))
 
     async def _says(self, prompt: Prompt) -> bool:
+        return await self._asked().ask_for(prompt, [], read_same, "TRUE or FALSE")
+
+    def _asked(self) -> JudgeClient:
         if self._client is None:
             raise ServiceError("only a judge can tell, and there is none in the recipe", fix="set `judge`")
-        return await self._client.ask_for(prompt, [], read_same, "TRUE or FALSE")
+        return self._client
 
 
 def judge_of(sample: Sample, names: Sequence[str], *, model: bool) -> str | None:
@@ -131,7 +138,8 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
         return Verdict(0.0, "no look needed")
     if not call.images:
         return Verdict(0.0, "no picture")
-    return await judges.of(sample).judge(sample, trajectory, k)
+    found = await judges.of(sample).judge(sample, trajectory, k)
+    return given(found, Verdict, EVIDENCE.kind, judges.who(sample) or "")
 
 
 async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:
@@ -176,4 +184,4 @@ async def tool(weight: float, scene: Scene) -> Verdict | Unscored:
     return tool_part(scene.calls)
 
 
-REWARDS.add("tool", RewardPart(tool, low=-1.0))
+REWARDS.add("tool", RewardPart(tool, low=-1.0, column=True))

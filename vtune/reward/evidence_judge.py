@@ -70,7 +70,10 @@ class EvidencePart:
     """What it is tried with; None: a sample with an evidence box, and crops on it and beside it."""
 
 
-EVIDENCE: Parts[EvidencePart] = Parts("evidence", lambda judge: judge.about, EvidencePart)
+AUTO, BOTH = "auto", "both"
+"""What `vtune faithfulness --looks` calls the judges of the recipe, and ours one after the other."""
+
+EVIDENCE: Parts[EvidencePart] = Parts("evidence", lambda judge: judge.about, EvidencePart, taken=(AUTO, BOTH))
 """Name in `reward.evidence.judges` -> judge."""
 
 JudgeName = Annotated[str, AfterValidator(EVIDENCE.known)]

@@ -118,4 +118,4 @@ async def form(weight: float, scene: Scene) -> Verdict:
     return form_of(scene.trajectory, scene.recipe)
 
 
-REWARDS.add("format", RewardPart(form))
+REWARDS.add("format", RewardPart(form, column=True))

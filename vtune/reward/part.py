@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from vtune.errors import RunFailed, ServiceError, VtuneError
-from vtune.parts import OURS, Parts, first_line
+from vtune.errors import RecipeError, RunFailed, ServiceError, VtuneError
+from vtune.parts import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.sections import Open, Strict
+from vtune.uses import given
 from vtune.verifiers.verifying import Verifying
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class RewardPart:
     """Its score at most."""
     check_sample: Callable[[Any, Sample], None] | None = None
     """(section, a sample) -> nothing; raises DataError before a run where the sample lacks what it needs."""
+    column: bool = False
+    """Whether a recipe has a key and a record a column of its name, as for what the papers pay; others have a
+    section in `reward.parts`, and stand in `own` of a record."""
     example: Mapping[str, Any] = field(default_factory=dict)
     """Settings beside the weight with which it is tried."""
     replies: tuple[str, ...] = ()
@@ -80,35 +84,54 @@ REWARDS: Parts[RewardPart] = Parts("reward", lambda part: first_line(part.score)
 
 
 class OwnParts(Open):
-    """Parts of the reward that files under `uses` bring, each with its section."""
+    """Parts of the reward without a key of their own, e.g. those that files under `uses` bring."""
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
         """Name -> section."""
-        return {name: REWARDS[name].section for name in REWARDS if name not in OURS["reward"]}
+        return {name: part.section for name, part in REWARDS.items() if not part.column}
 
 
 def asked_for(recipe: "RewardRecipe") -> dict[str, Any]:
     """Name -> what a recipe says of it, of the parts that it asks for, ours first.
 
-    Of ours it is the recipe's key of that name: a weight, or a section.
+    Of one with a column it is the recipe's key of that name: a weight, or a section.
     """
-    ours = {name: getattr(recipe, name) for name in OURS["reward"]}
+    ours = {name: getattr(recipe, name) for name, part in REWARDS.items() if has_key(name, part, recipe)}
     return {name: said for name, said in ours.items() if said is not None} | recipe.parts.given
+
+
+def has_key(name: str, part: RewardPart, recipe: "RewardRecipe") -> bool:
+    """Whether a recipe has a key of its name.
+
+    Raises:
+        RecipeError: If it has none, and the part says that it has.
+    """
+    if part.column and name not in type(recipe).model_fields:
+        raise RecipeError(
+            f"the reward part `{name}` says `column`, and recipes have no key of its name",
+            fix="leave `column` out: it stands in `reward.parts`",
+        )
+    return part.column
 
 
 async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
     """The score of a part, or why it has none.
 
     Raises:
-        RunFailed: If the score lies outside of what the part says of itself.
+        RunFailed: If it gives no score, or one outside of what the part says of itself.
     """
     part = REWARDS[name]
     try:
         verdict = await part.score(section, scene)
+    except RunFailed:
+        raise  # a part of the user's is broken: that is no reason of this trajectory's
     except VtuneError as error:
         return Unscored(error.what, again=isinstance(error, ServiceError))
-    if isinstance(verdict, Verdict) and not part.low <= verdict.score <= part.high:
+    if isinstance(verdict, Unscored):
+        return verdict
+    given(verdict, Verdict, REWARDS.kind, name)
+    if not part.low <= verdict.score <= part.high:
         raise RunFailed(
             f"the reward part `{name}` scores {verdict.score:.3g}, outside of [{part.low:g}, {part.high:g}]",
             where=f"sample {scene.sample.id!r}",

@@ -97,6 +97,7 @@ class Scorer:
 
         Raises:
             DataError: If a trajectory answers none of the samples.
+            RunFailed: If a part of the user's is broken.
         """
         by_id = {sample.id: _at_threshold(sample, iou) for sample in samples}
         if strangers := {t.sample_id for t in trajectories} - set(by_id):
@@ -113,8 +114,11 @@ class Scorer:
                     return _unscorable(trajectory, error.what)
                 return await self._score(sample, trajectory)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(score_in_turn(trajectory)) for trajectory in trajectories]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(score_in_turn(trajectory)) for trajectory in trajectories]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
         return [task.result() for task in tasks]
 
     def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:

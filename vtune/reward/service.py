@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from vtune.errors import DataError, ServiceError, VtuneError
+from vtune.errors import DataError, RunFailed, ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.counts import Counts
@@ -26,6 +26,7 @@ from vtune.reward.score import Scored, score_trajectory
 from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.uses import broken
 from vtune.verifiers import VERIFIERS, verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.verifying import Verifying
@@ -170,7 +171,7 @@ class Service:
         if len(items) == 1:  # the commonest request by far: a task of its own would only cost time
             try:
                 return [await self._one(items[0], recipe)]
-            except Exception as error:  # noqa: BLE001 - a bug is told, as below
+            except Exception as error:  # noqa: BLE001 - a bug is reported, as below
                 return [self._bug(error)]
         # A bug that one of them meets is its own: the others are answered.
         found = await asyncio.gather(*(self._one(item, recipe) for item in items), return_exceptions=True)
@@ -204,7 +205,12 @@ class Service:
     def _bug(self, error: BaseException) -> dict[str, Any]:
         LOG.error("a trajectory could not be scored", exc_info=error)
         self.counts.add("", FAILED, 0.0)
-        bug = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
+        if isinstance(error, RunFailed):
+            bug: VtuneError = error
+        else:
+            bug = broken(error) or ServiceError(
+                f"the service failed: {type(error).__name__}: {error}", fix="see its log"
+            )
         return {"status": FAILED, "reward": None, "error": told(bug)}
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,12 +19,12 @@ from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
-from vtune.sandbox import Sandbox, ShownCrop, image_names
+from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Call, Crop, StopReason, Trajectory
-from vtune.tools.observation import Observation
+from vtune.schema.trajectory import Call, StopReason, Trajectory
+from vtune.tools.observation import Observation, recorded
 from vtune.tools.toolbox import Results, Toolbox
 from vtune.verifiers.asking import ended
 from vtune.verifiers.tags import answer
@@ -43,6 +43,8 @@ class Rollout(Strict):
     """In the whole conversation, pictures included."""
     max_batch: int = Field(gt=0)
     """Turns that are drawn at the same time."""
+    tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
+    """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
 
 
 class TrainingRollout(Rollout):
@@ -271,6 +273,7 @@ class Agent:
             key=(*job.key, turn),
             cohort=cohort,
             messages=tuple(book.messages),
+            question=job.sample.id,
         )
 
     def _append(self, acts: Sequence[Act], said: Turn, sample: Sample, book: Transcript) -> StopReason | None:
@@ -348,19 +351,6 @@ def _call(tool: str, arguments: str, seen: Observation, span: tuple[int, int], f
         crops=recorded(seen.crops, first),
         seconds=seen.seconds,
         span=span,
-    )
-
-
-def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:
-    """What a call showed as a trajectory holds it, where the call's first picture has number `first`."""
-    return tuple(
-        Crop(
-            image=crop.image,
-            bbox=crop.bbox,
-            shown=None if crop.shown is None else first + crop.shown,
-            matrix=crop.matrix,
-        )
-        for crop in crops
     )
 
 

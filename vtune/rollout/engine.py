@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from vtune.models.pictures import Pixels
 from vtune.schema.message import Message
+
+if TYPE_CHECKING:
+    import torch
 
 Finish = Literal["stop", "end", "length"]
 """stop: a stop text was written. end: the policy ended its turn. length: the token limit was reached."""
 
 
-Weights = Callable[[], Iterator[tuple[str, torch.Tensor]]]
+Weights = Callable[[], Iterator[tuple[str, "torch.Tensor"]]]
 """Starts a pass over the policy's weights by their names in a checkpoint, each whole. Every process of the
 training takes part in a pass: gathering may need them all."""
 
@@ -43,6 +44,8 @@ class Request:
     """Of the trajectory, in [0, `Engine.cohorts`)."""
     messages: Sequence[Message] = ()
     """The same conversation in words, for a model that takes no token ids; `images` count `pixels`."""
+    question: str = ""
+    """Id of the sample, for a policy that has its replies by question."""
 
 
 @dataclass(frozen=True, slots=True)

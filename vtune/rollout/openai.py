@@ -15,12 +15,13 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
+from vtune.judge.budget import Prices
 from vtune.judge.completions import Completed, Completions
 from vtune.models.pictures import PictureReader, PixelBudget, Pixels
 from vtune.models.served import PREFIX
 from vtune.rollout.engine import Completion, Finish, Request, Weights
 from vtune.rollout.submission import Kept, seed_of
-from vtune.rollout.usage import Ledger, Prices, Used
+from vtune.rollout.usage import Ledger, Used
 from vtune.rollout.words import Screen, Words
 from vtune.schema.message import IMAGE, Message
 

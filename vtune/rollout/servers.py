@@ -232,12 +232,28 @@ class Fleet(Link):
         await self._tell("/pause?mode=keep&clear_cache=true", {})
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
-        """Each server's place in the group follows those of the servers before it."""
-        offset = int(info.get("rank_offset", 0))
-        for server in self.left():
-            place = info | ({"rank_offset": offset} if "rank_offset" in info else {})
-            await _post(self._http, server.url, "/init_weight_transfer_engine", {"init_info": place})
-            offset += await self._size(server)
+        """Each server's place in the group follows those of the servers before it.
+
+        All are asked at the same time: each of them answers only when all are in the group.
+
+        Raises:
+            RunFailed: If one of them fails meanwhile: the others would wait for it.
+        """
+        servers, offset = self.left(), int(info.get("rank_offset", 0))
+        calls = []
+        try:
+            for server, size in zip(servers, await self._sizes(servers), strict=True):
+                place = info | ({"rank_offset": offset} if "rank_offset" in info else {})
+                calls.append(
+                    _post(self._http, server.url, "/init_weight_transfer_engine", {"init_info": place})
+                )
+                offset += size
+            await asyncio.gather(*calls)
+        except _Unusable as error:
+            raise RunFailed(
+                f"a vLLM server failed while the servers' group was formed: {error}",
+                fix=f"see that all of them run, then continue with --resume: {START}",
+            ) from error
 
     async def start_weight_update(self) -> None:
         """Weights will come."""
@@ -256,12 +272,22 @@ class Fleet(Link):
         await self._tell("/resume", {})
 
     async def workers(self) -> int:
-        """Processes of all servers that hold weights."""
-        return sum([await self._size(server) for server in self.left()])
+        """Processes of all servers that hold weights.
 
-    async def _size(self, server: _Server) -> int:
-        said = await _send(self._http, "GET", server.url, "/get_world_size", None)
-        return int(said["world_size"])
+        Raises:
+            RunFailed: If a server does not say how many it has.
+        """
+        try:
+            return sum(await self._sizes(self.left()))
+        except _Unusable as error:
+            raise RunFailed(
+                f"a vLLM server does not say how many processes it has: {error}",
+                fix=f"see that all of them run, then continue with --resume: {START}",
+            ) from error
+
+    async def _sizes(self, servers: Sequence[_Server]) -> list[int]:
+        asked = (_send(self._http, "GET", server.url, "/get_world_size", None) for server in servers)
+        return [int(said["world_size"]) for said in await asyncio.gather(*asked)]
 
     async def _tell(self, path: str, body: dict[str, Any]) -> None:
         async def tell(server: _Server) -> None:

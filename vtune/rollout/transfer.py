@@ -1,13 +1,17 @@
 """Weights on their way to vLLM, through its transfer API: pause, start, send, finish, resume."""
 
 import asyncio
+import ipaddress
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import torch
 
+from vtune.errors import RunFailed
+from vtune.models.network import address_towards
 from vtune.rollout.engine import Weights
 
 BUCKET = 1 << 30
@@ -103,3 +107,25 @@ def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[
         held += tensor.nbytes
     if bucket:
         yield bucket
+
+
+def trainer_address(urls: Sequence[str]) -> str:
+    """The address under which servers, by their URLs, reach this machine.
+
+    Where some of them are this machine, its outer address serves for those too.
+
+    Raises:
+        RunFailed: If there is no route to one of them.
+    """
+    found = [_address_towards(url) for url in urls]
+    return next((one for one in found if not ipaddress.ip_address(one).is_loopback), found[0])
+
+
+def _address_towards(url: str) -> str:
+    try:
+        return address_towards(urlsplit(url).hostname or url)
+    except OSError as error:
+        raise RunFailed(
+            f"there is no route to the vLLM server {url}: {error.strerror or error}",
+            fix="fix rollout.servers, then continue with --resume",
+        ) from error

@@ -7,25 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
-from pydantic import Field
-
-from vtune.config import Strict
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
-
-MILLION = 1_000_000
-
-
-class Prices(Strict):
-    """What tokens cost, per million; the user says it, for nobody here knows."""
-
-    input: float = Field(ge=0)
-    cached_input: float = Field(ge=0)
-    """Of input tokens that the endpoint reports as cached; the price of `input` where it has no other."""
-    output: float = Field(ge=0)
-    """Of output tokens, thoughts included."""
-    currency: str = Field(min_length=1)
+from vtune.judge.budget import Prices, Tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +93,9 @@ def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
         "answered_by": sorted(models),
         "system_fingerprints": sorted(fingerprints),
         "without": sorted(without),
-        "cost": _cost(taken - cached, cached, given, prices) if known and prices is not None else None,
+        "cost": _cost(Tokens(taken, cached, given), prices) if known and prices is not None else None,
     }
 
 
-def _cost(fresh: int, cached: int, given: int, prices: Prices) -> dict[str, Any]:
-    total = fresh * prices.input + cached * prices.cached_input + given * prices.output
-    return {"amount": total / MILLION, "currency": prices.currency}
+def _cost(tokens: Tokens, prices: Prices) -> dict[str, Any]:
+    return {"amount": tokens.cost(prices), "currency": prices.currency}

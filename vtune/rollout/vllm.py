@@ -1,4 +1,4 @@
-"""vLLM in the training process (its engine core beside it): the only file that imports vllm.
+"""vLLM in the training process (its engine core beside it); with `vllm_senders.py` all that imports vllm.
 
 vLLM's own processes load it too, through the entry point `vllm.general_plugins`, for the backend that takes
 weights from files.
@@ -6,8 +6,7 @@ weights from files.
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,35 +16,30 @@ from PIL import Image
 from vllm import SamplingParams
 from vllm.config.weight_transfer import WeightTransferConfig
 from vllm.distributed.weight_transfer.base import (
-    ParamMeta,
-    WeightSource,
     WeightTransferEngine,
     WeightTransferInitInfo,
     WeightTransferInitRequest,
     WeightTransferUpdateInfo,
     WeightTransferUpdateRequest,
 )
-from vllm.distributed.weight_transfer.factory import (
-    WeightTransferEngineFactory,
-    WeightTransferTrainerFactory,
-)
-from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo
-from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from vtune.errors import RunFailed
+from vtune.models.device import release_cache
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Dtype, Policy, plain_shapes
+from vtune.models.policy import Dtype, Policy
 from vtune.rollout.engine import Completion, Request, Weights
-from vtune.rollout.servers import Fleet
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.submission import Kept, Submissions, label_of
-from vtune.rollout.transfer import FILES, BlockingLink, send_files
+from vtune.rollout.submission import Answer, Kept, Submissions, label_of
+from vtune.rollout.team import Desk, Team, Turn
+from vtune.rollout.transfer import FILES, send_files
 from vtune.rollout.vllm_environment import child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
+from vtune.rollout.vllm_senders import HandleSender
 
 T = TypeVar("T")
 
@@ -72,6 +66,8 @@ class Setup:
     threads: int
     """On a CPU."""
     device: torch.device
+    tensor_parallel: int = 1
+    """GPUs that share the model: from `device` on."""
     budget: PixelBudget | None = None
     """Of the largest pictures; None: that of the policy."""
 
@@ -86,12 +82,19 @@ class VllmEngine:
         setup: How vLLM is started.
         folder: For weights on a CPU on their way.
         waiting: Covered while something is drawn.
+        team: The processes that share this vLLM, of which this is the first; None: nobody else does.
     """
 
     cohorts = 1
 
     def __init__(
-        self, policy: Policy, setup: Setup, folder: Path, *, waiting: Stopwatch | None = None
+        self,
+        policy: Policy,
+        setup: Setup,
+        folder: Path,
+        *,
+        waiting: Stopwatch | None = None,
+        team: Team | None = None,
     ) -> None:
         self._policy = policy
         self._setup = setup
@@ -99,10 +102,14 @@ class VllmEngine:
         self._stopwatch = waiting or Stopwatch()
         self._submissions = Submissions(policy)
         self._pictures: Kept[Image.Image] = Kept(KEPT, lambda picture: picture.width * picture.height * 3)
-        self._on_gpu = setup.device.type == "cuda"
-        self._source = _Source(policy)
+        self._sender = HandleSender(policy, setup.device, team) if setup.device.type == "cuda" else None
+        self._team = team
+        self._desk = Desk(team.address, self._drawn) if team else None
         self._resting = False
-        with environment(child_environment(setup.device, threads=setup.threads)):
+        # vLLM asks for its share of what is free when it starts.
+        release_cache(setup.device)
+        gpus = setup.tensor_parallel
+        with environment(child_environment(setup.device, threads=setup.threads, gpus=gpus)):
             self._llm = AsyncLLM.from_engine_args(_arguments(policy, setup))
         keep_numbers_alone(self._llm.output_processor)
 
@@ -119,38 +126,67 @@ class VllmEngine:
             RunFailed: If vLLM has died.
         """
         with self._stopwatch.covered():
-            images = [self._picture(pixels) for pixels in request.pixels]
-            prompt: dict[str, Any] = {"prompt_token_ids": self._submissions.prompt(request)}
-            if images:
-                prompt["multi_modal_data"] = {"image": images}
-            sampling = SamplingParams(
-                **self._submissions.sampling(request), output_kind=RequestOutputKind.FINAL_ONLY
+            answer = await self._answer(
+                "-".join(map(str, request.key)),
+                self._submissions.prompt(request),
+                [self._picture(pixels) for pixels in request.pixels],
+                self._submissions.sampling(request),
             )
-            name = "-".join(map(str, request.key))
-            last: Any = None
-            with _said():
-                async for output in self._llm.generate(prompt, sampling, name):
-                    last = output
-            return self._submissions.completion(request, answer_of(last))
+            return self._submissions.completion(request, answer)
+
+    async def _drawn(self, turn: Turn) -> Answer:
+        """A turn of another process of the team."""
+        images = [Image.frombytes("RGB", size, data) for size, data in turn.images]
+        return await self._answer(turn.name, turn.token_ids, images, turn.sampling)
+
+    async def _answer(
+        self, name: str, token_ids: list[int], images: list[Image.Image], sampling: dict[str, Any]
+    ) -> Answer:
+        prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
+        if images:
+            prompt["multi_modal_data"] = {"image": images}
+        wanted = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
+        last: Any = None
+        with _said():
+            async for output in self._llm.generate(prompt, wanted, name):
+                last = output
+        return answer_of(last)
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU."""
-        with _said():
-            if not self._on_gpu:
-                await send_files(weights, _Local(self._llm), self._folder, label_of(version))
-                return
-            if self._resting:
-                await _alive(self._llm, self._llm.wake_up(["weights"]))
-            link = _Local(self._llm)
-            await link.pause()
-            # vLLM's side of a transfer blocks; its calls of the engine run in this loop meanwhile.
-            client = BlockingLink(link, asyncio.get_running_loop(), label_of(version))
-            self._source.weights = weights
-            await asyncio.to_thread(_send_handles, self._source, client)
-            if self._resting:
-                await _alive(self._llm, self._llm.wake_up(["kv_cache"]))
-                self._resting = False
-            await link.resume()
+        """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU.
+
+        A team goes through it in step (`TeamEngine.take`): the memory of all its GPUs is handed back before
+        vLLM wakes on them, and the weights of each are sent from it.
+        """
+        link, label = _Local(self._llm), label_of(version)
+        if self._sender is None:
+            with _said():
+                await send_files(weights, link, self._folder, label)
+            return
+        release_cache(self._setup.device)
+        await self._together()
+        await self._together(self._woken("weights", link.pause))
+        await self._together(self._sender.send(weights, link, label))
+        release_cache(self._setup.device)
+        await self._together()
+        await self._together(self._woken("kv_cache", link.resume))
+        self._resting = False
+
+    async def _together(self, work: Coroutine[Any, Any, None] | None = None) -> None:
+        """Do something, in step with the team where there is one."""
+        guarded = None if work is None else _told(work)
+        if self._team is not None:
+            await self._team.meet(guarded)
+        elif guarded is not None:
+            await guarded
+
+    async def _woken(self, part: str, then: Callable[[], Awaitable[None]]) -> None:
+        """Let vLLM take the memory of a part again, if it rests, and go on."""
+        if self._resting:
+            await _alive(self._llm, self._llm.wake_up([part]))
+        await then()
+        if self._desk is not None:
+            await self._desk.open()
 
     async def keep_loaded(self) -> None:
         """Draw with the weights that it has loaded itself: those before any training."""
@@ -159,13 +195,19 @@ class VllmEngine:
 
     async def rest(self) -> None:
         """On a GPU, give its memory to the training; the weights are sent again before the next turn."""
-        if self._on_gpu:
-            with _said():
-                await _alive(self._llm, self._llm.sleep(level=2))
+        if self._sender is not None:
+            await self._together()  # all have drawn
+            await self._together(_alive(self._llm, self._llm.sleep(level=2)))
             self._resting = True
 
     async def aclose(self) -> None:
         """End vLLM's process."""
+        if self._desk is not None:
+            await self._desk.close()
+        if self._sender is not None:
+            self._sender.close()
+        if self._team is not None:
+            self._team.close()
         self._llm.shutdown()
         # Left to the end of the interpreter, it would complain of what is gone by then.
         del self._llm
@@ -179,7 +221,13 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
     on_gpu = setup.device.type == "cuda"
     budget = setup.budget or policy.pictures.budget
     device: dict[str, Any] = (
-        {"gpu_memory_utilization": setup.gpu_memory, "enable_sleep_mode": True}
+        {
+            "gpu_memory_utilization": setup.gpu_memory,
+            "enable_sleep_mode": True,
+            "tensor_parallel_size": setup.tensor_parallel,
+            # Each GPU has the whole vision tower, and its share of the pictures: its widths need not split.
+            "mm_encoder_tp_mode": "data" if setup.tensor_parallel > 1 else "weights",
+        }
         if on_gpu
         else {
             "kv_cache_memory_bytes": KV_CACHE,
@@ -222,6 +270,11 @@ def _said() -> Iterator[None]:
         ) from error
 
 
+async def _told(work: Awaitable[None]) -> None:
+    with _said():
+        await work
+
+
 async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
     """The result of a call, or its end when vLLM dies: it would wait for the answer for ever."""
     task = asyncio.ensure_future(call)
@@ -256,67 +309,6 @@ class _Local:
 
     async def resume(self) -> None:
         await _alive(self._llm, self._llm.resume_generation())
-
-
-class _Source(WeightSource):
-    """The policy's weights as vLLM's senders read them: once for each `weights`."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._metadata = [ParamMeta(*one) for one in plain_shapes(policy)]
-        self.weights: Weights | None = None
-        """Of the next transfer."""
-
-    def metadata(self) -> list[ParamMeta]:
-        return self._metadata
-
-    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
-        assert self.weights is not None
-        return self.weights()
-
-
-def _send_handles(source: _Source, client: BlockingLink) -> None:
-    """To a vLLM on the same GPU: only handles to the trainer's memory travel, a buffer at a time."""
-    # Each process is the sender to its own vLLM.
-    info = IPCTrainerInitInfo(rank=0, packed=True)
-    WeightTransferTrainerFactory.trainer_init(info, client=client, source=source).send_weights()
-
-
-def nccl_sender(policy: Policy, *, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
-    """Sends weights to servers on other GPUs; every process of the training calls it.
-
-    Args:
-        policy: Whose weights they are.
-        first: Whether this process sends; the others only help to gather.
-    """
-    source = _Source(policy)
-    senders: dict[tuple[str, ...], Any] = {}
-
-    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
-        source.weights = weights
-        if not first:
-            for _ in source:
-                pass
-            return
-        await fleet.pause()
-        client = BlockingLink(fleet, asyncio.get_running_loop(), label)
-        # A group is formed anew when a server has gone or come back.
-        members = tuple(server.url for server in fleet.left())
-        if members not in senders:
-            senders.clear()
-            info = NCCLTrainerInitInfo(
-                master_address=socket.gethostbyname(socket.gethostname()),
-                master_port=_free_port(),
-                world_size=1 + await fleet.workers(),
-                rank=0,
-            )
-            senders[members] = await asyncio.to_thread(
-                WeightTransferTrainerFactory.trainer_init, info, client=client, source=source
-            )
-        senders[members].client = client
-        await asyncio.to_thread(senders[members].send_weights)
-        await fleet.resume()
-
-    return send
 
 
 @dataclass
@@ -370,13 +362,6 @@ class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
 
     def shutdown(self) -> None:
         """Nothing to end."""
-
-
-def _free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def register() -> None:

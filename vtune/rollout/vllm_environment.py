@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import torch
 
@@ -10,8 +11,14 @@ LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Of our training group: vLLM's processes form one of their own."""
 
 
-def child_environment(device: torch.device, *, threads: int) -> dict[str, str | None]:
-    """Variables of vLLM's processes; None takes one away. `threads` counts on a CPU alone."""
+def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> dict[str, str | None]:
+    """Variables of vLLM's processes; None takes one away.
+
+    Args:
+        device: The first of its GPUs, or the CPU.
+        threads: On a CPU.
+        gpus: That share a model: as many from `device` on.
+    """
     found: dict[str, str | None] = {
         **dict.fromkeys(LAUNCHER),
         "VLLM_NO_USAGE_STATS": "1",
@@ -20,9 +27,15 @@ def child_environment(device: torch.device, *, threads: int) -> dict[str, str | 
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }
     if device.type == "cuda":
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        number = device.index or 0
-        return found | {"CUDA_VISIBLE_DEVICES": visible.split(",")[number] if visible else str(number)}
+        first = device.index or 0
+        said = os.environ.get("CUDA_VISIBLE_DEVICES")
+        names = said.split(",")[first : first + gpus] if said else map(str, range(first, first + gpus))
+        return found | {
+            "CUDA_VISIBLE_DEVICES": ",".join(names),
+            # Handles to memory come pickled, from this process alone.
+            "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
+            "VLLM_CACHE_ROOT": _cache(),
+        }
     # Bound to cores, it would share the first ones with every other rank's. Compiling the sampler takes 10 s.
     return found | {
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -31,6 +44,14 @@ def child_environment(device: torch.device, *, threads: int) -> dict[str, str | 
         "OMP_NUM_THREADS": str(threads),
         "TORCH_COMPILE_DISABLE": "1",
     }
+
+
+def _cache() -> str:
+    """Where vLLM keeps what it compiles: its files are not written atomically, so each rank has its own."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = Path(os.environ.get("VLLM_CACHE_ROOT") or home / "vllm")
+    rank = os.environ.get("RANK")
+    return str(root if rank is None else root / f"rank-{rank}")
 
 
 @contextlib.contextmanager

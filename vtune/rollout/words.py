@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from math import ceil, floor, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from vtune.models.families.family import Grid
 from vtune.models.pictures import Pixels
 from vtune.schema.message import Message
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Words:
@@ -49,14 +51,16 @@ class Screen:
     def __init__(self, multiple: int) -> None:
         self._multiple = multiple
 
-    def patches(self, picture: Image.Image, least: int, most: int) -> tuple[torch.Tensor, Grid, int]:
+    def patches(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
         """The picture's pixels, uint8 (h, w, 3), resized where the budget or the multiple wants it."""
+        import torch
+
         width, height = fitted(picture.width, picture.height, least, most, multiple=self._multiple)
         if picture.size != (width, height):
             picture = picture.resize((width, height), Image.Resampling.BICUBIC)
         return torch.from_numpy(np.array(picture.convert("RGB"))), (1, height, width), 0
 
-    def shown(self, patches: torch.Tensor, grid: Grid) -> Image.Image:
+    def shown(self, patches: "torch.Tensor", grid: Grid) -> Image.Image:
         """The picture again."""
         return Image.fromarray(patches.numpy())
 

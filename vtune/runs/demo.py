@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,14 @@ from vtune.files.writing import write_atomically
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.runs.data.lens import make_lens
-from vtune.runs.evaluate.evaluation import STARTED, run_eval
+from vtune.runs.evaluate.begun import STARTED
+from vtune.runs.evaluate.evaluation import run_eval
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import check_folder
 from vtune.runs.train.loop import run_rl
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.train.sft import SFTRecipe, run_sft
+from vtune.runs.view.page import write_page
 from vtune.update.checkpoint import newest_checkpoint
 
 LEVEL = 1
@@ -32,6 +34,8 @@ GUESSABLE = 0.5
 """With `compare`: share of questions that can be answered without a look."""
 
 COLUMNS = ("accuracy", "faithful_of_correct", "faithful_of_all", "tool_calls", "red_flags")
+
+PAGE = "report.html"
 
 RESTORE = "the demo wrote it; restore it, or remove the folder"
 
@@ -54,7 +58,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
     Returns:
         One entry per row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
         or with `compare` `accuracy_only` and `evidence`), each with the numbers of `COLUMNS` and `n`;
-        besides `seed`, `seconds` and `folder`.
+        besides `seed`, `seconds`, `folder` and `page`, the file to look at.
 
     Raises:
         RecipeError: If the folder holds a demo with another seed or kind.
@@ -73,9 +77,22 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
         rl = demo.reinforced("rl", sft)
         table["after_rl"] = demo.measured("after_rl", rl)
         table["after_rl_crop_black"] = demo.measured("after_rl_crop_black", rl, "call_images=black")
-    result = {"seed": seed, **table, "seconds": _seconds(out), "folder": str(out)}
+    page = write_page([demo.out / name for name in _shown(compare)], out / PAGE)
+    result = {"seed": seed, **table, "seconds": _seconds(out), "folder": str(out), "page": page["page"]}
     write_atomically(out / "demo.json", json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _shown(compare: bool) -> Iterator[str]:
+    """Folders of the page, in the order of training: so a film goes from the beginning to the end."""
+    trained = ("accuracy_only", "evidence") if compare else ("",)
+    yield from (
+        "sft",
+        *(f"rl_{name}" if name else "rl" for name in trained),
+        "eval/before_sft",
+        "eval/after_sft",
+    )
+    yield from (f"eval/{name or 'after_rl'}" for name in trained)
 
 
 @dataclass(frozen=True, slots=True)

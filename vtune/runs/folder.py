@@ -21,7 +21,7 @@ from vtune.files.writing import check_folder_output, unwritable, write_atomicall
 from vtune.report.progress import say
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
-from vtune.uses import prints, used
+from vtune.uses import USES, prints, used
 
 R = TypeVar("R", bound=Strict)
 
@@ -37,9 +37,6 @@ PACKAGES = (
     "pillow",
     "opencv-python-headless",
 )
-
-USES = "uses"
-"""In a run folder: copies of the files with a user's own parts."""
 
 MAY_CHANGE = (
     "uses",  # their content is compared, see `check_uses`
@@ -63,6 +60,7 @@ MAY_CHANGE = (
     "trajectories_every",
     "rollout.servers",
     "rollout.gpu_memory",
+    "rollout.tensor_parallel",
     "tools.text_search.url",
     "tools.text_search.token_env",
     "tools.text_search.patience.timeout_s",
@@ -84,6 +82,9 @@ MAY_CHANGE = (
     "reward.judge.concurrency",
     "reward.judge.retries",
     "reward.judge.timeout_s",
+    *(f"grader.{key}" for key in ("base_url", "concurrency", "retries", "timeout_s", "api_key_env")),
+    *("grader.prices", "grader.budget", "grader.budget.tokens", "grader.budget.money"),
+    *("grader.batch", "grader.batch_poll_s"),
 )
 """Keys that a resumed run may change: they do not touch what is learnt."""
 

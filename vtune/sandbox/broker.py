@@ -59,6 +59,7 @@ class Sandbox:
         decode: Who decodes returned pictures.
         without: Layers to leave out, for negative controls of attack suites.
         landlock_abi: Highest Landlock interface to use, to try what an older kernel holds.
+        at_once: Whether the fork server starts with the block; else it starts with the first session.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Sandbox:
         decode: Decode = "confined",
         without: frozenset[Layer] = frozenset(),
         landlock_abi: int = NEWEST_LANDLOCK,
+        at_once: bool = True,
     ) -> None:
         self.limits = limits or Limits()
         self._isolation = isolation
@@ -77,6 +79,8 @@ class Sandbox:
         self._decode = decode
         self._without = without
         self._landlock_abi = landlock_abi
+        self._at_once = at_once
+        self._server: ForkServer | None = None
         self._sessions: set[Session] = set()
         self._under_way: set[Session] = set()
         """Those that are in a call now."""
@@ -94,8 +98,9 @@ class Sandbox:
         self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
         """Sessions that may live at the same time; `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
-        self._server = await self._start_server()
         self._confined = ConfinedDecoders(self._spawn, self.limits)
+        if self._at_once:
+            await self._up()
         return self
 
     async def __aexit__(
@@ -103,7 +108,9 @@ class Sandbox:
     ) -> None:
         self._ended = True
         try:
-            await self._server.end()
+            async with self._replacing:  # one that is about to start is ended too
+                if self._server is not None:
+                    await self._server.end()
         finally:
             for session in self._sessions:
                 session.abandon()
@@ -111,7 +118,8 @@ class Sandbox:
                 self._free.release()
             self._sessions.clear()
             self._confined.abandon()
-            folders.remove(str(self.folder))
+            if self._server is not None:
+                folders.remove(str(self.folder))
 
     @property
     def folder(self) -> Path:
@@ -121,7 +129,7 @@ class Sandbox:
     @property
     def zygote_pid(self) -> int:
         """Process id of the fork server."""
-        return self._server.zygote
+        return self._running.zygote
 
     async def children(self) -> int:
         """How many processes the fork server has of its own.
@@ -130,14 +138,14 @@ class Sandbox:
             ServiceError: If it does not answer.
         """
         try:
-            return await self._server.children()
+            return await self._running.children()
         except (OSError, EOFError) as error:
             raise ServiceError("the sandbox's fork server died") from error
 
     @property
     def tier(self) -> str:
         """The protection in force: `namespaces`, `flat` or `unsafe`."""
-        return str(self._server.facts["tier"]["name"])
+        return str(self._running.facts["tier"]["name"])
 
     @property
     def live(self) -> int:
@@ -146,13 +154,14 @@ class Sandbox:
 
     def info(self) -> dict[str, Any]:
         """What protection is in force, why a layer is missing, and the limits."""
-        tier = self._server.facts["tier"]
+        facts = self._running.facts
+        tier = facts["tier"]
         layers = ("landlock", "seccomp", "namespaces", "user_namespace", "private_uid")
         return {
             "tier": tier["name"],
             "layers": {layer: tier[layer] for layer in layers},
             "notes": tier["notes"],
-            "uid": self._server.facts["uid"],
+            "uid": facts["uid"],
             "capacity": self.capacity,
             "limits": asdict(self.limits),
         }
@@ -194,10 +203,37 @@ class Sandbox:
             OSError: If that is not possible.
         """
         try:
-            await self._server.remove(folder)
+            await self._running.remove(folder)
         except (OSError, EOFError):
             # The fork server has gone; whoever cleans up after it may be at the same folder.
             folders.remove(folder)
+
+    @property
+    def _running(self) -> ForkServer:
+        """The fork server.
+
+        Raises:
+            ServiceError: If none has been started yet.
+        """
+        if self._server is None:
+            raise ServiceError("the sandbox has not started a session yet")
+        return self._server
+
+    async def _up(self) -> ForkServer:
+        """The fork server, started where it has not been yet.
+
+        Raises:
+            ServiceError: If it does not start, or the sandbox has ended meanwhile.
+        """
+        async with self._replacing:
+            self._check_open()
+            if self._server is None:
+                self._server = await self._start_server()
+        return self._server
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise ServiceError("the sandbox has ended")
 
     async def _start_server(self) -> ForkServer:
         """A fork server with a new folder of its own."""
@@ -235,8 +271,9 @@ class Sandbox:
     async def _replace_server(self) -> None:
         """Start another fork server, unless somebody else has done it meanwhile."""
         async with self._replacing:
-            if not self._server.alive():
-                await self._server.end()
+            self._check_open()
+            if not self._running.alive():
+                await self._running.end()
                 folders.remove(str(self.folder))
                 tier = self.tier
                 self._server = await self._start_server()
@@ -254,7 +291,7 @@ class Sandbox:
         Raises:
             ServiceError: If that fails.
         """
-        server = self._server
+        server = await self._up()
         try:
             return await self._spawn_once(place)
         except ServiceError:
@@ -263,13 +300,12 @@ class Sandbox:
         return await self._spawn_once(place)
 
     async def _spawn_once(self, place: Place | None) -> tuple[Process, Place]:
-        if self._ended:
-            raise ServiceError("the sandbox has ended")
-        if not self._server.alive():
+        self._check_open()
+        if not self._running.alive():
             await self._replace_server()
         if place is not None and not place.folder.startswith(f"{self.folder}/"):
             raise ServiceError("the sandbox's fork server died, and the session's files with it")
-        process, given = await self._server.spawn(place)
+        process, given = await self._running.spawn(place)
         try:
             answer = await process.answer(for_seconds(READY_SECONDS))
             if "failed" in answer:

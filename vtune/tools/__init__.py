@@ -7,7 +7,10 @@ from pydantic import AfterValidator
 from vtune.parts import Parts
 from vtune.tools.tool import ToolPart
 
-TOOLS: Parts[ToolPart] = Parts("tool", lambda tool: tool.about, ToolPart)
+NONE, INVALID = "none", "invalid"
+"""What `--tools` calls no tool, and a record a call of none that is offered."""
+
+TOOLS: Parts[ToolPart] = Parts("tool", lambda tool: tool.about, ToolPart, taken=(NONE, INVALID))
 """Name in the data -> tool."""
 
 ToolName = Annotated[str, AfterValidator(TOOLS.known)]

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vtune.models.families.hermes import HERMES
-
-INVALID = "invalid"
-"""`Call.tool` of what stands in a call's tags and names no tool that the sample offers, or is not JSON."""
+from vtune.tools import INVALID as INVALID
 
 TEMPLATE = HERMES
 """In which conversations, traces and rewards have calls, whatever the family."""

@@ -35,7 +35,7 @@ class Patience(Strict):
 
 
 class Poster:
-    """Posts JSON to one URL and reads JSON.
+    """Asks one URL and reads JSON.
 
     After as many failures in a row as there may be requests under way the service counts as down: then a
     question gets one attempt, until one succeeds. So an outage stops a run in minutes instead of hours.
@@ -61,11 +61,22 @@ class Poster:
         """Requests that went out."""
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """What the service answers.
+        """What the service answers to JSON.
 
         Raises:
             ServiceError: If it gives no usable answer in time, or refuses the question.
         """
+        return await self._patiently("POST", json=body)
+
+    async def get(self, params: Mapping[str, Any]) -> Any:
+        """What the service answers to parameters in its address.
+
+        Raises:
+            ServiceError: As `post`.
+        """
+        return await self._patiently("GET", params=params)
+
+    async def _patiently(self, method: str, **sent: Any) -> Any:
         if self._http is None:
             self._http = httpx2.AsyncClient(
                 headers=self._headers,
@@ -83,7 +94,7 @@ class Poster:
                         await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                         wait = min(2 * wait, LONGEST_WAIT)
                     try:
-                        return await self._once(self._http, body)
+                        return await self._once(self._http, method, sent)
                     except _Again as error:
                         why = str(error)
         except TimeoutError:
@@ -93,11 +104,11 @@ class Poster:
             f"{self._name} gave no answer: {why}", where=self._url, fix="see that it is up, and what it logs"
         )
 
-    async def _once(self, http: httpx2.AsyncClient, body: Mapping[str, Any]) -> Any:
+    async def _once(self, http: httpx2.AsyncClient, method: str, sent: Mapping[str, Any]) -> Any:
         self.sent += 1
         try:
             async with asyncio.timeout(self._patience.timeout_s):
-                response = await http.post(self._url, json=body)
+                response = await http.request(method, self._url, **sent)
         except (httpx2.TransportError, TimeoutError) as error:
             raise _Again(f"{type(error).__name__} {error}".strip()) from None
         status = response.status_code

@@ -15,6 +15,7 @@ from vtune.files.reading import read_bytes
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.tools import TOOLS
+from vtune.tools.exchanges import Exchanges
 from vtune.tools.http import Patience
 from vtune.tools.observation import IMAGE_MARK, Observation, inert
 from vtune.tools.passages import IndexEncoder
@@ -23,6 +24,7 @@ from vtune.tools.places import check_remote, secret
 from vtune.tools.similarity import SAME
 from vtune.tools.text_search import CUT
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
+from vtune.tools.web_pages import PictureSearch, WebPictures
 
 NAME = "image_search_tool"
 
@@ -38,7 +40,7 @@ def cached_search(sample: Sample) -> dict[str, Any]:
 
 
 class ImageSearchRecipe(Strict):
-    """Where pictures are searched: `cached` columns of the samples, an `index`, or a service."""
+    """Where pictures are searched: `cached` columns of the samples, an `index`, a service, or the web."""
 
     cached: bool = False
     """Results stand in the samples (SenseNova-MARS's image_search_title_list, …)."""
@@ -51,6 +53,8 @@ class ImageSearchRecipe(Strict):
     url: str | None = None
     """Of a `vtune serve search --pictures`."""
     token_env: str | None = None
+    web: WebPictures | None = None
+    """Reverse image search on the web; titles and texts alone. Record and budget are those of `tools.web`."""
     min_score: float | None = Field(default=None, ge=0, le=1)
     """With `index`: what is less alike is not found; null: 0.75 (ours), as a service has it."""
     top_k: int = Field(gt=0, le=100)
@@ -62,17 +66,17 @@ class ImageSearchRecipe(Strict):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if sum((self.cached, self.index is not None, self.url is not None)) != 1:
-            raise ValueError("give exactly one of cached, index and url")
+        if sum((self.cached, *(place is not None for place in (self.index, self.url, self.web)))) != 1:
+            raise ValueError("give exactly one of cached, index, url and web")
         if self.thumbnails is not None and not self.cached:
             raise ValueError("thumbnails belong to cached: an index has its own")
-        if (self.show is None) != self.cached:
+        if (self.show is None) != (self.cached or self.web is not None):
             raise ValueError("show is for index and url, and needed there; with cached, thumbnails decides")
         if self.min_score is not None and self.index is None:
             raise ValueError("min_score belongs to index")
         if self.encoder is not None and self.index is None:
             raise ValueError("encoder belongs to index: a service has its own")
-        check_remote(self.url, self.token_env, self.patience, local=self.url is None)
+        check_remote(self.url, self.token_env, self.patience, local=self.url is None and self.web is None)
         return self
 
 
@@ -231,7 +235,8 @@ class ImageSearch:
         """Search."""
         self.key(arguments, scene)
         found = await self.matches.of(scene, self._top_k)
-        return shown(*self._told(found)) if found else shown(NOTHING)
+        sources = [inert(match.source) for match in found if match.source]
+        return shown(*self._told(found), sources=sources) if found else shown(NOTHING)
 
     def _told(self, found: Sequence[Match]) -> tuple[str, list[bytes]]:
         """The answer's text with its marks, and the pictures of the marks."""
@@ -286,6 +291,14 @@ async def _opened(section: ImageSearchRecipe, record: Path) -> AsyncIterator[Ima
         )
 
 
+@asynccontextmanager
+async def _on_web(section: ImageSearchRecipe, exchanges: Exchanges) -> AsyncIterator[ImageSearch]:
+    assert section.web is not None
+    assert section.patience is not None
+    async with aclosing(Searched(PictureSearch(section.web, section.patience, exchanges))) as matches:
+        yield ImageSearch(matches, top_k=section.top_k, max_chars=section.max_chars, show=False)
+
+
 def _check(section: ImageSearchRecipe) -> None:
     if section.index is not None:
         from vtune.tools.picture_index import check_pictures
@@ -303,6 +316,8 @@ TOOLS.add(
     ToolPart(
         "Find pictures that look like the question's, and what is known about them.",
         opened=_opened,
+        on_web=_on_web,
+        asks_web=lambda section: section.web is not None,
         section="image_search",
         recipe=ImageSearchRecipe,
         check=_check,

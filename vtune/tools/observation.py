@@ -1,11 +1,12 @@
 """What a model sees of a tool call, and what is kept of it."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vtune.models.families.hermes import HERMES
 from vtune.sandbox import ShownCrop
-from vtune.schema.trajectory import Status
+from vtune.schema.trajectory import Crop, Status
 
 IMAGE_MARK = "<image>"
 """Stands where a picture goes, as in the user's turn."""
@@ -29,6 +30,19 @@ class Observation:
     """What was printed, as it was."""
     crops: tuple[ShownCrop, ...] = ()
     seconds: float = 0.0
+
+
+def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:
+    """What a call showed as a trajectory holds it, where the call's first picture has number `first`."""
+    return tuple(
+        Crop(
+            image=crop.image,
+            bbox=crop.bbox,
+            shown=None if crop.shown is None else first + crop.shown,
+            matrix=crop.matrix,
+        )
+        for crop in crops
+    )
 
 
 def sandbox_output(text: str) -> str:

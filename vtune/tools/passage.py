@@ -16,6 +16,8 @@ class Passage:
     id: str
     title: str
     text: str
+    source: str = ""
+    """Where it was read on the web, and how; empty for what an index has."""
 
 
 _HEADED = re.compile(r'"(?P<title>[^\n]+)"\n(?P<text>.*\S.*)', re.DOTALL)

@@ -30,6 +30,8 @@ class Match:
     """1 for the same picture."""
     thumbnail: bytes | None
     """Encoded; None where there is none."""
+    source: str = ""
+    """Its address on the web; empty for what an index has."""
 
 
 class PictureSearcher(Protocol):

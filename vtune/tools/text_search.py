@@ -11,6 +11,7 @@ from vtune.config import Strict
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.tools import TOOLS
+from vtune.tools.exchanges import Exchanges, Request
 from vtune.tools.http import Patience
 from vtune.tools.observation import Observation, inert
 from vtune.tools.passage import Passage, Searcher, numbered
@@ -18,6 +19,7 @@ from vtune.tools.passages import IndexEncoder, check_passages, open_passages
 from vtune.tools.places import check_remote, secret
 from vtune.tools.similarity import QUERIES
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
+from vtune.tools.web_pages import PageSearch, WebPages
 
 NAME = "text_search_tool"
 
@@ -48,10 +50,12 @@ class WebSearch(Strict):
     """Questions that one process of a run may ask; the answers are in search-*.jsonl of its folder."""
     recorded: tuple[str, ...]
     """Such files of other runs: what stands there is not asked again."""
+    blocked: tuple[str, ...] = ()
+    """Hosts whose pages are not shown; `blocked_hosts` of a suite come on top."""
 
 
 class TextSearchRecipe(Strict):
-    """Where text is searched: exactly one of `index`, `url` and `web`."""
+    """Where text is searched: exactly one of `index`, `url`, `web` and `pages`."""
 
     index: str | None = None
     """Folder that `vtune data index` wrote: searched in this process."""
@@ -60,6 +64,8 @@ class TextSearchRecipe(Strict):
     token_env: str | None = None
     """Name of the environment variable that holds its token; null where it wants none."""
     web: WebSearch | None = None
+    pages: WebPages | None = None
+    """The web by any search engine, its pages read; record, budget and blocks are those of `tools.web`."""
     encoder: IndexEncoder | None = None
     """With a dense `index`: what embeds queries; null: the model that the index names, on the CPU."""
     top_k: int = Field(gt=0, le=100)
@@ -67,14 +73,14 @@ class TextSearchRecipe(Strict):
     max_chars: int = Field(gt=0)
     """Of an answer."""
     patience: Patience | None = None
-    """With `url` and `web`: how long an answer is waited for."""
+    """With `url`, `web` and `pages`: how long an answer is waited for."""
     summariser: JudgeEndpoint | None = None
     """A model that reads the passages and says what they say; null shows them."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if sum(place is not None for place in (self.index, self.url, self.web)) != 1:
-            raise ValueError("give exactly one of index, url and web")
+        if sum(place is not None for place in (self.index, self.url, self.web, self.pages)) != 1:
+            raise ValueError("give exactly one of index, url, web and pages")
         if self.encoder is not None and self.index is None:
             raise ValueError("encoder belongs to index: a service has its own")
         check_remote(self.url, self.token_env, self.patience, local=self.index is not None)
@@ -117,7 +123,8 @@ class TextSearch:
         """Search, and summarise where that is asked for."""
         query = self._query(arguments)
         passages = await self._searcher.search(query, self._top_k)
-        return shown(inert(await self._answer(query, passages)))
+        sources = [inert(passage.source) for passage in passages if passage.source]
+        return shown(inert(await self._answer(query, passages)), sources=sources)
 
     async def _answer(self, query: str, passages: Sequence[Passage]) -> str:
         if not passages:
@@ -155,6 +162,7 @@ def _searcher(recipe: TextSearchRecipe, record: Path) -> Searcher:
         record=record,
         recorded=[Path(name) for name in recipe.web.recorded],
         max_requests=recipe.web.max_requests,
+        blocked=recipe.web.blocked,
     )
 
 
@@ -176,6 +184,37 @@ async def _opened(section: TextSearchRecipe, record: Path) -> AsyncIterator[Text
         yield TextSearch(searcher, top_k=section.top_k, max_chars=section.max_chars, summarise=summarise)
 
 
+@asynccontextmanager
+async def _on_web(section: TextSearchRecipe, exchanges: Exchanges) -> AsyncIterator[TextSearch]:
+    assert section.pages is not None
+    assert section.patience is not None
+    async with AsyncExitStack() as stack:
+        searcher = PageSearch(section.pages, section.patience, exchanges)
+        await stack.enter_async_context(aclosing(searcher))
+        summarise = None
+        if section.summariser is not None:
+            ask = None
+            if not exchanges.replays:
+                ask = _summariser(await stack.enter_async_context(JudgeClient(section.summariser)))
+            summarise = _kept(ask, section.summariser, exchanges)
+        yield TextSearch(searcher, top_k=section.top_k, max_chars=section.max_chars, summarise=summarise)
+
+
+def _kept(ask: Summarise | None, endpoint: JudgeEndpoint, exchanges: Exchanges) -> Summarise:
+    """Summaries that are on the record, too: a replay asks no model."""
+
+    async def summarise(query: str, passages: str) -> str:
+        async def asked() -> str:
+            assert ask is not None
+            return await ask(query, passages)
+
+        settings = {"model": endpoint.model, "temperature": endpoint.temperature, "system": SUMMARISE}
+        facts = {**settings, "max_tokens": endpoint.max_tokens, "passages": passages}
+        return str(await exchanges.get(Request("summary", query, facts), asked))
+
+    return summarise
+
+
 def _check(section: TextSearchRecipe) -> None:
     if section.index is not None:
         check_passages(Path(section.index), section.encoder)
@@ -186,6 +225,8 @@ TOOLS.add(
     ToolPart(
         "Search an index or the web for passages.",
         opened=_opened,
+        on_web=_on_web,
+        asks_web=lambda section: section.pages is not None,
         section="text_search",
         recipe=TextSearchRecipe,
         check=_check,

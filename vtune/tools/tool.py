@@ -14,8 +14,12 @@ from vtune.schema.trajectory import Status
 from vtune.tools.observation import Observation, inert
 
 if TYPE_CHECKING:
+    from vtune.tools.exchanges import Exchanges
     from vtune.tools.similarity import ToolType
 
+
+SOURCES = "addresses:"
+"""The line of a call's output below which the addresses stand, one per line."""
 
 Schema = Mapping[str, Any]
 """{"type": "function", "function": {"name", "description", "parameters"}}."""
@@ -81,8 +85,12 @@ class ToolPart:
     opened: Callable[[Any, Path], AbstractAsyncContextManager[Tool]] | None
     """(section of the recipe, JSONL file for what the web says) -> the tool, open as long as a run needs it;
     None: it takes code, which the sandbox runs."""
+    on_web: "Callable[[Any, Exchanges], AbstractAsyncContextManager[Tool]] | None" = None
+    """(section, record of the web) -> the tool, where its section asks the web (`asks_web`)."""
+    asks_web: Callable[[Any], bool] = lambda section: False
+    """Whether a section asks the web: then it is opened by `on_web`."""
     section: str = ""
-    """Its key under `tools` of a recipe; a user's own has its name."""
+    """Its key under `tools` of a recipe, where that is a field of `ToolsRecipe`; empty: its name."""
     recipe: type[Strict] | None = None
     """What its section says; None: nothing."""
     check: Callable[[Any], None] | None = None
@@ -91,6 +99,9 @@ class ToolPart:
     """(section, a sample that offers it) -> nothing; raises DataError where the sample lacks something."""
     example: Mapping[str, Any] | None = None
     """Arguments of a call that any picture allows: what a user's own tool is tried with."""
+    look: Callable[[int, Box, tuple[int, int]], Mapping[str, Any]] | None = None
+    """(number of a picture, region in its pixels, its (width, height)) -> arguments of the call that shows
+    the region: what traces of `vtune data make traces` ask for. None: it does not look."""
     credit: "ToolType | None" = None
     """How its calls are told apart when credit is transferred between them; None: it takes no part."""
 
@@ -139,6 +150,12 @@ def refused(why: str, status: Status = "error") -> Observation:
     return Observation(text=f"Error: {inert(why)}", status=status, error=why)
 
 
-def shown(text: str, images: Sequence[bytes] = (), crops: Sequence[ShownCrop] = ()) -> Observation:
-    """The observation of a call that went well; `text` has one `<image>` a picture."""
-    return Observation(text=text, images=tuple(images), status="ok", output=text, crops=tuple(crops))
+def shown(
+    text: str, images: Sequence[bytes] = (), crops: Sequence[ShownCrop] = (), *, sources: Sequence[str] = ()
+) -> Observation:
+    """The observation of a call that went well; `text` has one `<image>` a picture.
+
+    `sources` are addresses of the web that it rests on: the trajectory keeps them, unseen by the policy.
+    """
+    kept = "\n".join([text, SOURCES, *sources]) if sources else text
+    return Observation(text=text, images=tuple(images), status="ok", output=kept, crops=tuple(crops))

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vtune.errors import ServiceError
+from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
 from vtune.tools.once import Once
 from vtune.tools.tool import Mistake, Scene, Schema, Tool, refused
+from vtune.uses import given
 
 Results = Once[Observation]
 """Observations by (group, tool, key)."""
@@ -57,6 +59,7 @@ class Toolbox:
         except ServiceError as error:
             seconds = time.monotonic() - began
             return Observation(text="", status="infra", error=str(error), seconds=seconds)
+        given(found, Observation, TOOLS.kind, asked.tool)
         return replace(found, seconds=time.monotonic() - began)
 
 

@@ -7,12 +7,15 @@ from typing import IO, Any
 
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
-from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.reading import whole_lines
+from vtune.tools.engines import ENGINES, Hit, ask
+from vtune.tools.fetch import is_blocked
 from vtune.tools.http import Patience, Poster
+from vtune.tools.observation import encodable
 from vtune.tools.once import Once
-from vtune.tools.passage import Passage, passage_from
+from vtune.tools.passage import Passage
 
-URL = "https://google.serper.dev/search"
+SERPER = ENGINES["serper"]
 
 
 class Web:
@@ -25,7 +28,8 @@ class Web:
         recorded: Files of other runs, whose answers count as well.
         max_requests: Questions that this run may ask, those in `record` included; an attempt after a failed
             one is not a further question.
-        url: Of the API.
+        blocked: Hosts whose pages are not shown, whatever the web or a record says.
+        url: Of the API; None: where it is.
     """
 
     def __init__(
@@ -36,10 +40,13 @@ class Web:
         record: Path,
         recorded: Sequence[Path],
         max_requests: int,
-        url: str = URL,
+        blocked: Sequence[str] = (),
+        url: str | None = None,
     ) -> None:
-        headers = {} if key is None else {"X-API-KEY": key}
-        self._poster = Poster(url, patience, headers=headers, name="the web search")
+        place = url or SERPER.url
+        assert place is not None
+        headers = {} if key is None else {SERPER.key_header: key}
+        self._poster = Poster(place, patience, headers=headers, name="the web search")
         self._live = key is not None
         self._known: dict[tuple[str, int], list[Passage]] = {}
         for path in recorded:
@@ -48,6 +55,7 @@ class Web:
         self._known |= own
         self._spent = len(own)
         self._budget = max_requests
+        self._blocked = tuple(blocked)
         self._path = record
         self._file: IO[str] | None = None
         self._once: Once[list[Passage]] = Once()
@@ -58,6 +66,16 @@ class Web:
         Raises:
             ServiceError: If it gives no answer in time, the budget is spent, or nothing is on record.
         """
+        found = await self._found(query, top_k)
+        return [one for one in found if not self._is_blocked(one.id)]
+
+    def _is_blocked(self, address: str) -> bool:
+        """Whether a result comes from a blocked host; one that a record numbers comes from none."""
+        if "://" in address:
+            return is_blocked(address, self._blocked)
+        return "." in address and is_blocked(f"http://{address}", self._blocked)
+
+    async def _found(self, query: str, top_k: int) -> list[Passage]:
         if (query, top_k) in self._known:
             return self._known[query, top_k]
         if not self._live:
@@ -74,7 +92,7 @@ class Web:
                 fix="raise tools.text_search.web.max_requests",
             )
         self._spent += 1
-        found = _organic(await self._poster.post({"q": query, "num": top_k}))[:top_k]
+        found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k)]
         self._known[query, top_k] = found
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,38 +111,22 @@ class Web:
             self._file.close()
 
 
-def _organic(answer: Any) -> list[Passage]:
-    """The results in an answer of Serper; title, link and snippet of each."""
-    try:
-        return [
-            passage_from(
-                {
-                    "id": r["link"],
-                    "title": r["title"],
-                    "text": f"{r.get('snippet', '')}\n{r['link']}".strip(),
-                },
-                "",
-            )
-            for r in answer.get("organic", [])
-        ]
-    except (KeyError, TypeError, AttributeError, DataError):
-        raise ServiceError(f"not an answer of Serper: {str(answer)[:200]!r}") from None
+def _passage(hit: Hit) -> Passage:
+    """What is shown of a result: its title, and its snippet with the address below."""
+    text = f"{hit.snippet}\n{hit.url}".strip()
+    return Passage(encodable(hit.url), encodable(hit.title), encodable(text))
 
 
 def _read(path: Path, *, repair: bool = False) -> dict[tuple[str, int], list[Passage]]:
     """Recorded answers. A last line that a kill cut short is left out and, to `repair` the file, cut off."""
     try:
-        text = read_text(path, limit=MAX_DOCUMENT)
+        lines = whole_lines(path, repair=repair)
     except OSError as error:
         raise DataError(
             f"no record can be read at {path}: {error.strerror}", fix="fix tools.text_search.web.recorded"
         ) from None
-    whole = text[: text.rfind("\n") + 1]
-    if repair and len(whole) < len(text):
-        with path.open("r+b") as file:
-            file.truncate(len(whole.encode()))
     found: dict[tuple[str, int], list[Passage]] = {}
-    for number, line in enumerate(whole.split("\n")[:-1], start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             row: Mapping[str, Any] = parse_json(line)
             found[row["query"], row["top_k"]] = [Passage(**result) for result in row["results"]]

@@ -164,6 +164,12 @@ def _cut(data: bytes, box: Box) -> bytes:
     return out.getvalue()
 
 
+def _look(image: int, region: Box, size: tuple[int, int]) -> dict[str, Any]:
+    """The arguments in thousandths of the picture."""
+    box = [round(1000 * value / size[axis % 2]) for axis, value in enumerate(region)]
+    return {"bbox_2d": box} | ({"img_idx": image} if image else {})
+
+
 @asynccontextmanager
 async def _opened(section: ZoomRecipe, record: Path) -> AsyncIterator[Zoom]:
     yield Zoom(section)
@@ -176,6 +182,7 @@ TOOLS.add(
         opened=_opened,
         section="zoom",
         recipe=ZoomRecipe,
+        look=_look,
         credit=LOOKS,
     ),
 )

@@ -32,6 +32,7 @@ def write_checkpoint(
     wait: Callable[[], None],
     keep: int,
     spared: Callable[[Path], bool] = lambda folder: False,
+    mine: Callable[[Path], bool] | None = None,
 ) -> Path:
     """Write `root/step-<step>` through a temporary name, let `root/newest` point to it, remove the oldest.
 
@@ -43,6 +44,8 @@ def write_checkpoint(
         wait: A barrier over all processes.
         keep: The newest checkpoints that stay.
         spared: Whether an older one stays, too.
+        mine: Whether this process has written a file: each waits until its own are on the disk. None: the
+            first has written all.
 
     Raises:
         RunFailed: If it cannot be written, e.g. because the disk is full; the older ones are intact, as they
@@ -57,6 +60,9 @@ def write_checkpoint(
             temporary.mkdir(parents=True)
         wait()
         fill(temporary)
+        for path in temporary.rglob("*"):
+            if (first if mine is None else mine(path)) and path.is_file():
+                _to_disk(path)
         wait()
         if first:
             _finish(root, final, temporary, step, keep, spared)
@@ -79,10 +85,9 @@ def _finish(
     root: Path, final: Path, temporary: Path, step: int, keep: int, spared: Callable[[Path], bool]
 ) -> None:
     (temporary / MANIFEST).write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
-    for path in temporary.rglob("*"):
-        if path.is_file():
-            _to_disk(path)
-    _to_disk(temporary)
+    _to_disk(temporary / MANIFEST)
+    for folder in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
+        _to_disk(folder)
     _remove(final)
     temporary.rename(final)
     point(root, NEWEST, final)

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import socket
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,17 +18,19 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
-from vtune.models.policy import Policy, load_policy
+from vtune.models.network import name_interface
+from vtune.models.policy import Policy
 from vtune.update.batch import Item, dummy_item, micro_batch, micro_batches
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
+from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import WithoutAdapters, add_adapters, units
 from vtune.update.losses import PolicyLoss
 from vtune.update.losses.aggregation import denominator
 from vtune.update.objective import MicroLoss, micro_loss
 from vtune.update.optimizer import HeldAdamW, group_norms, layer_groups
 from vtune.update.parts import fingerprints, freeze
-from vtune.update.ranks import Ranks
+from vtune.update.ranks import COLLECTIVES, Ranks
 from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.stats import StepStats
@@ -37,15 +40,22 @@ MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
 
 
-def start(ranks: Ranks) -> None:
-    """Join the process group; a process without a launcher forms one of its own."""
+def start(ranks: Ranks) -> Ranks:
+    """Join the process group; a process without a launcher forms one of its own.
+
+    Returns:
+        `ranks` with a group for objects and barriers.
+    """
     if ranks.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
-    import deepspeed
+    with _without_mlflow():
+        import deepspeed
 
     if torch.distributed.is_initialized():
-        return
-    if ranks.device.type == "cpu":
+        return ranks.joined()
+    if ranks.device.type == "cuda":
+        torch.cuda.set_device(ranks.device)
+    else:
         # The same run ends with the same bits. On a GPU it would cost speed.
         torch.use_deterministic_algorithms(True)
         # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
@@ -62,8 +72,25 @@ def start(ranks: Ranks) -> None:
             "LOCAL_RANK": "0",
             "WORLD_SIZE": "1",
         }
+    name_interface(os.environ["MASTER_ADDR"])
     backend = "nccl" if ranks.device.type == "cuda" else "gloo"
-    deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False, verbose=False)
+    deepspeed.init_distributed(
+        dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=COLLECTIVES
+    )
+    return ranks.joined()
+
+
+@contextmanager
+def _without_mlflow() -> Iterator[None]:
+    """DeepSpeed's autotuner, of which nothing is used, imports MLflow where it is installed: two seconds."""
+    if "mlflow" in sys.modules:
+        yield
+        return
+    sys.modules["mlflow"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["mlflow"]
 
 
 class Trainer:
@@ -98,6 +125,8 @@ class Trainer:
         self._dummy = dummy_item(policy.chat, policy.pictures)
         self._skipped = 0
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
+        if recipe.zero_stage == 3:
+            self._split(policy.model)
         plain = recipe.lora is None and recipe.zero_stage < 3
         self.rollouts = policy if plain else replace(policy, model=without_weights(policy.model))
         """The policy for rollouts and files; it has weights only inside `gathered`."""
@@ -110,7 +139,7 @@ class Trainer:
         if objective is not None and objective.kl_weight > 0:
             self._reference = self._frozen(reference) if recipe.lora is None else WithoutAdapters(module)
         parameters = [p for p in module.parameters() if p.requires_grad]
-        if sum(p.numel() for p in parameters) != sum(self.trainable.values()):
+        if sum(getattr(p, "ds_numel", p.numel()) for p in parameters) != sum(self.trainable.values()):
             raise RunFailed("the optimiser would train more or less than update.freeze leaves")
         optimizer = HeldAdamW(
             layer_groups(module, policy.family),
@@ -137,9 +166,9 @@ class Trainer:
         import deepspeed
 
         policy = self._policy
-        found = load_policy(
-            name, budget=policy.pictures.budget, dtype=self._recipe.dtype, device=policy.device
-        )
+        found = starting_policy(name, policy.pictures.budget, self._recipe, self._ranks)
+        if self._recipe.zero_stage == 3:
+            self._split(found.model)
         module = PolicyForward(found.model.requires_grad_(False).eval(), policy.chat)
         if self._recipe.zero_stage < 3:
             return module
@@ -153,6 +182,19 @@ class Trainer:
         engine.eval()
         split: Callable[..., TokenStats] = engine
         return split
+
+    def _split(self, model: Any) -> None:
+        """Split a model's weights before any GPU has held all of them."""
+        import deepspeed
+
+        to_host = {"remote_device": "cpu", "pin_memory": self._ranks.device.type == "cuda"}
+        placed: dict[str, Any] = to_host if "params" in self._recipe.offload else {}
+
+        def split(parameter: torch.nn.Parameter) -> None:
+            one = torch.nn.ParameterList([parameter])
+            deepspeed.zero.Init(module=one, config_dict_or_path=self._settings, **placed)
+
+        split_weights(model, self._ranks, split)
 
     def _holds(self) -> bool:
         """Whether the weights stay as they are: DeepSpeed knows the gradient's norm by now."""
@@ -312,6 +354,8 @@ class Trainer:
 
     def save(self, folder: Path, state: dict[str, Any]) -> None:
         """Optimiser state and `state` to `folder`; every process takes part."""
+        # What DeepSpeed waits for here has the patience of a collective.
+        self._ranks.wait()
         self._engine.save_checkpoint(str(folder), tag="state", client_state=state)
 
     def load(self, folder: Path) -> dict[str, Any]:

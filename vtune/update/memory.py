@@ -84,7 +84,9 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
     """Bytes of gradients and of DeepSpeed's buffers around them, at the end of a backward pass."""
     learnt = trained(shape, load)
     share = load.gpus if load.zero_stage >= 2 else 1
-    parts = {"gradients": learnt * load.dtype_bytes / share}
+    # Split gradients are added up in float32.
+    each = 4 if load.zero_stage >= 2 else load.dtype_bytes
+    parts = {"gradients": learnt * each / share}
     parts["buffers"] = float(min(learnt, BUCKET) * load.dtype_bytes)
     if load.zero_stage == 3:
         parts["buffers"] += min(shape.total, LIVE) * load.dtype_bytes
@@ -135,6 +137,13 @@ def on_host(shape: Shape, load: Load) -> float:
     if "params" in load.offload and load.zero_stage == 3:
         total += shape.total * load.dtype_bytes
     return float(total)
+
+
+def on_disk(shape: Shape, load: Load) -> float:
+    """Bytes of a checkpoint: the plain weights, and DeepSpeed's weights and optimiser state beside them."""
+    learnt = trained(shape, load)
+    adapters = learnt if load.lora_rank else 0
+    return float((2 * shape.total + adapters) * load.dtype_bytes + learnt * (ADAM + MASTER))
 
 
 def kv_token(shape: Shape, dtype_bytes: int) -> int:

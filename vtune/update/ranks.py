@@ -1,12 +1,21 @@
 """Which process this is, of how many."""
 
 import os
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
+
+COLLECTIVES = timedelta(hours=2)
+"""That a process waits for the others where gradients and weights travel, and for the first one, which checks
+the data, to come to the start."""
+MEETINGS = timedelta(days=2)
+"""That it waits where objects are gathered and at barriers: there one draws, writes or judges longer than the
+others, by hours. One that has died is found by its watcher, not by a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +25,19 @@ class Ranks:
     rank: int
     world: int
     local: int
+    meetings: Any = None
+    """The process group of `gather` and `wait`; None: torch's default one."""
+
+    def joined(self) -> "Ranks":
+        """With a group for objects and barriers, on the CPU and with a patience of its own.
+
+        All processes call it, once the default group is there.
+        """
+        if self.world == 1:
+            return self
+        import torch
+
+        return replace(self, meetings=torch.distributed.new_group(backend="gloo", timeout=MEETINGS))
 
     @classmethod
     def of_this_process(cls) -> "Ranks":
@@ -24,8 +46,10 @@ class Ranks:
                      (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))))  # fmt: skip
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> "torch.device":
         """The GPU of this process, or the CPU where there is none."""
+        import torch
+
         return torch.device("cuda", self.local) if torch.cuda.is_available() else torch.device("cpu")
 
     @property
@@ -37,11 +61,15 @@ class Ranks:
         """The value of every process, in order of rank, on every process."""
         if self.world == 1:
             return [value]
+        import torch
+
         out: list[Any] = [None] * self.world
-        torch.distributed.all_gather_object(out, value)
+        torch.distributed.all_gather_object(out, value, group=self.meetings)
         return out
 
     def wait(self) -> None:
         """Until all processes are here."""
         if self.world > 1:
-            torch.distributed.barrier()
+            import torch
+
+            torch.distributed.barrier(group=self.meetings)

@@ -1,6 +1,8 @@
 """What DeepSpeed is asked to split among processes, and what is gathered together again."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from vtune.update.lora import Unit
@@ -8,6 +10,8 @@ from vtune.update.recipe import Update
 
 UNSPLIT = 10_000
 """Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
+SHARE = re.compile(r"zero_pp_rank_(\d+)_")
+"""In the names of the files that each process writes of its own share."""
 BUCKET = 1 << 28
 """Weights that are gathered at the same time: half a gigabyte in bfloat16."""
 
@@ -27,7 +31,11 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
         zero["offload_optimizer"] = host
     if "params" in recipe.offload:
         zero["offload_param"] = host
+    split = recipe.dtype == "bfloat16" and recipe.zero_stage >= 2
     return {
+        # In bfloat16 a sum over many micro-batches loses its small terms. A split sum is small, a whole one
+        # (stage 1) would take as much memory as the weights twice.
+        "data_types": {"grad_accum_dtype": "fp32" if split else None},
         # Micro-batches have a size in tokens, of which DeepSpeed need not know.
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
@@ -40,6 +48,12 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": zero,
     }
+
+
+def writer_of(path: Path) -> int:
+    """The process that writes a file of DeepSpeed's state; the first writes all others."""
+    found = SHARE.search(path.name)
+    return int(found[1]) if found else 0
 
 
 def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:

@@ -5,12 +5,12 @@ To add one: write a file with its two functions, the form of its answers and its
 scores, ours are exceptions.
 """
 
-from vtune.errors import DataError, nearest
+from vtune.errors import DataError
 from vtune.parts import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.verifiers.verifier import Case, Verifier, where
 
-__all__ = ["VERIFIERS", "Case", "Verifier", "check_ground_truth", "verifier_of"]
+__all__ = ["VERIFIERS", "Case", "Verifier", "check_ground_truth", "scored_elsewhere", "verifier_of"]
 
 VERIFIERS: Parts[Verifier] = Parts("verifier", lambda verifier: first_line(verifier.verify), Verifier)
 """Name in the data -> verifier."""
@@ -24,7 +24,7 @@ def verifier_of(sample: Sample) -> Verifier:
     """
     verifier = VERIFIERS.get(sample.verifier)
     if verifier is None:
-        fix = nearest(sample.verifier, VERIFIERS)
+        fix = VERIFIERS.meant(sample.verifier)
         raise DataError(f"unknown verifier {sample.verifier!r}", where=where(sample), fix=fix)
     return verifier
 
@@ -36,3 +36,13 @@ def check_ground_truth(sample: Sample) -> None:
         DataError: With the sample and the remedy.
     """
     verifier_of(sample).check_ground_truth(sample)
+
+
+def scored_elsewhere(sample: Sample) -> bool:
+    """Whether only the official scorer of a benchmark can tell: here replies to it stay unscored.
+
+    Raises:
+        DataError: If there is no verifier of that name, or it cannot read the sample.
+    """
+    elsewhere = verifier_of(sample).elsewhere
+    return elsewhere is not None and elsewhere(sample)

@@ -44,6 +44,7 @@ REPORTED = (50, 75, 95, 99)
 SIZE_PENALTY = 0.6
 """Of V-Triune's published server: a score is multiplied by it for each box too many or too few."""
 AP_RANKINGS = ("area", "order")
+CREDITS = ("overlap", "whole")
 
 _AP = {"map": "ap", "map50": "ap50", "map75": "ap75"}
 """The published names of terms of a score -> what of one reply stands for them: there is no mean over labels
@@ -55,6 +56,7 @@ _KNOWN = SPACE_OPTIONS | {
     "det_reward_ratio",
     "size_penalty",
     "ap_ranking",
+    "credit",
     "may_be_empty",
 }
 
@@ -68,6 +70,8 @@ class _Judging:
     completeness: float
     size_penalty: float
     ranking: str
+    whole: bool
+    """No credit for a part."""
 
 
 def verify_detection(reply: str, sample: Sample) -> Verdict:
@@ -94,6 +98,8 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
     - `ap_ranking`: what stands in for confidences in average precision: `area` (the default; appendix E), or
       `order`, that of the list (appendix D, and the server, where all are alike).
 
+    - `credit`: `overlap` (the default), as above, or `whole`: 1 where every box is found at every threshold
+      and there is no other, else 0. With one box and threshold 0.5 that is RefCOCO's accuracy.
     - `may_be_empty`: true lets the ground truth be `[]`: then no box at all scores 1, and any box 0 (ours).
 
     The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts say,
@@ -140,7 +146,10 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
         predicted = without_labels(predicted)
     facts = _facts(predicted, judging)
     off = abs(len(predicted) - len(judging.truth))
-    score = _score(predicted, judging, thresholds, facts) * judging.size_penalty**off
+    if judging.whole:
+        score = float(not off and _all_found(predicted, judging, thresholds))
+    else:
+        score = _score(predicted, judging, thresholds, facts) * judging.size_penalty**off
     tight = ", ".join(f"{threshold:.2f}" for threshold in thresholds)
     why = f"{len(predicted)} boxes for {len(judging.truth)}, IoU {facts['iou']:.3f} against {tight}"
     return Verdict(min(score, 1.0), why, {**facts, "unreadable": 0.0})
@@ -168,6 +177,12 @@ def _score(
     for name in terms.keys() - values.keys():
         values[name] = fmean(_term(name, predicted, judging, threshold) for threshold in thresholds)
     return fsum(weight * values[name] for name, weight in terms.items()) / fsum(terms.values())
+
+
+def _all_found(predicted: list[LabelledBox], judging: _Judging, thresholds: Sequence[float]) -> bool:
+    """Whether every box is met at every threshold."""
+    found = label_first(predicted, judging.truth, min_iou=max(thresholds), iou_weight=0.0, match_weight=1.0)
+    return len(found) == len(judging.truth)
 
 
 def _term(name: str, predicted: list[LabelledBox], judging: _Judging, threshold: float) -> float:
@@ -230,6 +245,7 @@ def _judging(sample: Sample, *, labelled: bool) -> _Judging:
         completeness=completeness,
         size_penalty=penalty,
         ranking=one_of(sample, "ap_ranking", AP_RANKINGS, default="area"),
+        whole=one_of(sample, "credit", CREDITS, default="overlap") == "whole",
     )
 
 

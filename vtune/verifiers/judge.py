@@ -5,11 +5,11 @@ from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.exact import accepted, normalise
+from vtune.verifiers.gradings import KEY, LONGEST, grading_of
 from vtune.verifiers.verifier import (
     Case,
     Verifier,
     answered,
-    given_answer,
     no_answer,
     options,
     quote,
@@ -19,15 +19,16 @@ from vtune.verifiers.verifier import (
 
 NAME = "judge"
 
-LONGEST = 1000
-"""Characters of an answer that a judge is shown: more is not short (DeepEyes refuses from 1000 on)."""
+ATTEMPTED = "not_attempted"
+"""In `parts` of a verdict: 1 where the judge finds that nothing was answered."""
 
 
 def decide(reply: str, sample: Sample) -> Verdict | str:
     """The verdict where a rule decides, else the answer that a judge has to compare with the ground truth.
 
     An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge; nor
-    does a reply without an answer. `answer_in` says where the answer is.
+    does a reply without an answer. `answer_in` says where the answer is. `grading` names another rule by
+    which it is read and compared (see `vtune.verifiers.gradings`).
 
     Source: CodeV's code asks a judge where math-verify finds no match; SenseNova-MARS, where the text is not
     the same. The second is done here.
@@ -36,18 +37,22 @@ def decide(reply: str, sample: Sample) -> Verdict | str:
         DataError: As `check_judge` does.
     """
     right = _accepted(sample)
-    given = given_answer(reply, sample)
+    grading = grading_of(sample)
+    given = grading.read(reply, sample)
     if given is None:
         return no_answer(sample)
-    if not given or len(given) >= LONGEST:
+    if not given or (grading.longest is not None and len(given) >= grading.longest):
         return unreadable(f"the answer has {len(given)} characters")
-    if normalise(given) in right:
+    if grading.plain is not None and grading.plain(given) in {grading.plain(truth) for truth in right}:
         return answered(1.0, f"{quote(given)} is the truth, word for word")
     return given
 
 
-def judged(answer: str, sample: Sample, *, same: bool) -> Verdict:
-    """The verdict once a judge has said whether an answer means the same as the ground truth."""
+def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
+    """The verdict once a judge has said whether an answer means the same; None: that it attempts nothing."""
+    if same is None:
+        why = f"the judge finds that {quote(answer)} attempts no answer"
+        return Verdict(0.0, why, {"unreadable": 0.0, ATTEMPTED: 1.0})
     compared = "the same as" if same else "other than"
     why = f"the judge finds {quote(answer)} {compared} {quote(sample.ground_truth)}"
     return answered(float(same), why)
@@ -86,14 +91,17 @@ def judge_form(sample: Sample) -> str:
 
 
 def _accepted(sample: Sample) -> frozenset[str]:
-    options(sample, {"aliases", "answer_in"})
+    """The ground truth and its aliases, as they stand."""
+    options(sample, {"aliases", "answer_in", KEY})
+    grading_of(sample)
     if len(sample.ground_truth) >= LONGEST:
         raise DataError(
             f"the ground truth has {len(sample.ground_truth)} characters",
             where=where(sample),
             fix=f"write a short answer, below {LONGEST}",
         )
-    return accepted(sample, normalise)
+    accepted(sample, normalise)  # for what it raises
+    return accepted(sample, str)
 
 
 VERIFIERS.add(

@@ -2,8 +2,9 @@
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
-from vtune.verifiers import verifier_of
+from vtune.verifiers import scored_elsewhere, verifier_of
 from vtune.verifiers.detection import with_iou
+from vtune.verifiers.gradings import grading_of
 from vtune.verifiers.spaces import with_shown_size
 from vtune.verifiers.verifier import where
 
@@ -26,10 +27,17 @@ def perfect_reply(sample: Sample) -> str:
     return answer if place == "reply" else f"<answer>{answer}</answer>"
 
 
+def provable(sample: Sample) -> bool:
+    """Whether the ground truth can be proved right here: without an official scorer, and without a model."""
+    by_model = verifier_of(sample).asks_judge and grading_of(sample).plain is None
+    return not (by_model or scored_elsewhere(sample))
+
+
 def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     """See that the ground truth, given as the answer, scores 1. Main thread only (`math`).
 
-    Where the environment judges, there is no answer to give.
+    Where the environment judges, there is no answer to give; where an official scorer does, nobody to ask;
+    where a model always does, nothing to compare.
 
     Args:
         sample: What is judged; with `judge`, the words of the ground truth need no model.
@@ -42,7 +50,7 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     if shown is not None and sample.verifier_parm.get("reply_space") == "shown_pixels":
         sample = with_shown_size(sample, shown)
     verifier.check_ground_truth(sample)
-    if verifier.reads_outcome:
+    if verifier.reads_outcome or not provable(sample):
         return
     judged = with_iou(sample, (TIGHTEST,)) if verifier.reads_iou else sample
     verdict = verifier.verify(perfect_reply(judged), judged)

@@ -13,6 +13,9 @@ from vtune.verifiers import tags
 LONGEST_QUOTE = 60
 """Characters, ours."""
 
+ELSEWHERE = "scored elsewhere"
+"""How the reason begins where a reply waits for the scores of an official scorer."""
+
 ANSWER_IN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {"tag": tags.answer, "boxed": tags.boxed, "reply": tags.said}
 )
@@ -77,6 +80,9 @@ class Verifier:
     """Some answers are left to a model: `Verifying` asks it."""
     reads_outcome: bool = False
     """It reads no reply, but what the sample's environment gave: `outcome` in verifier_parm."""
+    elsewhere: Callable[[Sample], bool] | None = None
+    """Whether only the official scorer of a benchmark can tell, so that replies to the sample stay unscored
+    here until its scores are imported. None: never."""
 
 
 def where(sample: Sample) -> str:

@@ -10,13 +10,14 @@ from vtune.errors import DataError
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import verifier_of
+from vtune.uses import given
+from vtune.verifiers import VERIFIERS, verifier_of
 from vtune.verifiers.judge import decide, judged
 from vtune.verifiers.lane import Lane
 from vtune.verifiers.verifier import where
 from vtune.verifiers.worker import Fast, Question, Worker
 
-AskJudge = Callable[[str, Sample], Awaitable[bool]]
+AskJudge = Callable[[str, Sample], Awaitable[bool | None]]
 """(answer, sample) -> whether a model finds it to mean the same as the ground truth.
 
 Raises ServiceError where the model gives no usable reply."""
@@ -92,7 +93,7 @@ class Verifying:
                 return outcome
             return judged(outcome, sample, same=await judge(outcome, sample))
         if not verifier.in_worker:
-            return verifier.verify(reply, sample)
+            return given(verifier.verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
         try:
             packed = pickle.dumps((reply, _without_pictures(sample)), pickle.HIGHEST_PROTOCOL)
         except RecursionError:

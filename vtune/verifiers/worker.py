@@ -17,7 +17,7 @@ from types import FrameType
 from vtune.errors import ServiceError, VtuneError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.uses import Used, take, used
+from vtune.uses import Used, broken, given, take, used
 from vtune.verifiers import VERIFIERS, verifier_of
 
 PATIENCE = 4
@@ -338,9 +338,15 @@ def _outcome(reply: str, sample: Sample, slice_s: float | None) -> Verdict | Vtu
             # Processor time, not that of the clock: on a busy machine an answer is no slower by itself.
             signal.setitimer(signal.ITIMER_PROF, slice_s, AGAIN)
         try:
-            return verifier_of(sample).verify(reply, sample)
+            return given(verifier_of(sample).verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
         except VtuneError as error:
             return error
+        except MemoryError:
+            raise  # an answer that is too large costs a worker
+        except Exception as error:
+            if (failed := broken(error)) is None:
+                raise
+            return failed
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     except _UsedUp:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
+from tests.data.formats import published_search
 from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
 
@@ -501,7 +502,7 @@ def hrbench(folder: Path) -> Published:
 
 
 def table(
-    name: str, file: str, verifiers: dict[str, int], column: str, told: str
+    name: str, file: str, verifiers: dict[str, int], column: str, told: str, *sources: str
 ) -> Callable[[Path], Published]:
     """The specimen of a benchmark in one TSV file, with a row whose column is broken."""
 
@@ -514,9 +515,86 @@ def table(
             rows = list(csv.DictReader(stream, delimiter="\t"))
         rows.insert(0, rows[0] | {"index": "bad", column: "?" if column != "answer" else "Z9"})
         write_tsv(path, rows)
-        return Published([path], verifiers, {f"{path}, row 0": told}, sources=(path.stem,))
+        named = () if name.startswith("charxiv") else (path.stem,)
+        return Published([path], verifiers, {f"{path}, row 0": told}, sources=sources or named)
 
     return make
+
+
+def shard(name: str, source: str, verifiers: dict[str, int], told: str) -> Callable[[Path], Published]:
+    """The specimen of a benchmark in a Parquet shard, with a row before it that has no answer."""
+
+    def make(folder: Path) -> Published:
+        specimen = FORMATS[name].specimen
+        assert specimen is not None
+        (path,) = specimen(folder).path.rglob("*.parquet")
+        rows = pq.read_table(str(path))
+        odd = rows.slice(0, 1).set_column(
+            rows.column_names.index("answer"), rows.schema.field("answer"), pa.array([None], pa.string())
+        )
+        pq.write_table(pa.concat_tables([odd, rows]), str(path))
+        return Published([path], verifiers, {f"{path}, row 0": told}, sources=(source,))
+
+    return make
+
+
+def screenspot_pro(folder: Path) -> Published:
+    root = written("screenspot_pro", folder)
+    file = root / "annotations" / "word_windows.json"
+    rows = json.loads(file.read_text(encoding="utf-8"))
+    rows.insert(1, rows[0] | {"id": "odd", "bbox": [20, 20, 900, 60]})
+    file.write_text(json.dumps(rows), encoding="utf-8")
+    return Published([root], {"point_in_box": 2}, {f"{file}, row 1": "bbox"}, sources=("screenspot_pro",))
+
+
+def refcoco(folder: Path) -> Published:
+    root = written("refcoco", folder)
+    (file,) = root.rglob("*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    parquet(file, [rows[0] | {"question_id": "odd", "bbox": [190.0, 20.0, 50.0, 40.0]}, *rows])
+    return Published([root], {"grounding": 2}, {f"{root}, row 0": "bbox"}, sources=("RefCOCO_testA",))
+
+
+def visual_probe(folder: Path) -> Published:
+    file = written("visual_probe", folder)
+    rows = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps([rows[0] | {"solution": None}, *rows]), encoding="utf-8")
+    return Published([file], {"judge": 1}, {f"{file}, row 0": "solution"}, sources=("visual_probe_hard",))
+
+
+def ocrbench(folder: Path) -> Published:
+    file = written("ocrbench_v2", folder)
+    rows = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps([rows[0] | {"id": "odd", "type": "sign reading en"}, *rows]), encoding="utf-8")
+    return Published([file], {"reading": 4}, {f"{file}, row 0": "unknown type"}, sources=("ocrbench_v2",))
+
+
+def mega_bench(folder: Path) -> Published:
+    root = written("mega_bench", folder)
+    (file,) = root.rglob("*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    video = rows[0] | {"id": "film", "query_media": "['./data/a.mp4']"}
+    parquet(file, [rows[0] | {"id": "odd", "task_name": "sign_painting"}, video, *rows])
+    return Published([root], {"reading": 3}, {f"{file}, row 0": "no task"}, sources=("mega_bench",))
+
+
+def written(name: str, folder: Path) -> Path:
+    """The path of a format's specimen."""
+    specimen = FORMATS[name].specimen
+    assert specimen is not None
+    return specimen(folder).path
+
+
+def searching(
+    make: Callable[[Path], tuple[Path, str]], verifiers: dict[str, int], told: str, source: str
+) -> Callable[[Path], Published]:
+    """A benchmark of `published_search`, with its odd row."""
+
+    def made(folder: Path) -> Published:
+        path, odd = make(folder)
+        return Published([path], verifiers, {odd: told}, sources=(source,))
+
+    return made
 
 
 def hf(folder: Path) -> Published:
@@ -593,5 +671,26 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "mmmu_pro_vision": table("mmmu_pro_vision", "MMMU_Pro_V.tsv", {"choice": 2}, "answer", "answer"),
     "countbench": table("countbench", "CountBenchQA.tsv", {"counting": 2}, "answer", "whole number"),
     "vlmblind": table("vlmblind", "VLMBlind.tsv", {"exact": 4}, "task", "unknown task"),
+    "screenspot_pro": screenspot_pro,
+    "refcoco": refcoco,
+    "refcoco_tsv": table(
+        "refcoco_tsv", "RefCOCO.tsv", {"grounding": 2}, "category", "unknown split", "RefCOCO_val"
+    ),
+    "visual_probe": visual_probe,
+    "ocrbench_v2": ocrbench,
+    "mega_bench": mega_bench,
+    "mathvista": shard("mathvista", "mathvista", {"choice": 1, "math": 2, "exact": 1}, "no answer"),
+    "mathverse": shard("mathverse", "mathverse", {"choice": 2, "exact": 1}, "no answer"),
+    "mathvision": shard("mathvision", "mathvision", {"choice": 2, "exact": 1}, "no answer"),
+    "mathvision_mini": shard("mathvision_mini", "mathvision", {"choice": 2, "exact": 1}, "no answer"),
+    "charxiv_reasoning": table(
+        "charxiv_reasoning", "CharXiv_reasoning_val.tsv", {"exact": 2}, "inst_category", "inst_category"
+    ),
+    "charxiv_descriptive": table(
+        "charxiv_descriptive", "CharXiv_descriptive_val.tsv", {"exact": 2}, "grading_query", "PREDICTION"
+    ),
+    "browsecomp_vl": searching(published_search.browsecomp_vl, {"judge": 2}, "no picture", "browsecomp_vl"),
+    "mmsearch_plus": searching(published_search.mmsearch_plus, {"judge": 2}, "encrypted", "mmsearch_plus"),
+    "mm_eval": searching(published_search.mm_eval, {"math": 2}, "truth", "mm_eval"),
     "hf": hf,
 }

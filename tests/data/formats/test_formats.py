@@ -443,7 +443,7 @@ def test_a_damaged_file_is_one_entry_and_the_next_file_goes_on(tmp_path: Path) -
 def test_an_unknown_format_is_told_with_the_nearest() -> None:
     with pytest.raises(RecipeError) as caught:
         format_of("deepeye")
-    assert caught.value.fix == "did you mean `deepeyes`?"
+    assert caught.value.fix.startswith("did you mean `deepeyes`? To add your own, list its file under `uses:")
     assert format_of("orsta") is FORMATS["vtriune"]
 
 

@@ -58,6 +58,21 @@ def test_a_folder_that_is_older_than_some_settings_is_audited_as_it_was(
     assert audited(tmp_path)["all"] == audited(evaluated)["all"]
 
 
+def test_a_step_of_several_processes_is_audited_as_one(evaluated: Path, tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").symlink_to(evaluated / "suite.yaml")
+    every = list(read_trajectories(evaluated / "trajectories.parquet"))
+    for step in (0, 4):
+        for rank in (0, 1):
+            file = tmp_path / "trajectories" / f"step-{step:06d}-rank-{rank}.parquet"
+            write_trajectories(file, every[rank::2])
+    files = audited(tmp_path)["files"]
+    assert list(files) == ["step-000000.parquet", "step-000004.parquet"]
+    whole = audited(evaluated)["all"]
+    for numbers in files.values():
+        assert (numbers["n"], numbers["clusters"]) == (whole["n"], whole["clusters"])
+        assert numbers["accuracy"]["value"] == pytest.approx(whole["accuracy"]["value"])
+
+
 def test_a_file_alone_is_audited_against_the_samples_that_are_named(
     evaluated: Path, lens: Path, tmp_path: Path
 ) -> None:
@@ -160,7 +175,7 @@ def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) ->
     )
     assert [bucket["share"]["value"] for bucket in found["buckets"]] == [0.96, 0.03, 0.01, 0.0]
     told = vtune(*words)
-    assert "no_shares" in told.out
+    assert told.out.startswith("4 of 4 trajectories with tool calls could not be audited: no evidence boxes")
     assert "nothing was judged" in told.out
 
 

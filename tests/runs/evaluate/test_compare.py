@@ -47,6 +47,13 @@ def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Pa
     return out
 
 
+def graded(evaluation: Path, **facts: str) -> Path:
+    """The same where a model has read the answers."""
+    file = evaluation / "results.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"grader": facts}))
+    return evaluation
+
+
 def compared(a: Path, b: Path) -> Any:
     ended = vtune("compare", a, b, "--json")
     assert ended.code == 0, ended.err
@@ -188,6 +195,12 @@ def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Pat
     for other, what in (
         (folder(tmp_path / "rule", marks, choices=choices, scorer="hrbench"), "scorer, choices.answer_in"),
         (folder(tmp_path / "judge", marks, reward={"judge": {"model": "m"}, "iou": None}), "reward.judge"),
+        (
+            folder(tmp_path / "protocol", marks, protocol="vlmevalkit", reply_space="unit"),
+            "protocol, reply_space",
+        ),
+        (folder(tmp_path / "answer", marks, answer_in="boxed"), "answer_in"),
+        (graded(folder(tmp_path / "graded", marks), model="m", prompts="ab"), "grader.model, grader.prompts"),
         (folder(tmp_path / "data", marks, prints="bb"), "the SHA-256 of `data` differ"),
     ):
         ended = vtune("compare", a, other)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from tests.data.formats.published import jpeg
 from tests.metrics.detections import summary
 from tests.runs.commands import setting, vtune
 from vtune.config import find, load_recipe
+from vtune.errors import DataError
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.evaluate.evaluation import EvalSuite
+from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.questions import read_records
+from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 
 SMALL = setting(
@@ -37,6 +41,9 @@ HABITS = "rsdn"
 class Detecting(ScriptedEngine):
     """Plays HABITS over the questions, in order."""
 
+    shown = SIZE
+    """In whose pixels it says its boxes."""
+
     def __init__(self, chat: Chat, samples: Sequence[Sample]) -> None:
         super().__init__(chat, ["never said"])
         self._samples = samples
@@ -44,6 +51,10 @@ class Detecting(ScriptedEngine):
     async def generate(self, request: Request) -> Completion:
         number = request.key[-3]
         boxes = said(json.loads(self._samples[number].ground_truth), HABITS[number % len(HABITS)])
+        across, down = self.shown[0] / SIZE[0], self.shown[1] / SIZE[1]
+        for box in boxes or ():
+            x0, y0, x1, y1 = box["bbox_2d"]
+            box["bbox_2d"] = [x0 * across, y0 * down, x1 * across, y1 * down]
         answer = "I see none." if boxes is None else json.dumps(boxes)
         text = f"<think>So it is.</think><answer>{answer}</answer>"
         return await ScriptedEngine(self._chat, [text]).generate(request)
@@ -58,7 +69,7 @@ def said(truth: list[dict[str, Any]], habit: str) -> list[dict[str, Any]] | None
         for one in truth
         for x0, y0, x1, y1 in [one["bbox_2d"]]
     ]
-    return boxes * (2 if habit == "d" else 1)
+    return [dict(box) for box in boxes * (2 if habit == "d" else 1)]
 
 
 def content(names: Sequence[str]) -> dict[str, Any]:
@@ -190,3 +201,29 @@ def test_replies_in_pixels_as_shown_are_scored_in_those_of_the_file(
         "coco-val", file, tiny, tmp_path / "rel", monkeypatch, "--set", "reply_space=relative_1000"
     )["score"]
     assert thousandths["score"] < 0.1 < plain["score"]
+
+
+def test_stored_replies_in_pixels_as_shown_are_graded_in_those_of_the_file(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = content(["cup"])
+    (tmp_path / "images").mkdir()
+    for image in published["images"]:
+        (tmp_path / "images" / image["file_name"]).write_bytes(jpeg(image["id"], SIZE))
+    file = tmp_path / "instances.json"
+    file.write_text(json.dumps(published))
+    words = ["--set", "reply_space=shown_pixels"]
+    monkeypatch.setattr(Detecting, "shown", (140, 56))  # of 200 x 100, in multiples of 28, below 12544 pixels
+    drawn = evaluated("coco-val", file, tiny, tmp_path / "out", monkeypatch, *words)
+    # Boxes that are taken as pixels of the file meet nothing: 0.
+    assert drawn["score"]["score"] > 0.3
+    again = regrade(tmp_path / "out", "vtune")
+    assert again["score"] == drawn["score"]
+    stored = tmp_path / "out" / "trajectories.parquet"
+    unknown = [
+        replace(t, images=tuple(replace(picture, seen=None) for picture in t.images))
+        for t in read_trajectories(stored)
+    ]
+    write_trajectories(stored, unknown, run=tmp_path / "out")
+    with pytest.raises(DataError, match="its size was not kept"):
+        regrade(tmp_path / "out", "vtune")

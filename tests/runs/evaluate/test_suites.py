@@ -9,16 +9,17 @@ import pytest
 
 import vtune.runs.agent.engines as vtune_engines
 from tests.data.benchmarks import make_vstar
+from tests.judge.server import serve
 from tests.runs.commands import setting, vtune
 from vtune.config import find, load_recipe
 from vtune.data.formats.table import FORMATS
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, ServiceError
 from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.runs.evaluate.grading import regrade
-from vtune.runs.evaluate.listed import list_suites
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.sandbox.forkserver import ForkServer
 
 SMALL = setting(
     dtype="float32",
@@ -89,6 +90,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
             "vtune": (1.0, 0, None),
             "vlmevalkit": (0.5, 0, None),
             "official": (0.5, 0, None),
+            "lmms-eval": (0.5, 0, None),
             "mars": (0.5, 1, None),
         },
     ),
@@ -111,7 +113,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
             "vtune": (0.5, 1, None),
             "official": (0.5, 1, 1.0),
             "vlmevalkit": (0.5, 1, 0.75),
-            "lmms-eval": (0.5, 1, None),
+            "lmms-eval": (0.5, 1, 1.0),
         },
     ),
     "mmmu-pro-v": (
@@ -131,6 +133,56 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
     "vlmblind": (
         ["{3}", "I do not know", "15", "rows={4} columns={5}"],
         {"vtune": (0.5, 0, None), "vlmevalkit": (1.0, 0, None), "lmms-eval": (0.5, 1, None)},
+    ),
+    # A box from (20, 20) to (70, 60) on 200 x 120 pixels, which is shown as 112 x 56.
+    "screenspot-pro": (
+        ["(45, 40)", '<tool_call>\n{"arguments": {"coordinate": [25, 20]}}\n</tool_call>'],
+        {
+            "vtune": (0.5, 1, None),
+            "official": (0.5, 1, None),
+            "lmms-eval": (1.0, 0, None),
+            "vlmevalkit": (0.0, 2, None),
+            "paper": (0.5, 1, None),
+        },
+    ),
+    "refcoco": (
+        ["[0.1, 0.2, 0.35, 0.5]", "[20, 20, 70, 60]"],
+        {"vtune": (0.5, 0, None), "lmms-eval": (0.5, 0, None)},
+    ),
+    "refcoco-tsv": (
+        ["[0.1, 0.2, 0.35, 0.5]", "[100, 160, 350, 500]"],
+        {"vtune": (0.0, 0, None), "vlmevalkit": (1.0, 0, None)},
+    ),
+    # "Exit", B, a box and a field, in four categories.
+    "ocrbench-v2": (
+        ["an exit", "(B)", "[100, 160, 350, 330]", "none"],
+        dict.fromkeys(
+            ("vtune", "official", "vlmevalkit", "lmms-eval", "paper"), ((1 + 1 + 0.5 + 0) / 4, 1, None)
+        ),
+    ),
+    # Truths green (B), 3, 1.5 to one decimal, [2007, 2008]; no model reads what is left.
+    "mathvista": (
+        ["B", "3.0", "1.46", "[2007, 2008]"],
+        {
+            "vtune": (3 / 4, 0, None),
+            "official": (1.0, 0, None),
+            "lmms-eval": (1.0, 0, None),
+            "vlmevalkit": (1 / 4, 2, None),
+        },
+    ),
+    # Truths B, B (4), 1/2
+    "mathvision": (
+        ["B", "is 4.", "\\boxed{0.5}"],
+        {
+            "vtune": (2 / 3, 0, None),
+            "official": (1.0, 0, None),
+            "lmms-eval": (1.0, 0, None),
+            "vlmevalkit": (2 / 3, 1, None),
+        },
+    ),
+    "mathvision-mini": (
+        ["\\boxed{B}", "8", "1/2"],
+        {"vtune": (1 / 3, 0, None), "official": (2 / 3, 0, None), "vlmevalkit": (2 / 3, 0, None)},
     ),
 }  # fmt: skip
 TABLE = [(suite, protocol) for suite, (_, protocols) in CASES.items() for protocol in protocols]
@@ -181,11 +233,24 @@ def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
     assert (found["suite"]["agent"], found["suite"]["protocol"]) == ("direct", protocol)
 
 
-def test_every_suite_that_has_two_protocols_is_tried_with_two() -> None:
-    listed = list_suites()["suites"]
-    several = {name for name, suite in listed.items() if len(suite["protocols"]) > 1}
-    assert several - {"hrbench-8k", "mme-realworld"} == set(CASES)
-    assert all(len(protocols) >= 2 for _, protocols in CASES.values())
+@pytest.mark.parametrize("agent", ["direct", "codev"])
+def test_a_sandbox_is_started_only_where_code_may_run(
+    agent: str,
+    tiny: Path,
+    data: dict[str, Path],
+    saying: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def start(*_: object) -> ForkServer:
+        raise ServiceError("no sandbox on this machine")
+
+    monkeypatch.setattr(ForkServer, "start", start)
+    saying += CASES["vstar"][0]
+    words = ("--suite", "vstar", "--agent", agent, "--data", data["vstar"], *SMALL)
+    ended = vtune("eval", *words, "--model", tiny, "--out", tmp_path / "out")
+    assert ended.code == (0 if agent == "direct" else 1), ended.err
+    assert ("no sandbox on this machine" in ended.err) == (agent == "codev")
 
 
 def test_stored_replies_are_graded_by_another_protocol_as_a_rollout_would_be(
@@ -288,4 +353,29 @@ def test_a_group_evaluates_what_is_here_and_names_the_rest(
     both = vtune("eval", "--suite", "vlmblind,codev-table3", *words)
     assert (both.code, "`vlmblind` is named twice" in both.err) == (2, True)
     nothing = vtune("eval", "--suite", "orsta-table2", *words)
-    assert (nothing.code, "mega-bench-core: there is no suite of it yet" in nothing.err) == (2, True)
+    assert (nothing.code, "mega-bench-core: data/MEGA-Bench" in nothing.err.replace(str(here), "data")) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize(("said", "score"), [("TRUE", 1.0), ("FALSE", 0.5)])
+def test_visualprobe_is_the_truth_word_for_word_or_what_a_judge_says(
+    said: str, score: float, tiny: Path, saying: list[str], tmp_path: Path
+) -> None:
+    write = FORMATS["visual_probe"].specimen
+    assert write is not None
+    file = write(tmp_path).path
+    (row,) = json.loads(file.read_text())
+    file.write_text(json.dumps([row, row | {"doc_id": "1"}]))
+    saying += ["White.", "pale"]
+    with serve(said) as judge:
+        endpoint = judge.endpoint().model_dump_json()
+        found = evaluated(
+            "visual-probe", "vtune", tiny, file, tmp_path / "out", *setting(reward__judge=endpoint)
+        )
+    assert found["score"]["score"] == score
+    assert found["score"]["categories"]["hard"]["n"] == 2
+    assert (
+        len(judge.requests) == 2
+    )  # whether it is there, and about the one that is not the truth word for word

@@ -131,8 +131,16 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     here = scratch(tmp_path, tiny)
     shutil.copy(ROOT / "tests/own/maze.py", here)
     data = here / "train.parquet"
-    ended = vtune("data", "import", "samples", mazes(here), "--out", data)
+    words = ("data", "import", "samples", mazes(here), "--out", data)
+    ended = vtune(*words)
+    assert ended.code == 2
+    assert "To add your own, list its file under `uses: [./mine.py]`" in ended.err
+    ended = vtune(*words, "--uses", here / "maze.py")
     assert ended.code == 0, ended.err
+    forget(used())
+    assert "there is no environment 'maze'" in vtune("data", "validate", data).out
+    assert vtune("data", "validate", data, "--uses", here / "maze.py").code == 0
+    forget(used())
     assert {row.environment for row in read_samples(data)} == {"maze"}
     limits = setting(rollout__max_tokens=2000, rollout__max_turns=3, rollout__prompt="plain")
     run = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *SIZES, *limits)

@@ -83,7 +83,7 @@ def test_rl_records_them_by_source_and_the_audit_asks_the_judge(
     rows = {row.source: row.values for row in read_metrics(here / "run/metrics.jsonl")}
     mean = sum(reward.own["brief"] or 0 for reward in rewards) / 4
     assert rows["lens"]["reward_brief"] == pytest.approx(mean)
-    report = vtune("report", here / "run").out
+    report = vtune("report", here / "run", "--all").out
     assert "reward_brief" in report
     assert "uses brief.py" in report
     forget(used())

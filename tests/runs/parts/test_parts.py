@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
+from vtune.errors import RecipeError
 from vtune.parts import OURS
 from vtune.runs.parts.checks.evidence import check_evidence
 from vtune.runs.parts.checks.prompt import check_prompt
@@ -99,6 +100,9 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
         (', example={"angle": 90}', "", "it opens and answers a call", "give ToolPart an `example`"),
         ("\\n{IMAGE_MARK}", "", "it opens and answers a call", "its text has 0 <image> for 1"),
         ("check_names(arguments, self.schema)", "pass", "bad arguments are the model's mistake", "KeyError"),
+        ('angle = arguments["angle"]', 'angle = int(arguments["angle"])', "so are odd values", "TypeError"),
+        ("raise Mistake(f", "raise ValueError(f", "so are odd values", "ValueError: angle is one of 90, 180"),
+        ("raise Mistake(f", "raise ServiceError(f", "so are odd values", '{"angle": null} ends as infra'),
     ],
 )
 def test_a_promise_of_a_tool_that_is_not_kept_is_found(
@@ -107,7 +111,8 @@ def test_a_promise_of_a_tool_that_is_not_kept_is_found(
     text = (OWN / "rotate.py").read_text()
     assert old in text
     path = tmp_path / "mine.py"
-    path.write_text(text.replace(old, new))
+    brought = "from vtune.errors import ServiceError\nfrom vtune.tools import TOOLS"
+    path.write_text(text.replace(old, new).replace("from vtune.tools import TOOLS", brought))
     assert found in broken(path)[check]
 
 
@@ -203,6 +208,14 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
             "a failure is unscored, never 0",
             "no picture can be read, and it scores 0",
         ),
+        ("near.py", "def shows_small", "def shows_tiny", "it says what is too small", "no `shows_small("),
+        (
+            "near.py",
+            "        return False\n\n\ndef",
+            "        return True\n\n\ndef",
+            "it says what is too",
+            "is True",
+        ),
         (
             "near.py",
             "bool(sample.evidence)",
@@ -248,8 +261,8 @@ def test_a_promise_about_scores_that_is_not_kept_is_found(
     assert old in text
     path = tmp_path / "mine.py"
     path.write_text(text.replace(old, new))
-    told = broken(path)
-    assert found in told[check]
+    (told,) = [why for name, why in broken(path).items() if name.startswith(check)]
+    assert found in told
 
 
 def test_our_own_judge_by_boxes_keeps_its_promises() -> None:
@@ -269,9 +282,59 @@ def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_l
     assert f"{path}:1" in ended.err
 
 
+def test_a_recipe_or_suite_stands_for_the_files_that_it_uses(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text((OWN / "anls.py").read_text().replace("1.0 - share", "0.9 - share"))
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(f"uses: [mine.py, {OWN}/rotate.py]\nseed: 0\n")
+    found = check_parts(suite)
+    assert [(part["name"], Path(part["file"]).name) for part in found["parts"]] == [
+        ("anls", "mine.py"),
+        ("rotate_tool", "rotate.py"),
+    ]
+    assert not found["ok"]
+    assert [Path(one["file"]).name for one in found["files"]] == ["mine.py", "rotate.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("suite.yaml", "seed: 0\n", "names no files under its own `uses`"),
+        ("suite.yaml", "uses: []\n", "names no files under its own `uses`"),
+        ("suite.yaml", "- 1\n", "names no files under its own `uses`"),
+        ("suite.yaml", "uses: [mine.txt]\n", "mine.txt is not a file of Python"),
+        ("suite.yaml", "uses: [\n", "not YAML"),
+        ("mine.txt", "x = 1\n", "mine.txt is not a file of Python"),
+    ],
+)
+def test_what_is_not_python_is_never_run(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text)
+    ended = vtune("parts", "check", tmp_path / name)
+    assert ended.code == 2
+    assert said in ended.err
+    assert "SyntaxError" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "taken"),
+    [("near.py", "near", "auto"), ("near.py", "near", "both"), ("rotate.py", "rotate_tool", "none")],
+)
+def test_a_name_that_could_not_be_reached_is_refused(
+    tmp_path: Path, file: str, name: str, taken: str
+) -> None:
+    (tmp_path / "mine.py").write_text((OWN / file).read_text().replace(f'"{name}"', f'"{taken}"'))
+    with pytest.raises(RecipeError, match=f"`{taken}` is reserved") as told:
+        check_parts(tmp_path / "mine.py")
+    assert told.value.where.startswith(f"{tmp_path}/mine.py:")
+
+
 def test_the_page_shows_the_parts_that_are_tested() -> None:
-    page = (ROOT / "cli/parts.md").read_text()
-    shown = [block.split("```")[0] for block in page.split("```python\n")[1:]]
-    assert shown == [(OWN / name).read_text() for name in ("anls.py", "maze.py")]
-    page = (ROOT / "vtune/update/README.md").read_text()
-    assert page.split("```python\n")[1].split("```")[0] == (OWN / "pushes.py").read_text()
+    for page, names in {
+        "cli/parts.md": ("anls.py", "maze.py"),
+        "vtune/update/README.md": ("pushes.py",),
+        "vtune/tools/README.md": ("rotate.py",),
+        "vtune/reward/README.md": ("near.py",),
+        "cli/data.md": ("lines.py",),
+    }.items():
+        blocks = (ROOT / page).read_text().split("```python\n")[1:]
+        shown = [block.split("```")[0] for block in blocks if block.startswith('"""')]
+        assert shown == [(OWN / name).read_text() for name in names], page

@@ -14,7 +14,7 @@ import pytest
 
 from tests.runs.commands import vtune
 from tests.test_cli import picture
-from vtune.config import find, load_recipe, shipped
+from vtune.config import find, load_recipe
 from vtune.runs.plan import checks, doctor
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import read_samples, write_samples
@@ -79,11 +79,29 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     ended = vtune("doctor", path, "--json")
     result = json.loads(ended.out)
     found = {check["name"]: check for check in result["checks"]}
-    suites = {f"pixels, {name}" for name in shipped("eval_suites")}
-    assert set(found) == {"shared memory", "model", "memory", "disk", "pictures"} | suites
-    asked = ("model", "memory", "disk", "pictures", "pixels, lens")
+    assert set(found) == {"shared memory", "model", "memory", "disk", "pictures"}
+    asked = ("model", "memory", "disk", "pictures")
     assert all(found[name]["level"] == "ok" for name in asked)
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
+
+
+def test_the_pixels_of_the_suites_that_a_recipe_names_are_held_against_its_own(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    own = "{suite: mmmu, limit: 1, settings: {images.max_pixels: 12544}}"
+    named = f"eval:\n  every: 1\n  suites: [lens, vstar, {own}]\n"
+    text = recipe_file(tmp_path, tiny, lens / "train.parquet").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("eval: null"))
+    path = tmp_path / "named.yaml"
+    path.write_text(text.replace(f"{line}\n", named))
+    found = {check["name"]: check for check in checks.check_recipe(str(path)) if "pixels" in check["name"]}
+    assert {name: check["level"] for name, check in found.items()} == {
+        "pixels, lens": "ok",
+        "pixels, vstar": "warn",
+        "pixels, mmmu": "ok",
+    }
+    assert "12544 in the recipe" in found["pixels, vstar"]["found"]
+    assert "images.max_pixels: 12544" in found["pixels, vstar"]["fix"]
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed")
@@ -100,8 +118,6 @@ def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:
     result = json.loads(ended.out)
     found = {check["name"]: check for check in result["checks"]}
     assert found["data"]["level"] == found["judge"]["level"] == "fail"
-    assert found["pixels, lens"]["level"] == "warn"
-    assert "12544" in found["pixels, lens"]["found"]
     assert any(fix.startswith("judge: start it, e.g. `vllm serve") for fix in result["fixes"])
     text = vtune("doctor", "rl/codev").out
     assert "there is no data/curated/codev-rl/samples.parquet" in text

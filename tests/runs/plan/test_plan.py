@@ -12,6 +12,7 @@ from tests.judge.server import FakeJudge, serve
 from tests.reward.build import encode, noise, sample
 from tests.runs.commands import rl, setting, sft, vtune
 from vtune.config import find, load_recipe
+from vtune.errors import RecipeError
 from vtune.models.shape import known_shapes, shape_of
 from vtune.report.plan import plan_lines
 from vtune.runs.plan.estimate import phases_of, step_of
@@ -118,6 +119,59 @@ def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> No
     )
     assert set(two["update"]) - set(one["update"]) == {"vLLM weights", "vLLM at work", "KV cache"}
     assert not plan(codev(rollout__staleness=1), machine)["fits"]
+
+
+def test_the_plan_knows_what_vllm_needs_when_it_wakes() -> None:
+    """Its weights beside the trainer's, and the buffer in which they travel: as large as the embedding."""
+    machine = machine_of(8, 80)
+    phases = phases_of(codev().model_dump(mode="json"), SEVEN, machine)
+    waking = phases["hand-over"]
+    assert waking["vLLM weights"] == waking["weights"]
+    assert waking["weights on their way"] == pytest.approx(152064 * 3584 * 2 / 1e9, abs=0.01)
+    assert "KV cache" not in waking
+    for phase in ("update", "optimizer step"):
+        assert phases[phase]["vLLM's graphs"] == 1.0
+    split = phases_of(codev(update__zero_stage=3).model_dump(mode="json"), SEVEN, machine)
+    assert split["hand-over"]["weights on their way"] - waking["weights on their way"] == pytest.approx(
+        0.54, abs=0.01
+    )
+    for changes in ({"rollout__servers": ("http://a",)}, {"rollout__engine": "transformers"}):
+        assert "hand-over" not in phases_of(codev(**changes).model_dump(mode="json"), SEVEN, machine)
+
+
+def test_the_plan_says_what_checkpoints_take_of_the_disk() -> None:
+    """16 bytes a weight: bfloat16 twice, and three numbers in float32."""
+    found = plan(codev(checkpoints__keep=3), machine_of(8, 80))
+    one = 16 * SEVEN.total / 1e9
+    assert found["disk_gb"] == {
+        "a checkpoint": round(one, 1), "at the same time": 4, "together": round(4 * one, 1)
+    }  # fmt: skip
+    line = f"a checkpoint takes {one:.1f} GB of disk; 4 at a time take {4 * one:.1f} GB"
+    assert line in list(plan_lines({"plan": found}))
+    more = {"newest": 2, "every": 100, "best": None}
+    assert plan(codev(checkpoints__keep=more), machine_of(8, 80))["disk_gb"]["at the same time"] == 5
+
+
+def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
+    """So orsta-32b runs on one machine of eight GPUs."""
+    machine = machine_of(8, 141)
+    given = ["rollout.servers=[]", "rollout.gpu_memory=0.3", "rollout.tensor_parallel=8"]
+    recipe = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, given)
+    shape = shape_of(known_shapes()["Qwen2.5-VL-32B"])
+    found = plan(recipe, machine)
+    assert found["fits"]
+    parts = shape.parameters
+    weights = 2 * (parts["vision"] + parts["connector"] + parts["language"] / 8) / 1e9
+    assert found["memory_gb"]["rollout"]["vLLM weights"] == pytest.approx(weights, abs=0.01)
+    alone = load_recipe(find("orsta-32b", "recipes.rl"), RLRecipe, given[:2])
+    assert not plan(alone, machine)["fits"]
+    values = recipe.model_dump(mode="json")
+    one = recipe.rollout.max_tokens * 2 * shape.layers * shape.key * 2 / 8 / 1e9
+    fit = int(phases_of(values, shape, machine)["rollout"]["KV cache"] / one)
+    (note,) = found["notes"]
+    assert note.startswith(f"KV cache: {fit} conversations of {recipe.rollout.max_tokens} tokens")
+    with pytest.raises(RecipeError, match="28 attention heads"):
+        plan(codev(rollout__tensor_parallel=8), machine)
 
 
 @pytest.mark.parametrize(

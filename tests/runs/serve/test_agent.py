@@ -4,8 +4,6 @@ import asyncio
 import base64
 import json
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,11 +15,12 @@ from typing import Any
 import openai
 import pytest
 
+from tests import served
 from tests.conftest import HANGS
 from tests.judge.server import FakeJudge, serve
 from tests.models.rows import picture
 from tests.rollout.endpoint import Looker
-from tests.runs.commands import environment, evaluation, setting, vtune
+from tests.runs.commands import evaluation, setting, vtune
 from vtune.models.pictures import PixelBudget
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import read_samples, read_trajectories
@@ -33,11 +32,7 @@ BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
 """Of the suite `lens`."""
 
 
-@dataclass
-class Serving:
-    process: "subprocess.Popen[str]"
-    url: str
-
+class Serving(served.Served):
     def health(self) -> dict[str, Any]:
         with urllib.request.urlopen(f"{self.url}/health", timeout=HANGS) as response:
             found: dict[str, Any] = json.load(response)
@@ -57,29 +52,9 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, model: str, *options: str) -> Iterator[Serving]:
-    command = [sys.executable, "-m", "vtune.cli.main", "serve", "agent", "--port", "0", "--json"]
-    command += ["--agent", "lens-tiny", "--model", model, "--out", str(folder / "out")]
-    process = subprocess.Popen(
-        [*command, *GREEDY, *setting(offers="[python]"), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        text = ""
-        for line in process.stdout:
-            text += line
-            if line == "}\n":
-                break
-        assert text, process.stderr.read()
-        yield Serving(process, json.loads(text)["url"])
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.communicate(timeout=HANGS)
+    words = ["--agent", "lens-tiny", "--model", model, "--out", str(folder / "out")]
+    with served.serving("agent", *words, *GREEDY, *setting(offers="[python]"), *options) as one:
+        yield Serving(one.process, one.facts)
 
 
 def messages(sample: Sample) -> list[Any]:

@@ -4,23 +4,20 @@ import asyncio
 import base64
 import json
 import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import HANGS
 from tests.models.rows import picture
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
+from tests.served import Served, serving
 from vtune.errors import RecipeError, ServiceError
 from vtune.models.policy import Policy
 from vtune.reward.checking import check_unscored
@@ -37,33 +34,6 @@ TOKEN = "a-token-of-some-length"
 PATIENCE = {"timeout_s": 0.5, "retries": 1, "deadline_s": 1.0, "concurrency": 4}
 ASKING = replace(SAMPLE, tools=("text_search_tool",))
 FERRY, SKY = picture(64, 48, seed=1), picture(64, 48, seed=2)
-
-
-@dataclass
-class Served:
-    process: "subprocess.Popen[str]"
-    url: str
-
-
-@contextmanager
-def serving(*options: str) -> Iterator[Served]:
-    command = [sys.executable, "-m", "vtune.cli.main", "serve", "search", "--port", "0", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        text = ""
-        for line in process.stdout:
-            text += line
-            if line == "}\n":
-                break
-        assert text, process.stderr.read()
-        yield Served(process, json.loads(text)["url"])
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        process.communicate(timeout=HANGS)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Served]:
     options = ("--pictures", str(folder / "pictures"), "--token-file", str(folder / "token"))
-    with serving(str(folder / "index"), *options) as served:
+    with serving("search", str(folder / "index"), *options) as served:
         yield served
 
 
@@ -176,7 +146,7 @@ def test_a_service_that_stalls_is_waited_for_until_the_deadline_and_no_longer(
 
 
 def test_a_dead_service_is_ours(policy: Policy, folder: Path) -> None:
-    with serving(str(folder / "index")) as served:
+    with serving("search", str(folder / "index")) as served:
         tools = remote(served.url, token_env=None)
         assert converse(policy, tools, call(query="ferry"), ANSWER).calls[0].status == "ok"
         served.process.kill()

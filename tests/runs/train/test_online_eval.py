@@ -9,7 +9,7 @@ import yaml
 
 from tests.reward.test_score import NOWHERE
 from tests.runs.commands import Ended, evaluation, numbers, rl, same_weights, setting, sft, vtune
-from vtune.errors import RunFailed, ServiceError
+from vtune.errors import RecipeError, RunFailed, ServiceError
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.report.document import run_report
 from vtune.runs.train.online_eval import OnlineEvaluation
@@ -257,3 +257,17 @@ def test_what_cannot_be_is_refused_before_the_start(
     assert ended.code == 2
     assert said in ended.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("suite", "settings"),
+    [("mathverse", {}), ("mathvista", {"grader": {"base_url": "http://127.0.0.1:9/v1", "model": "judge"}})],
+)
+def test_training_waits_for_no_model_that_reads_answers(suite: str, settings: dict[str, Any]) -> None:
+    def section(name: str, **words: Any) -> OnlineEval:
+        one = {"suite": name, "limit": None, "settings": {"protocol": "official", **words}}
+        return OnlineEval.model_validate({"every": 1, "suites": [one]})
+
+    with pytest.raises(RecipeError, match="lets a model read answers, and training does not wait"):
+        load_suites(section(suite, **settings), kind="transformers")
+    assert load_suites(section("mathvista"), kind="transformers")

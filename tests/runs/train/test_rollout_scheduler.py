@@ -144,3 +144,38 @@ def test_a_process_whose_draw_ahead_failed_still_hands_over_as_the_others_wait_f
     asyncio.run(run())
     assert len(waited) == 2
     assert log.said[-1] == "take 1"
+
+
+@pytest.mark.parametrize("awake", [True, False], ids=["sleeps", "is dead"])
+def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engine(awake: bool) -> None:
+    async def run() -> list[object]:
+        meeting = asyncio.Barrier(2)
+
+        class Shared(Log):
+            async def rest(self) -> None:
+                await meeting.wait()
+                if not awake:
+                    raise RunFailed("it cannot sleep")
+
+        class Fails(Shared):
+            async def draw(self, step: int) -> tuple[int, int]:
+                raise RunFailed("the draw failed")
+
+        async def drawn(log: Log) -> tuple[int, int]:
+            rollouts = RolloutScheduler(
+                log.draw,
+                log,
+                lambda: iter(()),
+                lambda: None,
+                staleness=0,
+                steps=1,  # type: ignore[arg-type]
+            )
+            return await rollouts.of(0)
+
+        both = asyncio.gather(drawn(Fails()), drawn(Shared()), return_exceptions=True)
+        return list(await asyncio.wait_for(both, 10))
+
+    failed, other = asyncio.run(run())
+    assert isinstance(failed, RunFailed)
+    assert "the draw failed" in str(failed)
+    assert other == (0, 0) if awake else "it cannot sleep" in str(other)

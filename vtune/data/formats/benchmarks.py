@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vtune.data.formats import specimens, specimens_tsv
+from vtune.data.charts import scan_charxiv_descriptive, scan_charxiv_reasoning
+from vtune.data.formats import specimens, specimens_maths, specimens_tsv
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS, Format
@@ -18,6 +19,12 @@ from vtune.data.harness import (
     scan_treebench,
 )
 from vtune.data.hrbench import scan_hrbench
+from vtune.data.mathematics import (
+    scan_mathverse,
+    scan_mathvision,
+    scan_mathvision_mini,
+    scan_mathvista,
+)
 from vtune.data.options import listing
 from vtune.data.vstar import scan_vstar
 from vtune.errors import DataError
@@ -95,14 +102,16 @@ def _add(
     reads: str,
     scan: Callable[[Path], Iterator[Sample | DataError]],
     specimen: Callable[[Path], specimens.Specimen],
+    also: tuple[str, ...] = (),
 ) -> None:
-    """A benchmark in one TSV file of VLMEvalKit's."""
+    """A benchmark whose reader takes a path and nothing else."""
 
     def read(path: Path, options: Options) -> Iterator[Found]:
         for number, entry in enumerate(scan(path)):
             yield Place(path, number, path.stem), _opened(entry)
 
-    FORMATS.add(name, Format(read, reads, takes=("tools",), specimen=specimen, scan=scan))
+    layout = Format(read, reads, takes=("tools",), also=lambda options: also, specimen=specimen, scan=scan)
+    FORMATS.add(name, layout)
 
 
 _add("mme_realworld", "TSV of MME-RealWorld, whole or Lite", scan_realworld, specimens_tsv.realworld)
@@ -112,3 +121,25 @@ _add("mmmu_pro", "MMMU_Pro_10c.tsv", scan_mmmu_pro, specimens_tsv.mmmu_pro)
 _add("mmmu_pro_vision", "MMMU_Pro_V.tsv", scan_mmmu_pro_vision, specimens_tsv.mmmu_pro_vision)
 _add("countbench", "CountBenchQA.tsv", scan_countbench, specimens_tsv.countbench)
 _add("vlmblind", "VLMBlind.tsv", scan_blind, specimens_tsv.blind)
+_add("mathvista", "folder or file of MathVista, testmini", scan_mathvista, specimens_maths.mathvista)
+_add("mathverse", "folder or file of MathVerse, testmini", scan_mathverse, specimens_maths.mathverse)
+_add("mathvision", "folder or file of MathVision, test", scan_mathvision, specimens_maths.mathvision)
+_add(
+    "mathvision_mini",
+    "folder or file of MathVision, testmini",
+    scan_mathvision_mini,
+    specimens_maths.mathvision_mini,
+    also=("mathvision",),  # another split of the same files
+)
+_add(
+    "charxiv_reasoning",
+    "CharXiv_reasoning_val.tsv",
+    scan_charxiv_reasoning,
+    specimens_maths.charxiv_reasoning,
+)
+_add(
+    "charxiv_descriptive",
+    "CharXiv_descriptive_val.tsv",
+    scan_charxiv_descriptive,
+    specimens_maths.charxiv_descriptive,
+)

@@ -37,7 +37,7 @@ def known_verifier(name: str) -> str:
         DataError: If no verifier has it.
     """
     if name not in VERIFIERS:
-        raise DataError(f"unknown verifier {name!r}", fix=f"known: {', '.join(VERIFIERS)}")
+        raise DataError(f"unknown verifier {name!r}", fix=VERIFIERS.meant(name))
     return name
 
 

@@ -19,6 +19,11 @@ from vtune.schema.fields import Row
 HEAD = 2**16
 """Bytes of a file that are looked at where it is not read in rows."""
 _OF_VSTAR = {"index", "image", "B", "C", "D"}
+_OF_MATHS = {
+    "mathvista": {"pid", "query", "answer_type", "precision"},
+    "mathverse": {"problem_version", "query_wo", "question_for_eval"},
+    "mathvision": {"options", "answer", "level", "subject", "decoded_image"},
+}
 ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
 
 
@@ -84,6 +89,9 @@ def look_of_row(row: Row) -> str | None:
         return "mars" if {"image", "image_search_title_list"} & row.keys() else None
     if "question" in row and "response" in row:
         return "thyme"
+    for name, columns in _OF_MATHS.items():
+        if columns <= row.keys():
+            return name
     asked, answered = {"problem", "question", "query"} & row.keys(), {"answer", "solution"} & row.keys()
     return "easyr1" if asked and answered else None
 
@@ -105,6 +113,8 @@ def _tsv(head: str) -> str | None:
     if not {"index", "image"} <= set(header):
         return None
     telling = {"cycle_category": "hrbench", "multi-choice options": "mme_realworld", TARGETS: "treebench"}
+    if "grading_query" in header:
+        telling |= {"inst_category": "charxiv_reasoning", "qid": "charxiv_descriptive"}
     for column, name in telling.items():
         if column in header:
             return name

@@ -2,21 +2,24 @@
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 from types import MappingProxyType
 from typing import Any
 
-from vtune.data.formats import specimens
+from vtune.data.formats import specimens, specimens_places
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
 from vtune.data.options import listing
+from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
+from vtune.verifiers import judge
 
 QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
@@ -24,6 +27,8 @@ IMAGES = ("images", "image", "decoded_image")
 IDENTITY = ("id", "qid", "doc_id", "question_id")
 PARTS = ("data_source", "source", "dataset", "dataset_name")
 """Columns that may say which data set a row was collected from."""
+LEVELS = ("easy", "medium", "hard")
+"""Of VisualProbe."""
 THINKLITE = ("FigureQA", "GEOS", "GeoQA", "Geometry3K", "IconQA", "OK-VQA", "ScienceQA", "TabMWP")
 """The data sets that ThinkLite-VL was collected from, as CodeV's code writes them."""
 
@@ -33,6 +38,29 @@ def read_easyr1(path: Path, options: Options) -> Iterator[Found]:
     return each(
         read_rows(path), lambda row, place: question_sample(row, place, options, source=_named(row, place))
     )
+
+
+def read_visual_probe(path: Path, options: Options) -> Iterator[Found]:
+    """VisualProbe's `val.json`: open questions, which a model judges; their level is in the folder's name."""
+
+    def convert(row: Row, place: Place) -> Sample:
+        level = next((word for word in LEVELS if word in place.file.parent.name.lower()), None)
+        if level is None:
+            raise DataError(
+                "the folder does not say of which level the questions are",
+                where=str(place.file),
+                fix=f"keep the published names: VisualProbe_{', VisualProbe_'.join(map(str.title, LEVELS))}",
+            )
+        sample = question_sample(
+            row,
+            place,
+            replace(options, verifier=options.verifier or judge.NAME),
+            source=f"visual_probe_{level}",
+            ability="visual_search",
+        )
+        return replace(sample, extra={**sample.extra, "category": level})
+
+    return each(read_rows(path), convert)
 
 
 def read_thinklite(path: Path, options: Options) -> Iterator[Found]:
@@ -218,4 +246,13 @@ FORMATS.add(
 FORMATS.add(
     "easyr1",
     Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON", specimen=specimens.easyr1),
+)
+FORMATS.add(
+    "visual_probe",
+    Format(
+        read_visual_probe,
+        "VisualProbe's val.json of one level, or the folder of them",
+        also=lambda options: ("easyr1",),
+        specimen=specimens_places.visual_probe,
+    ),
 )

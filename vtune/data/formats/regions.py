@@ -47,7 +47,7 @@ def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list
             raise wrong(
                 spec.column, f"a box is in picture {number!r} of {len(shown)}", "count pictures from 0"
             )
-        box = _pixels(spec, _four(spec.column, entry.get("bbox_2d")), shown[number])
+        box = _pixels(spec, box_of_numbers(spec.column, entry.get("bbox_2d")), shown[number])
         found.append({"label": str(entry.get("label") or ""), "image": number, "bbox_2d": box})
     return found
 
@@ -63,7 +63,7 @@ def box_truth(column: str, value: Any) -> str:
         DataError: If it is not a list of boxes.
     """
     entries = [
-        {"label": str(entry.get("label") or ""), "bbox_2d": _four(column, entry.get("bbox_2d"))}
+        {"label": str(entry.get("label") or ""), "bbox_2d": box_of_numbers(column, entry.get("bbox_2d"))}
         for entry in _entries(column, value)
     ]
     return json.dumps(entries, ensure_ascii=False)
@@ -90,7 +90,12 @@ def _nested(value: Any) -> bool:
     return isinstance(value, Mapping | list)
 
 
-def _four(column: str, sides: Any) -> list[float]:
+def box_of_numbers(column: str, sides: Any) -> list[float]:
+    """Four finite numbers.
+
+    Raises:
+        DataError: If it is something else.
+    """
     numbers = isinstance(sides, list) and all(
         isinstance(side, int | float) and not isinstance(side, bool) and math.isfinite(side) for side in sides
     )

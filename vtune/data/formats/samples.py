@@ -185,6 +185,7 @@ FORMATS.add(
         "JSON lines of our own layout, as `vtune data export samples` writes them",
         also=lambda options: ("vtriune", "verl"),  # lines that do without our own columns
         specimen=specimens.samples,
+        offers_tools=True,
         scan=scan_samples,  # a suite's are Parquet
     ),
 )

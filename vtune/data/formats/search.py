@@ -43,7 +43,9 @@ def read_mars(path: Path, options: Options) -> Iterator[Found]:
         if file.suffix == ".json":
             yield from _meta(file, options)
         else:
-            source = name.split("/")[-1]
+            # Its test sets are folders, each with a `data.jsonl`.
+            stem = name.split("/")[-1]
+            source = file.resolve().parent.name if stem == "data" else stem
             yield from _mars_file(file, source, options, None)
 
 
@@ -190,10 +192,17 @@ FORMATS.add(
         read_mars,
         "JSON lines or meta file of SenseNova-MARS",
         aliases=("sensenova-mars",),
+        offers_tools=True,
         specimen=specimens.mars,
     ),
 )
 FORMATS.add(
     "mmsearch",
-    Format(read_mmsearch, "Parquet of MMSearch-R1 (FVQA)", aliases=("fvqa",), specimen=specimens.mmsearch),
+    Format(
+        read_mmsearch,
+        "Parquet of MMSearch-R1 (FVQA)",
+        aliases=("fvqa",),
+        offers_tools=True,
+        specimen=specimens.mmsearch,
+    ),
 )

@@ -25,7 +25,7 @@ def hrbench(folder: Path) -> Specimen:
                     "cycle_category": str(cycle),
                 }
             )
-    return Specimen(_table(folder / "hr_bench_4k.tsv", rows))
+    return Specimen(table(folder / "hr_bench_4k.tsv", rows))
 
 
 def realworld(folder: Path) -> Specimen:
@@ -37,7 +37,7 @@ def realworld(folder: Path) -> Specimen:
         {**_coloured(number), **shared, "answer": "AE"[number], "category": category, "l2-category": below}
         for number, (category, below) in enumerate(sorts)
     ]
-    return Specimen(_table(folder / "mme_realworld_lite.tsv", rows))
+    return Specimen(table(folder / "mme_realworld_lite.tsv", rows))
 
 
 def treebench(folder: Path) -> Specimen:
@@ -54,7 +54,7 @@ def treebench(folder: Path) -> Specimen:
         }
         for number, category in enumerate(("Perception", "Reasoning"))
     ]
-    return Specimen(_table(folder / "TreeBench.tsv", rows))
+    return Specimen(table(folder / "TreeBench.tsv", rows))
 
 
 def mmmu(folder: Path) -> Specimen:
@@ -93,7 +93,7 @@ def mmmu(folder: Path) -> Specimen:
             **common,
         },
     ]
-    return Specimen(_table(folder / "MMMU_DEV_VAL.tsv", rows))
+    return Specimen(table(folder / "MMMU_DEV_VAL.tsv", rows))
 
 
 def mmmu_pro(folder: Path) -> Specimen:
@@ -108,7 +108,7 @@ def mmmu_pro(folder: Path) -> Specimen:
         }
         for number, count in enumerate((10, 1))
     ]
-    return Specimen(_table(folder / "MMMU_Pro_10c.tsv", rows))
+    return Specimen(table(folder / "MMMU_Pro_10c.tsv", rows))
 
 
 def mmmu_pro_vision(folder: Path) -> Specimen:
@@ -117,7 +117,7 @@ def mmmu_pro_vision(folder: Path) -> Specimen:
         {**_coloured(number), "options": str(["red", "green", "blue"]), "answer": "B", "subject": "Art"}
         for number in range(2)
     ]
-    return Specimen(_table(folder / "MMMU_Pro_V.tsv", rows))
+    return Specimen(table(folder / "MMMU_Pro_V.tsv", rows))
 
 
 def countbench(folder: Path) -> Specimen:
@@ -126,7 +126,7 @@ def countbench(folder: Path) -> Specimen:
         {**_coloured(number), "question": "How many signs are there in the image?", "answer": str(number + 2)}
         for number in range(2)
     ]
-    return Specimen(_table(folder / "CountBenchQA.tsv", rows))
+    return Specimen(table(folder / "CountBenchQA.tsv", rows))
 
 
 def blind(folder: Path) -> Specimen:
@@ -141,7 +141,7 @@ def blind(folder: Path) -> Specimen:
         {**_coloured(number), "question": question, "answers": truth, "task": task}
         for number, (task, (question, truth)) in enumerate(asked.items())
     ]
-    return Specimen(_table(folder / "VLMBlind.tsv", rows))
+    return Specimen(table(folder / "VLMBlind.tsv", rows))
 
 
 def _coloured(number: int) -> dict[str, str]:
@@ -149,7 +149,7 @@ def _coloured(number: int) -> dict[str, str]:
     return {"index": str(number), "image": coded(number)}
 
 
-def _table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
+def table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
     """A TSV file, as pandas writes it."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t", lineterminator="\n")

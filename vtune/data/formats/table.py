@@ -7,7 +7,7 @@ from typing import Literal
 
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.specimens import Specimen
-from vtune.errors import DataError, RecipeError, nearest
+from vtune.errors import DataError, RecipeError
 from vtune.parts import Parts
 from vtune.schema.sample import Sample
 
@@ -23,6 +23,8 @@ class Format:
     makes: Literal["samples", "traces"] = "samples"
     takes: tuple[str, ...] = ("images", "verifier", "tools")
     """Options that have an effect."""
+    offers_tools: bool = False
+    """Its rows say which tools the model may call: a suite of them may leave that to its agent."""
     own_questions: bool = False
     """Its questions are written here, bare: an import adds how they are to be answered."""
     aliases: tuple[str, ...] = ()
@@ -52,7 +54,7 @@ def plain_name(name: str) -> str:
         for alias in layout.aliases:
             aliases.setdefault(alias, plain)
     if name not in aliases:
-        raise RecipeError(f"unknown format {name!r}", fix=nearest(name, [*FORMATS, *aliases]))
+        raise RecipeError(f"unknown format {name!r}", fix=FORMATS.meant(name, *aliases))
     return aliases[name]
 
 

@@ -84,6 +84,18 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
     Raises:
         DataError: If one is missing or does not open.
     """
+    found = encoded_pictures(column, value, base)
+    for picture in found:
+        seen_to_open(column, picture)
+    return found
+
+
+def encoded_pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
+    """The same, without opening them: what a benchmark shows is opened when it is shown.
+
+    Raises:
+        DataError: If one is missing.
+    """
     items = [] if value is None else value if isinstance(value, list) else [value]
     return tuple(_picture(column, item, base) for item in items)
 
@@ -184,9 +196,7 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
         path = item if decoded is None else None
     else:
         raise mistyped(column, item, "a picture: bytes, a path or base64")
-    picture = Picture(content, None if path is None else str(path))
-    seen_to_open(column, picture)
-    return picture
+    return Picture(content, None if path is None else str(path))
 
 
 def _decoded(text: str, base: Path) -> bytes | None:

@@ -3,37 +3,26 @@
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import torch
 
-from vtune.errors import MissingExtra
 from vtune.models.pictures import PixelBudget, widest
 from vtune.models.policy import Dtype, Policy
+from vtune.models.shape import find_shape
 from vtune.rollout.agent import Rollout, TrainingRollout
+from vtune.rollout.apart import Apart
 from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
+from vtune.rollout.team import Team
 from vtune.rollout.transformers import TransformersEngine
-
-Kind = Literal["transformers", "vllm", "openai"]
-"""`openai`: an endpoint, which has the weights; see `vtune.runs.agent.served`."""
+from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
+from vtune.update.ranks import MEETINGS, Ranks
 
 EVAL_GPU_MEMORY = 0.9
 """Share of the GPU for a vLLM that has it to itself; vLLM's own default."""
 SHORT_TOKENS = 1024
 """Of the conversations with `vllm_on`."""
-
-
-def check_vllm() -> None:
-    """See that vLLM is there.
-
-    Raises:
-        MissingExtra: If it is not.
-    """
-    if find_spec("vllm") is None:
-        raise MissingExtra("vllm is not installed", fix="pip install 'vtune[vllm]'")
 
 
 def training_engine(
@@ -43,7 +32,7 @@ def training_engine(
     model: str,
     dtype: Dtype,
     threads: int,
-    first: bool,
+    ranks: Ranks,
     folder: Path,
     waiting: Stopwatch,
     also: Sequence[tuple[Rollout, PixelBudget]] = (),
@@ -56,7 +45,7 @@ def training_engine(
         model: Its folder or hub name.
         dtype: Of its weights.
         threads: Of a vLLM on a CPU.
-        first: Whether this process sends weights to servers.
+        ranks: Of this process; the first one sends weights to servers.
         folder: For weights on their way, where servers see it too.
         waiting: Covered while something is drawn.
         also: Conversations and pictures that it will draw beside those of training.
@@ -68,24 +57,34 @@ def training_engine(
         from vtune.rollout.servers import ServersEngine, files_sender
 
         if policy.device.type == "cuda":
-            from vtune.rollout.vllm import nccl_sender
+            from vtune.rollout.vllm_senders import nccl_sender
 
-            return ServersEngine(policy, recipe.servers, nccl_sender(policy, first=first), waiting=waiting)
-        send = files_sender(folder, first=first)
+            by_nccl = nccl_sender(policy, policy.device, first=ranks.first)
+            return ServersEngine(policy, recipe.servers, by_nccl, waiting=waiting)
+        send = files_sender(folder, first=ranks.first)
         return ServersEngine(policy, recipe.servers, send, waiting=waiting)
     from vtune.rollout.vllm import Setup, VllmEngine
+    from vtune.rollout.vllm_team import TeamEngine
 
+    gpus = recipe.tensor_parallel
+    team = Team.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
+    if team is not None and not team.first:
+        return TeamEngine(policy, team, waiting=waiting)
     setup = Setup(
         model=model,
         dtype=dtype,
         max_tokens=max(recipe.max_tokens, *(other.max_tokens for other, _ in also), 0),
-        max_batch=recipe.max_batch,
+        # The first process of a team draws for all of them.
+        max_batch=recipe.max_batch * gpus,
         gpu_memory=recipe.gpu_memory,
         threads=threads,
         device=policy.device,
+        tensor_parallel=gpus,
         budget=widest([policy.pictures.budget, *(budget for _, budget in also)]),
     )
-    return VllmEngine(policy, setup, folder, waiting=waiting)
+    if team is None:
+        return VllmEngine(policy, setup, folder, waiting=waiting)
+    return Apart(lambda: VllmEngine(policy, setup, folder, waiting=waiting, team=team))
 
 
 async def evaluation_engine(
@@ -103,9 +102,13 @@ async def evaluation_engine(
 
     With `apart`, chance is dealt to each conversation by its own key; vLLM always does so.
     """
+    gpus = recipe.tensor_parallel
+    found = find_shape(model, None) if gpus > 1 else None
+    check_tensor_parallel(gpus, found and found[0], kind=kind)
     if kind == "transformers":
         return TransformersEngine(policy, max_batch=recipe.max_batch, apart=apart)
     check_vllm()
+    check_devices(gpus)
     from vtune.rollout.vllm import Setup, VllmEngine
 
     setup = Setup(
@@ -115,6 +118,7 @@ async def evaluation_engine(
         max_batch=recipe.max_batch,
         gpu_memory=EVAL_GPU_MEMORY,
         threads=threads,
+        tensor_parallel=gpus,
         device=torch.device("cuda" if torch.cuda.is_available() else "cpu"),
     )
     engine = VllmEngine(policy, setup, folder)

@@ -1,6 +1,7 @@
 """Before a run: whether the models that its recipe asks answer: the judge, and what sums searches up."""
 
 from vtune.errors import ServiceError
+from vtune.judge.client import JudgeEndpoint
 from vtune.report.progress import say
 from vtune.reward.greeting import meet
 from vtune.reward.recipe import RewardRecipe
@@ -25,6 +26,27 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
         say(f"the judge {reward.judge.model} takes no temperature: it is asked without, and may vary")
 
 
+def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
+    """See that a model which a section of a recipe names answers; say what it refuses.
+
+    Args:
+        endpoint: Where it is.
+        section: E.g. `grader`.
+
+    Raises:
+        ServiceError: If it does not answer.
+        RecipeError: If its key is not set.
+    """
+    try:
+        refused = meet(endpoint, pictures=False)
+    except ServiceError as error:
+        raise ServiceError(
+            error.what, where=error.where, fix=f"see to the model that `{section}` names, then start again"
+        ) from None
+    if "temperature" in refused:
+        say(f"{endpoint.model} of `{section}` takes no temperature: it is asked without, and may vary")
+
+
 def check_summariser(tools: ToolsRecipe | None) -> None:
     """See that the model which sums text searches up answers, where a recipe names one.
 
@@ -33,6 +55,8 @@ def check_summariser(tools: ToolsRecipe | None) -> None:
         RecipeError: If its key is not set.
     """
     if tools is None or tools.text_search is None or tools.text_search.summariser is None:
+        return
+    if tools.web.replay:  # its summaries are on record
         return
     try:
         meet(tools.text_search.summariser, pictures=False)

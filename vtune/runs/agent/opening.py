@@ -5,16 +5,15 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Dtype, Policy, load_policy
 from vtune.rollout.agent import Agent, Rollout
 from vtune.rollout.engine import Engine
 from vtune.rollout.openai import Served, ServedPolicy
+from vtune.rollout.script import ScriptEngine, read_script
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech
-from vtune.runs.agent.engines import Kind, evaluation_engine
+from vtune.runs.agent.kinds import Kind, check_tensor_parallel
 from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.agent.served import served_engine
 from vtune.runs.agent.tools import ToolsRecipe, tools_of
@@ -65,6 +64,7 @@ async def open_agent(
     *,
     record: Path,
     announced: bool,
+    runs_code: bool = True,
     observation_transform: Callable[[bytes], bytes] | None = None,
     waiting: Stopwatch | None = None,
 ) -> AsyncIterator[Agent]:
@@ -77,6 +77,7 @@ async def open_agent(
         pictures: The policy's eyes.
         record: JSONL file for what the web says; one per process.
         announced: Whether to print what protects the machine.
+        runs_code: Whether a sample may run code or has an environment; else no sandbox is started.
         observation_transform: What the policy is shown of a tool's picture; None: the picture.
         waiting: Runs while conversations wait for the sandbox.
 
@@ -86,10 +87,10 @@ async def open_agent(
         MissingExtra: If a tool needs a package that is not installed.
     """
     async with (
-        sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch) as sandbox,
+        sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch, runs_code=runs_code) as sandbox,
         tools_of(recipe.tools, record) as tools,
     ):
-        if announced:
+        if announced and runs_code:
             say_tier(sandbox)
         yield Agent(
             engine,
@@ -105,8 +106,10 @@ async def open_agent(
 
 def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | ServedPolicy:
     """A model whose weights stay as they are, where its engine wants it."""
-    if kind == "openai":
+    if kind in ("openai", "scripted"):
         return ServedPolicy.of(recipe.images, recipe.openai)
+    import torch
+
     torch.set_num_threads(recipe.threads)
     # With vLLM, only the tokenizer and the reader of pictures are needed here.
     on_gpu = torch.cuda.is_available() and kind == "transformers"
@@ -118,10 +121,17 @@ def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | Serv
 async def _opened_engine(
     recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind, apart: bool
 ) -> AsyncIterator[Engine]:
+    if kind in ("openai", "scripted"):
+        check_tensor_parallel(recipe.rollout.tensor_parallel, None, kind=kind)
+    if kind == "scripted":
+        yield ScriptEngine(read_script(model))
+        return
     if isinstance(policy, ServedPolicy):
         async with served_engine(model, recipe.openai, policy, recipe.rollout, out) as served:
             yield served
         return
+    from vtune.runs.agent.engines import evaluation_engine  # with torch and the model's modules
+
     engine = await evaluation_engine(
         kind,
         recipe.rollout,
@@ -145,6 +155,7 @@ async def open_fixed(
     *,
     kind: Kind,
     apart: bool = False,
+    runs_code: bool = True,
     observation_transform: Callable[[bytes], bytes] | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent with an engine of its own, for weights that stay as they are.
@@ -157,6 +168,7 @@ async def open_fixed(
         kind: What draws.
         apart: Whether chance is dealt to each conversation by its own key, so that one that is drawn again
             alone is drawn alike; vLLM always does so.
+        runs_code: See `open_agent`.
         observation_transform: See `open_agent`.
 
     Raises:
@@ -171,6 +183,7 @@ async def open_fixed(
             policy.pictures,
             record=out / "search.jsonl",
             announced=True,
+            runs_code=runs_code,
             observation_transform=observation_transform,
         ) as agent,
     ):

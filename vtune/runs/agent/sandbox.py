@@ -20,15 +20,16 @@ class SandboxRecipe(Strict):
     """Of one session."""
 
 
-def sandbox_of(recipe: SandboxRecipe, *, sessions: int) -> Sandbox:
+def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) -> Sandbox:
     """The sandbox of a run.
 
     Args:
         recipe: As the run's recipe says.
         sessions: How many are wanted at the same time; as many are kept ready.
+        runs_code: Whether any will be wanted; else nothing is started.
     """
     limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)
-    return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions)
+    return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions, at_once=runs_code)
 
 
 def say_tier(sandbox: Sandbox) -> None:

@@ -1,4 +1,7 @@
-"""A model behind an endpoint as a run's policy: met before the run, opened, and what it has cost."""
+"""A model without weights here, behind an endpoint or a file of replies, as a run's policy.
+
+It is met before the run and opened, and of an endpoint the results say what it has cost.
+"""
 
 import asyncio
 import io
@@ -12,13 +15,15 @@ from PIL import Image
 from vtune.errors import RecipeError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat
-from vtune.models.served import is_served
+from vtune.models.served import SCRIPTED, is_scripted, is_served
 from vtune.rollout.agent import Rollout
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.openai import OpenAIEngine, Served, ServedPolicy, address_of
+from vtune.rollout.script import read_script
 from vtune.rollout.usage import Ledger, spent
-from vtune.runs.agent.engines import Kind
+from vtune.runs.agent.kinds import Kind
 from vtune.schema.message import IMAGE, Message
+from vtune.schema.parquet import fingerprint
 
 HELLO = f"{IMAGE}Reply with the digit 1."
 """Ours: any reply will do."""
@@ -28,12 +33,25 @@ LEDGER = "usage.jsonl"
 """What turns cost, in the folder of a run."""
 
 
-def kind_of(model: str, kind: Kind) -> Kind:
-    """What draws for a model: an endpoint for `openai:URL#model`, else what was asked for.
+def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
+    """What draws for a model: an endpoint for `openai:URL#model`, a file for `scripted:FILE`, else as asked.
+
+    Args:
+        model: Its name.
+        kind: What was asked for.
+        questions: Whether the questions are known beforehand, as a file of replies needs it.
 
     Raises:
-        RecipeError: If vLLM was asked to draw for an endpoint, or the name is not of that form.
+        RecipeError: If vLLM was asked to draw for an endpoint or a file, the name is not of its form, or a
+            file was named where questions are not known.
     """
+    if is_scripted(model):
+        if not questions or kind == "vllm":
+            raise RecipeError(
+                f"{model} has replies to the questions of a suite, and nothing to draw from",
+                fix="give it to `vtune eval`, without --vllm",
+            )
+        return "scripted"
     if not is_served(model):
         if kind == "openai":
             raise RecipeError(f"{model} is not behind an endpoint", fix="write openai:URL#model")
@@ -48,10 +66,13 @@ def check_model(model: str, served: Served, rollout: Rollout) -> None:
     """See, before anything is paid for, that a model can be talked to.
 
     Raises:
-        DataError: If the tokenizer of a folder or a hub name cannot be loaded.
+        DataError: If the tokenizer of a folder or a hub name cannot be loaded, or a file of replies not read.
         ServiceError: If an endpoint does not answer, or takes no pictures.
         RecipeError: If its key is not set.
     """
+    if is_scripted(model):
+        read_script(model)
+        return
     if not is_served(model):
         load_chat(model)
         return
@@ -101,3 +122,8 @@ def endpoint_facts(model: str, served: Served, out: Path) -> dict[str, Any]:
     address = address_of(model)
     facts = {"url": address.url, "model": address.model} | spent(out / LEDGER, served.prices)
     return {"endpoint": facts}
+
+
+def script_facts(model: str) -> dict[str, str]:
+    """What an evaluation is known by, where a file has the replies: `script`, its SHA-256; else nothing."""
+    return {"script": fingerprint(Path(model.removeprefix(SCRIPTED)))} if is_scripted(model) else {}

@@ -1,7 +1,7 @@
 """The part of a recipe that says which tools beside code run, and how; opened for a run."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,16 +9,17 @@ from pydantic import model_validator
 
 from vtune.config import Strict
 from vtune.environments import check_environment
-from vtune.errors import RecipeError, nearest
-from vtune.parts import OURS
+from vtune.errors import RecipeError
 from vtune.rollout.prompts import STYLES, Style
 from vtune.schema.sample import Sample
 from vtune.sections import Open
 from vtune.tools import TOOLS
+from vtune.tools.exchanges import Exchanges, WebRules
 from vtune.tools.image_search import ImageSearchRecipe
 from vtune.tools.text_search import TextSearchRecipe
 from vtune.tools.tool import Tool, ToolPart
 from vtune.tools.toolbox import Toolbox
+from vtune.tools.web_pages import extractor
 from vtune.tools.zoom import ZoomRecipe
 
 
@@ -29,17 +30,23 @@ class NoSettings(Strict):
 class ToolsRecipe(Open):
     """What samples may offer beside `python`; null: not in this run.
 
-    A tool that a file under `uses` brings has a section under its own name.
+    A tool that a file under `uses` brings, or that has no key here, has a section under its own name.
     """
 
     zoom: ZoomRecipe | None = None
     text_search: TextSearchRecipe | None = None
     image_search: ImageSearchRecipe | None = None
+    web: WebRules = WebRules()
+    """Record, budget and blocked hosts of those that ask the web."""
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
-        """Name of a tool that a file under `uses` brings -> its section."""
-        return {name: TOOLS[name].recipe or NoSettings for name in TOOLS if name not in OURS["tool"]}
+        """Name of a tool that is opened and has no key here -> its section."""
+        return {
+            name: tool.recipe or NoSettings
+            for name, tool in TOOLS.items()
+            if tool.opened is not None and tool.section not in cls.model_fields
+        }
 
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:
@@ -61,7 +68,7 @@ def _section(recipe: ToolsRecipe | None, name: str) -> Any:
     tool = TOOLS[name]
     if recipe is None or tool.opened is None:
         return None
-    if name in OURS["tool"]:
+    if tool.section in ToolsRecipe.model_fields:
         return getattr(recipe, tool.section)
     return recipe.given.get(name)
 
@@ -82,7 +89,7 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
             if name not in TOOLS:
                 raise RecipeError(
                     f"sample {sample.id!r} offers {name!r}, and there is no such tool",
-                    fix=f"{nearest(name, TOOLS)}; one of your own comes from a file under `uses`",
+                    fix=TOOLS.meant(name),
                 )
             if TOOLS[name].opened is not None and name not in run:
                 key = TOOLS[name].section or name
@@ -106,10 +113,26 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 
     Raises:
         DataError: If something is not.
+        RecipeError: If a record of the web is asked for, and nobody asks the web.
+        MissingExtra: If pages are to be read, and what extracts their text is not installed.
     """
     for _, tool, section in sections_of(recipe):
         if tool.check is not None:
             tool.check(section)
+    if recipe is not None:
+        _check_web(recipe)
+
+
+def _check_web(recipe: ToolsRecipe) -> None:
+    """See that a record has something to keep, and that pages can be read."""
+    if not asks_web(recipe) and (recipe.web.record is not None or recipe.web.replay):
+        raise RecipeError(
+            "no tool of this run asks the web by `pages` or `web`: there is nothing to record or to replay",
+            fix="name an agent that does, e.g. --agent search-web, or leave --record and --replay out",
+        )
+    pages = None if recipe.text_search is None else recipe.text_search.pages
+    if pages is not None and pages.read and not recipe.web.replay:
+        extractor()
 
 
 @asynccontextmanager
@@ -126,8 +149,21 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
         MissingExtra: If the index needs a package that is not installed.
     """
     async with AsyncExitStack() as stack:
+        exchanges = None
+        if recipe is not None and asks_web(recipe):
+            kept = record.with_name(f"{record.stem}-web.jsonl")
+            exchanges = await stack.enter_async_context(aclosing(Exchanges(kept, recipe.web)))
         tools: dict[str, Tool] = {}
         for name, tool, section in sections_of(recipe):
             assert tool.opened is not None
-            tools[name] = await stack.enter_async_context(tool.opened(section, record))
+            if exchanges is not None and tool.on_web is not None and tool.asks_web(section):
+                opening = tool.on_web(section, exchanges)
+            else:
+                opening = tool.opened(section, record)
+            tools[name] = await stack.enter_async_context(opening)
         yield Toolbox(tools)
+
+
+def asks_web(recipe: ToolsRecipe | None) -> bool:
+    """Whether a tool of a recipe asks the web through its record."""
+    return any(tool.asks_web(section) for _, tool, section in sections_of(recipe))

@@ -2,20 +2,16 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, model_validator
-
-from vtune.config import Strict, find, load_recipe
-from vtune.errors import DataError, RecipeError, RunFailed, nearest
+from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.client import JudgeEndpoint
 from vtune.metrics.agreement import agreement
 from vtune.metrics.faithfulness import faithfulness
-from vtune.protocols import ProtocolName
-from vtune.protocols import vtune as ours
 from vtune.reward import evidence_boxes, evidence_model
 from vtune.reward.audit import (
     AuditRow,
@@ -26,19 +22,15 @@ from vtune.reward.audit import (
     nobody_audited,
     unscored_reasons,
 )
-from vtune.reward.evidence_judge import EVIDENCE
+from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.runs.evaluate.questions import AnswerIn, Choices, Format, Source, as_today, read_records
+from vtune.runs.audit.located import Audited, locate
+from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
-from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.tools import ToolName
-
-SEED = 0
-"""Of the bootstrap where no run says one: the same trajectories give the same intervals."""
 
 API_KEY = "OPENAI_API_KEY"
 """The environment variable with the key of a judge that the command line names; many local ones want none."""
@@ -46,49 +38,10 @@ API_KEY = "OPENAI_API_KEY"
 REASONS = 5
 """Of unscored trajectories, how many reasons are reported."""
 
+_RANK = re.compile(r"-rank-\d+(?=\.parquet$)")
+
 ROWS, BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory at the same time; ours."""
-
-AUTO, BOTH = "auto", "both"
-"""Who says what a call shows, beside the names of judges: the recipe's, or boxes and model, each for all."""
-
-
-class _Asked(Strict):
-    """What an audit takes from the settings of a run; its other sections may be older than today's.
-
-    A key that is younger than a run has here the meaning that it had before it was there.
-    """
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    data: tuple[str, ...] = Field(min_length=1)
-    seed: int
-    reward: RewardRecipe
-    format: Format = "samples"
-    """Only suites have another."""
-    offers: tuple[ToolName, ...] | None = None
-    answer_in: AnswerIn | None = None
-    kind: str | None = None
-    protocol: ProtocolName = ours.NAME
-    choices: Choices | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_older_files(cls, values: Any) -> Any:
-        return as_today(values) if isinstance(values, dict) else values
-
-
-@dataclass(frozen=True, slots=True)
-class _Audited:
-    """Where trajectories are, what they are about and how they are judged."""
-
-    files: tuple[Path, ...]
-    source: Source
-    reward: RewardRecipe
-    seed: int
-    """Of the bootstrap: the run's own, so that an audit repeats what an evaluation said."""
-    settings: str
-    """The file that both were read from."""
 
 
 def run_faithfulness(
@@ -113,7 +66,8 @@ def run_faithfulness(
     Returns:
         The result, and the failure in which the command ends if no trajectory with calls could be audited:
         the result then has what needs no look. `all` and `sources`: algorithm 1 with both denominators,
-        shares, buckets and intervals; `files`, with the same numbers for each file of a training run;
+        shares, buckets and intervals; `files`, with the same numbers for each file of a training run,
+        those that several processes wrote of one step together, as `step-000000.parquet`;
         `settings`; `looks`; `judged_by`, how many trajectories with calls boxes and a model have judged;
         `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
         not known, with their numbers. With `both` also `by_model`, the numbers by the model, and `agreement`
@@ -124,7 +78,7 @@ def run_faithfulness(
         RecipeError: If a model is asked for, and nothing says which.
         RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
     """
-    audited = _locate(path, tuple(map(str, data)))
+    audited = locate(path, tuple(map(str, data)))
     reward = _with_judge(audited.reward, judge_url, judge_model)
     names = _judges(looks)
     if reward.judge is None and any(name is not None and EVIDENCE[name].asks_model for name in names):
@@ -198,7 +152,7 @@ def _judges(looks: str) -> tuple[str | None, ...]:
     if looks not in EVIDENCE:
         known = [AUTO, *EVIDENCE, BOTH]
         what = f"{looks!r} is not one of {', '.join(known)}"
-        raise RecipeError(what, where="--looks", fix=nearest(looks, known))
+        raise RecipeError(what, where="--looks", fix=EVIDENCE.meant(looks, AUTO, BOTH))
     return (looks,)
 
 
@@ -235,61 +189,24 @@ def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> Rew
     return reward.model_copy(update={"judge": judge})
 
 
-def _locate(path: Path, data: tuple[str, ...]) -> _Audited:
-    if not path.exists():
-        raise DataError(f"there is no file or folder {path}", fix="give a run folder or a Parquet file")
-    folder = path if path.is_dir() else path.parent
-    if path.is_dir():
-        files = tuple(sorted(path.glob("trajectories/*.parquet"))) or tuple(path.glob("trajectories.parquet"))
-    else:
-        files = (path,)
-    if not files:
-        raise DataError(
-            "there are no trajectories", where=str(path), fix="give a folder of `vtune rl` or `vtune eval`"
-        )
-    for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
-        if settings.is_file():
-            asked = load_recipe(settings, _Asked)
-            source = Source(
-                data=data or asked.data,
-                format=asked.format,
-                data_from="",
-                offers=asked.offers,
-                answer_in=asked.answer_in,
-                kind=asked.kind,
-                protocol=asked.protocol,
-                choices=asked.choices,
-            )
-            return _Audited(files, source, asked.reward, asked.seed, str(settings))
-    if not data:
-        raise DataError(
-            "it is not known which samples these trajectories answer",
-            where=str(path),
-            fix="name their Parquet file with --data",
-        )
-    shipped = find("codev", "recipes.rl")
-    reward = load_recipe(shipped, RLRecipe).reward
-    return _Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
-
-
-def _samples(data: Sequence[str]) -> Source:
-    """Parquet files of samples, as they are."""
-    return Source(data=tuple(data), format="samples", data_from="", choices=None)
-
-
 async def _audit(
-    audited: _Audited, reward: RewardRecipe, judges: Sequence[str | None]
+    audited: Audited, reward: RewardRecipe, judges: Sequence[str | None]
 ) -> list[dict[str, list[AuditRow]]]:
-    """For each way to judge, audit rows by file name; a portion of trajectories is in memory at a time."""
+    """For each way to judge, audit rows by `_name_of`; a portion of trajectories is in memory at a time."""
     samples = {sample.id: sample for sample in read_records(audited.source)}
-    found: list[dict[str, list[AuditRow]]] = [{file.name: [] for file in audited.files} for _ in judges]
+    found: list[dict[str, list[AuditRow]]] = [{_name_of(file): [] for file in audited.files} for _ in judges]
     async with Scorer(reward) as scorer:
         for file, portion in _portions(audited.files):
             scored = await _scored(samples, portion, scorer)
             asked = [samples[t.sample_id] for t in scored]
             for rows, by in zip(found, judges, strict=True):
-                rows[file.name] += await audit(asked, scored, scorer.judges.by(by))
+                rows[_name_of(file)] += await audit(asked, scored, scorer.judges.by(by))
     return found
+
+
+def _name_of(file: Path) -> str:
+    """Its name, had one process written its step: intervals are of all trajectories of a step."""
+    return _RANK.sub("", file.name)
 
 
 def _portions(files: Sequence[Path]) -> Iterator[tuple[Path, list[Trajectory]]]:

@@ -13,13 +13,13 @@ from vtune.data.lens_reader import NOTHING, Reading, Target, as_seen, read, seen
 from vtune.models.pictures import PixelBudget
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.rollout.agent import recorded
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.attacks.programs import Picture, Program, written
 from vtune.schema.box import Box, area, intersection
 from vtune.schema.message import Picture as Stored
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.observation import recorded
 from vtune.tools.python import NAME as PYTHON
 
 NEAR = 0.1

@@ -14,14 +14,13 @@ from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures,
 from vtune.environments import DEFAULT, check_environment, name_of
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.prompts import answer_prompt
-from vtune.judge.replies import read_same
+from vtune.judge.graders import compare
 from vtune.models.pictures import PictureReader
 from vtune.models.policy import resolved
 from vtune.parts import Kind
 from vtune.report.progress import Steps
 from vtune.rollout.agent import Agent, Job
-from vtune.runs.agent.engines import check_vllm
+from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
@@ -344,10 +343,10 @@ class _Sampler:
             scores.append(float(score))
         return scores
 
-    async def _same_answer(self, answer: str, sample: Sample) -> bool:
+    async def _same_answer(self, answer: str, sample: Sample) -> bool | None:
         if self._client is None:
             raise RuntimeError("there is no judge to ask")
-        return await self._client.ask_for(answer_prompt(sample, answer), [], read_same, "TRUE or FALSE")
+        return await compare(self._client, answer, sample)
 
     async def _start(self) -> Agent:
         """Load the model, and start what its rollouts need."""

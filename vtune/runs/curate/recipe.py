@@ -1,7 +1,7 @@
 """A data recipe: sources, the filters that their rows go through in order, and how what is left is mixed."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -16,7 +16,6 @@ from vtune.models.served import is_served
 from vtune.parts import OURS
 from vtune.rollout.agent import Rollout
 from vtune.rollout.openai import Served
-from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.curate.rows import Source
@@ -38,7 +37,7 @@ class PassRate(Selected):
 
     model: str
     """Folder or hub name, or `openai:URL#model`, which goes with engine `openai`."""
-    engine: Kind
+    engine: Literal["transformers", "vllm", "openai"]
     seed: int = 0
     rollouts: int = Field(default=8, gt=0)
     """Of each sample that is still undecided after the first pass (CodeV §9; V-Triune, appendix A)."""

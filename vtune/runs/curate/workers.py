@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from vtune.errors import MissingExtra
+from vtune.errors import MissingExtra, VtuneError
 from vtune.runs.curate.rows import Found, Task, look
-from vtune.uses import take, used
+from vtune.uses import broken, take, used
 
 Workers = Literal["local", "ray"]
 Look = Callable[[Iterable[Task]], Iterator[Found]]
@@ -57,9 +57,19 @@ def _on_ray(tasks: Iterable[Task]) -> Iterator[Found]:
     if rows:
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
         for row in dataset.map(_look_at).iter_rows():
-            yield pickle.loads(row["found"])
+            found = pickle.loads(row["found"])
+            if isinstance(found, VtuneError):
+                raise found
+            yield found
 
 
 def _look_at(row: dict[str, Any]) -> dict[str, Any]:
     take(pickle.loads(row["uses"]))  # before the task, which may hold a section of theirs
-    return {"found": pickle.dumps(look(pickle.loads(row["task"])))}
+    try:
+        return {"found": pickle.dumps(look(pickle.loads(row["task"])))}
+    except VtuneError as error:
+        return {"found": pickle.dumps(error)}  # Ray would wrap it up in an error of its own
+    except Exception as error:
+        if (failed := broken(error)) is None:
+            raise
+        return {"found": pickle.dumps(failed)}

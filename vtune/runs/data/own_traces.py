@@ -1,33 +1,44 @@
 """`vtune data make traces`: cold-start traces of a user's own samples, from boxes or from a run."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationError
 
 from vtune.config import Strict, load_recipe
-from vtune.data.traces import LEGIBLE, code_trace, regions, zoom_trace
-from vtune.errors import DataError
+from vtune.data.traces import LEGIBLE, Look, Region, code_trace, regions, tool_trace
+from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
 from vtune.reward.recipe import RIGHT, RewardRecipe
 from vtune.rollout.prompts import Style, ask
+from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.sandbox import image_names
 from vtune.schema.message import Message
 from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories, write_trajectories
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools import TOOLS
+from vtune.tools.calls import Asked
+from vtune.tools.once import Once
 from vtune.tools.python import NAME as PYTHON
+from vtune.tools.tool import Scene, Tool, ToolPart, View
+from vtune.tools.toolbox import Toolbox
 from vtune.tools.zoom import NAME as ZOOM
-from vtune.tools.zoom import Zoom, ZoomRecipe
 from vtune.verifiers.perfect import perfect_reply
 from vtune.verifiers.tags import answer as tagged_answer
 
-SCHEMAS = [Zoom(ZoomRecipe(space="relative_1000", min_side=28)).schema]
-"""Of the zoom that traces call: Qwen3-VL's space, and SenseNova-MARS's least side."""
+ZOOMS = {"space": "relative_1000", "min_side": LEGIBLE}
+"""How traces zoom: Qwen3-VL's space, and SenseNova-MARS's least side (28)."""
+
+CORPUS = 5000
+"""Turns of traces that a tiny model's tokenizer is made of (ours)."""
 
 
 class _Paid(Strict):
@@ -40,29 +51,34 @@ class _Paid(Strict):
     """Only suites have it."""
 
 
-def make_box_traces(data: Sequence[Path], out: Path, *, prompt: Style) -> dict[str, Any]:
+def make_box_traces(
+    data: Sequence[Path], out: Path, *, prompt: Style, tiny: Path | None = None
+) -> dict[str, Any]:
     """Write a trace for each sample with evidence boxes: it looks at them, and answers right.
 
-    A sample that offers `python` is looked at by code, which enlarges what is small; one that offers
-    `image_zoom_in_tool` by zooms, one turn each. Where boxes fill half of the picture, there is nothing to
-    look closer at: the trace answers.
+    A sample that offers `python` is looked at by code, which enlarges what is small; another by the first
+    tool that says how it looks (`ToolPart.look`), one turn each. Where boxes fill half of the picture, there
+    is nothing to look closer at: the trace answers.
 
     Args:
         data: Files of samples.
         out: Parquet file of traces.
         prompt: How the samples are put, as `rollout.prompt` of the recipe that continues with the policy.
+        tiny: Also build a tiny model with random weights here, whose tokenizer knows the words of the traces.
 
     Returns:
-        `file`, `traces`, and `left_out`: reason -> samples.
+        `file`, `traces`, `left_out`: reason -> samples, and `tiny`: the model's folder.
 
     Raises:
-        RecipeError: If `out` cannot be written, or is what is read.
-        DataError: If a sample cannot be read, or none can be looked at.
+        RecipeError: If `out` or `tiny` cannot be written, `out` is what is read, or a tool needs settings.
+        DataError: If a sample cannot be read, none can be looked at, or a tool refuses to show a region.
     """
     check_file_output(out, inputs=data)
+    if tiny is not None:
+        check_tiny(tiny)
     left_out: Counter[str] = Counter()
 
-    def made() -> Iterator[Trajectory]:
+    def made(toolbox: Toolbox, loop: asyncio.Runner) -> Iterator[Trajectory]:
         for file in data:
             for number, sample in enumerate(read_samples(file)):
                 why = _unseen(sample)
@@ -70,11 +86,22 @@ def make_box_traces(data: Sequence[Path], out: Path, *, prompt: Style) -> dict[s
                     left_out[why] += 1
                     continue
                 try:
-                    yield _box_trace(_filled(sample, file.parent), prompt)
+                    yield loop.run(_box_trace(_filled(sample, file.parent), prompt, toolbox))
                 except DataError as error:
                     raise at_row(file, number, error) from None
 
-    return _written(out, made(), left_out, "samples need evidence boxes, and a tool to look with")
+    with asyncio.Runner() as loop:
+        tools = AsyncExitStack()
+        toolbox = loop.run(tools.enter_async_context(_looking(out.with_suffix(".web.jsonl"))))
+        try:
+            fix = "samples need evidence boxes, and a tool to look with"
+            result = _written(out, made(toolbox, loop), left_out, fix)
+        finally:
+            loop.run(tools.aclose())
+    if tiny is not None:
+        texts = (message.content for trace in read_trajectories(out) for message in trace.messages)
+        result["tiny"] = add_tiny(tiny, islice(texts, CORPUS), seed=0)
+    return result
 
 
 def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
@@ -146,30 +173,92 @@ def _written(out: Path, traces: Iterator[Trajectory], left_out: Counter[str], fi
     return {"file": str(out), "traces": count, "left_out": dict(left_out)}
 
 
+@asynccontextmanager
+async def _looking(record: Path) -> AsyncIterator[Toolbox]:
+    """All tools that can be looked with, open.
+
+    Raises:
+        RecipeError: If one needs settings.
+    """
+    async with AsyncExitStack() as stack:
+        tools: dict[str, Tool] = {}
+        for name, part in TOOLS.items():
+            if part.look is not None and part.opened is not None:
+                section = _section(name, part)
+                tools[name] = await stack.enter_async_context(part.opened(section, record))
+        yield Toolbox(tools)
+
+
+def _section(name: str, part: ToolPart) -> Any:
+    """What a recipe might say of a tool that looks."""
+    if part.recipe is None:
+        return {}
+    try:
+        return part.recipe.model_validate(ZOOMS if name == ZOOM else {})
+    except ValidationError as error:
+        keys = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        raise RecipeError(
+            f"traces give {name} no settings, and it needs {keys}", fix="give these keys defaults in the file"
+        ) from None
+
+
+def _looks_with(sample: Sample) -> str | None:
+    """The tool that a sample is looked at with."""
+    if PYTHON in sample.tools:
+        return PYTHON
+    return next((name for name in sample.tools if name in TOOLS and TOOLS[name].look is not None), None)
+
+
 def _unseen(sample: Sample) -> str:
     """Why it is unknown how to look, or an empty text."""
     if not sample.evidence:
         return "without evidence boxes"
-    if PYTHON in sample.tools:
-        return ""
-    if ZOOM not in sample.tools:
+    tool = _looks_with(sample)
+    if tool is None:
         return "without a tool to look with"
     sides = [min(item.bbox[2] - item.bbox[0], item.bbox[3] - item.bbox[1]) for item in sample.evidence]
-    return "with a box too small for a zoom, which enlarges nothing" if min(sides) < LEGIBLE else ""
+    too_small = tool == ZOOM and min(sides) < LEGIBLE
+    return "with a box too small for a zoom, which enlarges nothing" if too_small else ""
 
 
-def _box_trace(sample: Sample, prompt: Style) -> Trajectory:
+async def _box_trace(sample: Sample, prompt: Style, toolbox: Toolbox) -> Trajectory:
     data = [picture.data or b"" for picture in sample.images]
     by_code = PYTHON in sample.tools
-    schemas = [] if by_code else SCHEMAS
+    schemas = [] if by_code else toolbox.schemas(sample.tools)
     sizes = [size_of(one) for one in data]
-    opening = ask(prompt, sample, image_names(data), sizes, schemas, draw=0)
+    opening = _numbered(ask(prompt, sample, image_names(data), sizes, schemas, draw=0))
     shown = regions(sample)
     reply = perfect_reply(sample)
     answer = tagged_answer(reply)
     final = f"<think>{'Now I see it.' if shown else 'It is large enough to see.'}</think>\n{reply}"
-    trace = code_trace if by_code and shown else zoom_trace
-    return trace(sample, _numbered(opening), shown, final=final, answer=answer)
+    if by_code and shown:
+        return code_trace(sample, opening, shown, final=final, answer=answer)
+    looks = [await _look(sample, data, region, toolbox) for region in shown]
+    return tool_trace(sample, opening, looks, final=final, answer=answer)
+
+
+async def _look(sample: Sample, data: Sequence[bytes], region: Region, toolbox: Toolbox) -> Look:
+    """What the sample's tool shows where it is asked for a region.
+
+    Raises:
+        DataError: If it refuses to, or fails.
+    """
+    name = _looks_with(sample)
+    assert name is not None
+    look = TOOLS[name].look
+    assert look is not None
+    number, (x0, y0, x1, y1), _ = region
+    box = (float(x0), float(y0), float(x1), float(y1))
+    arguments = dict(look(number, box, size_of(data[number])))
+    views = tuple(View(one, place, None, size_of(one)) for place, one in enumerate(data))
+    asked = Asked(name, arguments, problem="", end=0)
+    seen = await toolbox.run(asked, Scene(sample, tuple(data), views), 0, Once())
+    if seen.status != "ok":
+        raise DataError(
+            f"{name} shows no {list(box)} of picture {number}: {seen.error}",
+            fix="its `look` gives arguments that it takes, for any region of a picture",
+        )
+    return name, arguments, seen
 
 
 def _numbered(opening: Sequence[Message]) -> tuple[Message, ...]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vtune.data import shapes
-from vtune.errors import RecipeError
+from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
@@ -28,10 +28,9 @@ def make_shapes(
     Raises:
         RecipeError: If that folder holds a model already, or there is no such grid.
     """
-    if tiny is not None and (tiny / "config.json").exists():
-        raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
-    for folder in filter(None, (out, tiny)):
-        check_folder(folder)
+    if tiny is not None:
+        check_tiny(tiny)
+    check_folder(out)
     made: dict[str, object] = {}
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"
@@ -41,8 +40,5 @@ def make_shapes(
     rows = write_trajectories(path, shapes.traces(traces, seed=seed, grid=grid))
     made["traces"] = {"path": str(path), "rows": rows}
     if tiny is not None:
-        from vtune.models.tiny import build_tiny
-
-        build_tiny(tiny, shapes.corpus(seed=seed, grid=grid), seed=seed)
-        made["tiny"] = {"path": str(tiny)}
+        made["tiny"] = add_tiny(tiny, shapes.corpus(seed=seed, grid=grid), seed=seed)
     return made

@@ -11,6 +11,7 @@ from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
 from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
+from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
@@ -57,21 +58,17 @@ def make_trails(
     index_pictures(out / "banners", indexes["banners"])
     made["indexes"] = {name: str(path) for name, path in indexes.items()}
     if tiny is not None:
-        from vtune.models.tiny import build_tiny
-
-        build_tiny(tiny, trails.corpus(world, seed=seed), seed=seed)
-        made["tiny"] = {"path": str(tiny)}
+        made["tiny"] = add_tiny(tiny, trails.corpus(world, seed=seed), seed=seed)
     return made
 
 
 def _check_folders(out: Path, tiny: Path | None, indexes: Iterable[Path]) -> None:
-    if tiny is not None and (tiny / "config.json").exists():
-        raise RecipeError(f"{tiny} holds a model", fix="remove it, or name another folder")
+    if tiny is not None:
+        check_tiny(tiny)
     for path in indexes:
         if path.exists():
             raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
-    for folder in filter(None, (out, tiny)):
-        check_folder(folder)
+    check_folder(out)
 
 
 def _write_world(

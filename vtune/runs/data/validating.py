@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.coco import coco_samples, coco_traces
-from vtune.errors import DataError, RecipeError, nearest
+from vtune.environments import check_environment
+from vtune.errors import DataError, RecipeError
 from vtune.files.terminal import brief
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem, describe_problem, first_problems
@@ -166,8 +167,9 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
         raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
     if unknown := [name for name in sample.tools if name not in TOOLS]:
         raise DataError(
-            f"unknown tool {unknown[0]!r}", where=f"sample {sample.id!r}", fix=nearest(unknown[0], TOOLS)
+            f"unknown tool {unknown[0]!r}", where=f"sample {sample.id!r}", fix=TOOLS.meant(unknown[0])
         )
+    check_environment(sample)
     sizes = [picture_size(picture, base) for picture in sample.images]
     check_full_marks(sample, sizes[0] if sizes else None)
     for item in sample.evidence:

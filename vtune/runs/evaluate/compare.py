@@ -1,19 +1,32 @@
 """`vtune compare`: two evaluations on the same questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError
-from vtune.files.json_text import read_record
 from vtune.metrics.items import Item
 from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired
-from vtune.runs.evaluate.items import RESTORE, read_items
+from vtune.runs.evaluate.begun import suite_as_today
+from vtune.runs.evaluate.causes import within
+from vtune.runs.evaluate.finished import read_results
+from vtune.runs.evaluate.items import read_items
 from vtune.runs.folder import MAY_CHANGE
 
-RULES = ("format", "scorer", "choices.answer_in", "choices.letter_rule", "reward.iou", "reward.judge")
+RULES = (
+    "format",
+    "kind",
+    "protocol",
+    "scorer",
+    "answer_in",
+    "reply_space",
+    "choices.answer_in",
+    "choices.letter_rule",
+    "reward.iou",
+    "reward.judge",
+)
 """Keys of a suite that say what a right answer is: scores by different ones do not compare."""
 
 PATHS = ("data", "data_from", "reward.judge.api_key_env")
@@ -44,7 +57,7 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
         DataError: If a folder is no finished evaluation, or the data are not the same.
         RecipeError: If the rules differ by which answers are scored.
     """
-    results = [_results(folder) for folder in (a, b)]
+    results = [read_results(folder) for folder in (a, b)]
     differs = _differences(*results)
     first, second = read_items(a), read_items(b)
     common = [name for name in first if name in second]
@@ -102,21 +115,6 @@ def _note(count: int, parts: int) -> str:
     )
 
 
-def _results(folder: Path) -> dict[str, Any]:
-    file = folder / "results.json"
-    if not file.is_file():
-        raise DataError(
-            f"{folder} holds no finished evaluation",
-            fix="give two folders that `vtune eval` wrote; an unfinished one goes on with --resume",
-        )
-    results = read_record(file, "model", "suite", "environment", fix=RESTORE)
-    environment, suite = results["environment"], results["suite"]
-    told = isinstance(environment, dict) and isinstance(environment.get("data"), dict)
-    if not told or not isinstance(suite, dict):
-        raise DataError("not the results of an evaluation", where=str(file), fix=RESTORE)
-    return results
-
-
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """What else than the model is not the same.
 
@@ -133,13 +131,18 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         )
     keys = [
         key
-        for key in differing_keys(a["suite"], b["suite"])
-        if key not in MAY_CHANGE and not _within(key, PATHS)
+        for key in differing_keys(
+            suite_as_today(a["suite"], b["suite"]), suite_as_today(b["suite"], a["suite"])
+        )
+        if key not in MAY_CHANGE and not within(key, PATHS)
     ]
-    if rules := [key for key in keys if _within(key, RULES)]:
+    asked = [one.get("grader", {}) for one in (a, b)]
+    judges = [key for key in ("model", "prompts") if asked[0].get(key) != asked[1].get(key)]
+    if rules := [*(key for key in keys if within(key, RULES)), *(f"grader.{key}" for key in judges)]:
         raise RecipeError(
             f"answers were scored by different rules: the suites differ in {', '.join(rules)}",
-            fix="evaluate one of the two again with the other's suite.yaml",
+            fix="evaluate one of the two again with the other's suite.yaml; `vtune eval --out A --against B` "
+            "says what the rules alone come to",
         )
     return [
         *keys,
@@ -155,10 +158,6 @@ def _about(folder: Path, results: Mapping[str, Any], items: Mapping[str, Item]) 
         "model": results["model"],
         "rollouts": max((len(item.scores) for item in items.values()), default=0),
     }
-
-
-def _within(key: str, sections: Sequence[str]) -> bool:
-    return any(f"{key}.".startswith(f"{section}.") for section in sections)
 
 
 def _pair(a: Item, b: Item) -> Pair:

@@ -6,52 +6,71 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
-from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
 from vtune.models.policy import resolved
-from vtune.report.progress import Steps, say
+from vtune.models.served import is_scripted
+from vtune.models.shape import find_shape
+from vtune.report.progress import Steps
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.checking import check_unscored
-from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
-from vtune.runs.agent.engines import Kind, check_vllm
-from vtune.runs.agent.judge import check_judge, check_summariser
+from vtune.rollout.script import read_script
+from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
+from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
-from vtune.runs.agent.served import check_model, endpoint_facts, kind_of
-from vtune.runs.evaluate.grading import graded, mark_of, rule_of, scores_of, with_fallback
+from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
+from vtune.runs.evaluate.begun import STARTED, asked_of, begin, finished_before
+from vtune.runs.evaluate.grading import (
+    as_shown,
+    graded,
+    mark_of,
+    rule_of,
+    scores_of,
+    thresholds_of,
+    waits_for_model,
+    with_fallback,
+    with_grade,
+    with_model,
+)
 from vtune.runs.evaluate.items import by_question
+from vtune.runs.evaluate.judged import Graded, check_grader
 from vtune.runs.evaluate.questions import (
+    Checked,
     Question,
     check_questions,
     fingerprints,
     read_questions,
+    read_records,
     without_pictures,
 )
 from vtune.runs.evaluate.suite import EvalSuite, check_published
-from vtune.runs.evaluate.windows import Window, drawn, drop_unscored, part, parts, portions, slim, windows
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_uses, environment, keep_uses
-from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.runs.evaluate.windows import (
+    Window,
+    drawn,
+    is_unscored,
+    part,
+    parts,
+    portions,
+    slim,
+    stored,
+    waits,
+    windows,
+)
+from vtune.runs.folder import check_folder, environment
+from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.uses import prints as using
 
 AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
-
-STARTED = "started.json"
-"""What was asked, for as long as the evaluation is unfinished."""
 
 
 def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
@@ -60,13 +79,62 @@ def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dic
     Raises:
         VtuneError: With the problems found.
     """
+    found = _checked(suite, model, limit)
+    return {"samples": found.count, "rollouts": found.count * suite.rollouts}
+
+
+def _checked(suite: EvalSuite, model: str, limit: int | None) -> Checked:
     thresholds_of(suite.reward)
     check_model(model, suite.openai, suite.rollout)
     check_published(suite)
+    check_grader(rule_of(suite), suite.grader, suite.protocol)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
+    if suite.grader is not None and waits_for_model(suite):
+        check_answers(suite.grader, "grader")
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
     check_summariser(suite.tools)
-    return {"samples": found.count, "rollouts": found.count * suite.rollouts}
+    if is_scripted(model):
+        asked = (sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False))
+        read_script(model).check(asked, suite.rollouts)
+    return found
+
+
+def plan_eval(suite: EvalSuite, model: str, *, limit: int | None, kind: Kind) -> dict[str, Any]:
+    """What `--dry-run` finds: all that `run_eval` would refuse before it draws; nothing is written.
+
+    Returns:
+        `samples` and `rollouts`, how many there would be; `protocol`, `agent` and `scorer` as resolved.
+
+    Raises:
+        VtuneError: With the problems found.
+    """
+    suite = blocking(judged_as_shown(suite))
+    model = resolved(model)
+    _check_kind(suite, model, kind_of(model, kind, questions=True))
+    found = check_eval(suite, model, limit=limit)
+    return found | {"protocol": suite.protocol, "agent": suite.agent, "scorer": suite.scorer}
+
+
+def _check_kind(suite: EvalSuite, model: str, kind: Kind) -> None:
+    """See that what is to draw can, on as many GPUs as it is to have.
+
+    Raises:
+        MissingExtra: If it is vLLM, which is not installed.
+        RecipeError: If the temperature is one that vLLM gives no log-probabilities for, or the model does not
+            split over the GPUs, or they are not there.
+    """
+    gpus = suite.rollout.tensor_parallel
+    found = find_shape(model, None) if gpus > 1 and kind == "vllm" else None
+    check_tensor_parallel(gpus, found and found[0], kind=kind)
+    if kind != "vllm":
+        return
+    check_vllm()
+    check_devices(gpus)
+    if suite.rollout.temperature not in (0.0, 1.0):
+        raise RecipeError(
+            f"rollout.temperature is {suite.rollout.temperature}",
+            fix="vllm gives log-probabilities of what it draws from: set 0 or 1, or leave out --vllm",
+        )
 
 
 def run_eval(
@@ -86,7 +154,7 @@ def run_eval(
 
     Args:
         suite: What to measure and how.
-        model: Folder or hub name, or `openai:URL#model`.
+        model: Folder or hub name, `openai:URL#model`, or `scripted:FILE`.
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
@@ -102,27 +170,21 @@ def run_eval(
             other way round, or that evaluation is another one.
     """
     check_folder(out)
-    suite = judged_as_shown(suite)
+    suite = blocking(judged_as_shown(suite))
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
-    kind = kind_of(model, kind)
-    if kind == "vllm":
-        check_vllm()
-        if suite.rollout.temperature not in (0.0, 1.0):
-            raise RecipeError(
-                f"rollout.temperature is {suite.rollout.temperature}",
-                fix="vllm gives log-probabilities of what it draws from: set 0 or 1, or leave out --vllm",
-            )
+    kind = kind_of(model, kind, questions=True)
     if (out / "results.json").exists():
         if not resume:
             raise RecipeError(
                 f"{out} holds results already", fix="choose another --out; --resume gives them back"
             )
-        return _finished(suite, model, out, limit, kind)
-    count = check_eval(suite, model, limit=limit)["samples"]
+        return finished_before(suite, model, out, limit, kind)
+    _check_kind(suite, model, kind)
+    found = _checked(suite, model, limit)
     prints = fingerprints(suite)
-    _start(suite, out, _asked(suite, model, limit, kind, prints), resume=resume)
-    asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, count=count, prints=prints)
+    begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
+    asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
     return asyncio.run(_evaluate(asked))
 
 
@@ -134,84 +196,20 @@ def judged_as_shown(suite: EvalSuite) -> EvalSuite:
     return suite.model_copy(update={"reward": suite.reward.model_copy(update={"evidence": evidence})})
 
 
-def _asked(
-    suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
-) -> dict[str, Any]:
-    """All that an evaluation is known by."""
-    return {
-        "model": model,
-        "limit": limit,
-        "engine": kind,
-        "suite": suite.model_dump(mode="json"),
-        "data": dict(prints),
-    } | ({"uses": using()} if using() else {})
+def blocking(suite: EvalSuite) -> EvalSuite:
+    """The suite; its tools do not see the pages that it blocks."""
+    if suite.tools is None or not suite.blocked_hosts:
+        return suite
 
+    def more(section: Any) -> Any:
+        blocked = tuple(dict.fromkeys([*section.blocked, *suite.blocked_hosts]))
+        return section.model_copy(update={"blocked": blocked})
 
-def _finished(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
-    """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
-    result = read_record(
-        out / "results.json",
-        "model",
-        "suite",
-        "environment",
-        fix="the evaluation wrote it; restore it",
-    )
-    before = {
-        "model": result["model"],
-        "limit": result.get("limit"),
-        "engine": result.get("engine"),
-        "suite": result["suite"],
-        "data": result["environment"]["data"],
-    } | ({"uses": result["environment"]["uses"]} if "uses" in result["environment"] else {})
-    _check_same(before, _asked(suite, model, limit, kind, fingerprints(suite)), out)
-    say(f"{out} is finished: nothing is left to do")
-    return result
-
-
-def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
-    check_uses(before.get("uses", {}), out)
-    before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
-    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
-    if changed:
-        raise RecipeError(
-            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
-            fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
-        )
-
-
-def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
-    """A stored suite with the keys that are younger than it, at what they meant before they were there.
-
-    Args:
-        stored: As it was written.
-        now: What it is compared with; a stored suite that has no `kind` of question is of that one.
-    """
-    try:
-        stored = {"kind": now.get("kind")} | stored
-        return EvalSuite.model_validate(stored).model_dump(mode="json")
-    except ValidationError:
-        return stored
-
-
-def _start(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
-    """Begin a folder, or prove that it holds the first part of the same evaluation."""
-    file, written = out / STARTED, out / "suite.yaml"
-    if not resume:
-        if file.exists():
-            raise RecipeError(
-                f"{out} holds an unfinished evaluation",
-                fix="continue it with --resume, choose another --out, or remove it",
-            )
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(written, dump_recipe(keep_uses(suite, out)))
-        write_atomically(file, json.dumps(now, indent=2) + "\n")
-        return
-    if not file.exists():
-        raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
-    before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
-    _check_same(before, now, out)
-    write_atomically(written, dump_recipe(keep_uses(suite, out)))
-    drop_unscored(out / "trajectories")
+    tools = suite.tools.model_copy(update={"web": more(suite.tools.web)})
+    text = tools.text_search
+    if text is not None and text.web is not None:
+        tools = tools.model_copy(update={"text_search": text.model_copy(update={"web": more(text.web)})})
+    return suite.model_copy(update={"tools": tools})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,8 +221,8 @@ class _Evaluation:
     out: Path
     limit: int | None
     kind: Kind
-    count: int
-    """Questions."""
+    found: Checked
+    """Of its questions."""
     prints: Mapping[str, str]
     """SHA-256 of the data, by file."""
 
@@ -236,7 +234,7 @@ class _Evaluation:
     @property
     def total(self) -> int:
         """Rollouts."""
-        return self.count * self.suite.rollouts
+        return self.found.count * self.suite.rollouts
 
 
 async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
@@ -244,17 +242,27 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     policy = load_fixed(suite, asked.model, kind=asked.kind)
     began = time.monotonic()
     look = black if suite.call_images == "black" else None
+    opening = open_fixed(
+        suite,
+        policy,
+        asked.model,
+        out,
+        kind=asked.kind,
+        runs_code=asked.found.codes > 0,
+        observation_transform=look,
+    )
     async with (
-        open_fixed(suite, policy, asked.model, out, kind=asked.kind, observation_transform=look) as agent,
+        opening as agent,
         Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
     ):
         records = await _draw(asked, agent, scorer)
         everything = parts(asked.portions)
-        judged = await _judge(suite, everything, records, scorer)
+        found = await with_model(suite, stored(everything), records, out)
+        judged = await _judge(_final(asked, everything, records, found), records, scorer)
     # A judge that failed may be repaired; where nobody can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
-    _put_together(everything, out / "trajectories.parquet")
-    result = _result(asked, judged) | {"seconds": time.monotonic() - began}
+    write_trajectories(out / "trajectories.parquet", _final(asked, everything, records, found), run=out)
+    result = _result(asked, judged) | found.as_result() | {"seconds": time.monotonic() - began}
     write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
     (out / STARTED).unlink()
@@ -274,9 +282,10 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
                 await agent.run(_jobs(suite, window), progress.advance),
                 iou=thresholds_of(suite.reward),
             )
-            scored = [graded(t, records[t.sample_id], rule, suite.reward) for t in scored]
-            seen += map(slim, scored)
-            if sum(map(_unscored, seen)) > suite.reward.max_unscored * total:
+            if not waits_for_model(suite):
+                scored = [graded(t, as_shown(records[t.sample_id], t), rule, suite.reward) for t in scored]
+            seen += (slim(t) for t in scored if not waits(t))
+            if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
                 check_unscored(seen, suite.reward.max_unscored)
             write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
             del window, scored  # before the next is read
@@ -295,7 +304,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
     everything = faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
     return {
         "model": asked.model,
-        "samples": asked.count,
+        "samples": asked.found.count,
         "limit": asked.limit,
         "engine": asked.kind,
         "rollouts": asked.total,
@@ -308,23 +317,8 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "suite": suite.model_dump(mode="json"),
         "environment": environment(asked.prints),
         **endpoint_facts(asked.model, suite.openai, asked.out),
+        **script_facts(asked.model),
     }
-
-
-def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
-    """The IoU thresholds of a suite.
-
-    Raises:
-        RecipeError: If they would change in the course of a run.
-    """
-    if reward.iou is None:
-        return ()
-    if reward.iou.schedule not in ("fixed", "average"):
-        raise RecipeError(
-            f"reward.iou.schedule is {reward.iou.schedule}, and an evaluation has no course",
-            fix="set it to fixed, with one threshold, or to average",
-        )
-    return reward.iou.thresholds
 
 
 def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
@@ -354,11 +348,19 @@ class _Judged:
     """Without pictures and tokens."""
 
 
+def _final(
+    asked: _Evaluation, files: Sequence[Path], records: Mapping[str, Sample], found: Graded
+) -> Iterator[Trajectory]:
+    """All trajectories, with the grades of a model where one was asked."""
+    reward = asked.suite.reward
+    return (with_grade(t, records[t.sample_id], found, reward) for t in stored(files))
+
+
 async def _judge(
-    suite: EvalSuite, files: Sequence[Path], records: Mapping[str, Sample], scorer: Scorer
+    trajectories: Iterator[Trajectory], records: Mapping[str, Sample], scorer: Scorer
 ) -> _Judged:
     found = _Judged()
-    for group in portions(_stored(files), rows=AUDITED_ROWS, size=AUDITED_BYTES):
+    for group in portions(trajectories, rows=AUDITED_ROWS, size=AUDITED_BYTES):
         asked = [records[t.sample_id] for t in group]
         found.rows.extend(await audit(asked, group, scorer.judges))
         shown = [scorer.with_shown_size(sample, t) for t, sample in zip(group, asked, strict=True)]
@@ -367,16 +369,3 @@ async def _judge(
         found.fallbacks.extend(with_fallback(mark, t) for mark, t in zip(marks, group, strict=True))
         found.trajectories.extend(map(slim, group))
     return found
-
-
-def _put_together(files: Sequence[Path], out: Path) -> None:
-    """All portions in one file; they stay until the results are written."""
-    write_trajectories(out, _stored(files), run=out.parent)
-
-
-def _stored(files: Sequence[Path]) -> Iterator[Trajectory]:
-    return chain.from_iterable(map(read_trajectories, files))
-
-
-def _unscored(trajectory: Trajectory) -> bool:
-    return trajectory.reward is None or trajectory.reward.total is None

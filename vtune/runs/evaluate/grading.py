@@ -1,29 +1,42 @@
 """Grades of a protocol in place of what verifiers say."""
 
+import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from vtune.config import load_recipe
 from vtune.environments import DEFAULT, name_of
-from vtune.errors import DataError, RecipeError, nearest
-from vtune.files.json_text import read_record
+from vtune.errors import DataError, RecipeError
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Grade, Rule, wrong_kind
 from vtune.reward.combining import combine, weights_of
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import RewardRecipe
-from vtune.runs.evaluate.questions import Source, fingerprints, read_records
+from vtune.runs.evaluate.finished import Finished, read_finished
+from vtune.runs.evaluate.judged import (
+    Graded,
+    Grader,
+    Key,
+    Reply,
+    check_grader,
+    check_judged,
+    grade_replies,
+)
+from vtune.runs.evaluate.questions import Source, read_in, space_of
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.annotated import KEY as ANNOTATED
 from vtune.schema.clusters import cluster_of
-from vtune.schema.parquet import read_trajectories
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import scored_elsewhere, verifier_of
 from vtune.verifiers.boxes import answered_boxes
+from vtune.verifiers.detection import with_iou
+from vtune.verifiers.judge import ATTEMPTED
+from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifier import given_answer, quote
 
 FALLBACK = "fallback"
@@ -42,6 +55,22 @@ def rule_of(source: Source) -> Rule:
     return rule
 
 
+def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
+    """The IoU thresholds of a suite.
+
+    Raises:
+        RecipeError: If they would change in the course of a run.
+    """
+    if reward.iou is None:
+        return ()
+    if reward.iou.schedule not in ("fixed", "average"):
+        raise RecipeError(
+            f"reward.iou.schedule is {reward.iou.schedule}, and an evaluation has no course",
+            fix="set it to fixed, with one threshold, or to average",
+        )
+    return reward.iou.thresholds
+
+
 def grade_of(reply: str, sample: Sample, rule: Rule) -> Grade:
     """The grade of a stored reply: a pure function of it and of the question.
 
@@ -50,38 +79,141 @@ def grade_of(reply: str, sample: Sample, rule: Rule) -> Grade:
         sample: As it was asked, with the place of its answer in `verifier_parm`.
         rule: That grades.
     """
-    if rule.reads == "reply":
-        return rule.grade(reply, sample)
-    answer = given_answer(reply, sample)
-    if answer is None:
-        # Upstream would have been handed something; what its rule makes of nothing is its fallback.
-        return Grade(score=0.0, read=None, fallback=rule.grade("", sample).fallback)
-    return rule.grade(answer, sample)
+    answer = answer_for(reply, sample, rule)
+    return nothing_read(sample, rule) if answer is None else rule.grade(answer, sample)
+
+
+def answer_for(reply: str, sample: Sample, rule: Rule) -> str | None:
+    """What a rule is handed of a reply; None where it marks no answer."""
+    return reply if rule.reads == "reply" else given_answer(reply, sample)
+
+
+def nothing_read(sample: Sample, rule: Rule) -> Grade:
+    """The grade of a reply without an answer.
+
+    Upstream would have been handed something; what its rule makes of nothing is its fallback.
+    """
+    return Grade(score=0.0, read=None, fallback=rule.grade("", sample).fallback)
+
+
+async def graded_by_model(
+    stored: Iterable[Trajectory],
+    samples: Mapping[str, Sample],
+    rule: Rule,
+    grader: Grader,
+    folder: Path,
+    *,
+    max_unscored: float,
+) -> Graded:
+    """The grades of stored replies by a rule that asks a model.
+
+    Args:
+        stored: All trajectories of an evaluation.
+        samples: Id -> sample, as it was asked.
+        rule: Its `judge` is not None.
+        grader: The model.
+        folder: Of the evaluation.
+        max_unscored: See `check_judged`.
+
+    Raises:
+        RunFailed: As `check_judged`.
+    """
+    grades: dict[Key, Grade] = {}
+    replies: list[Reply] = []
+    for trajectory in stored:
+        key = (trajectory.sample_id, trajectory.rollout)
+        if trajectory.stop_reason == "error" or trajectory.reward is None:
+            continue
+        sample = as_shown(samples[trajectory.sample_id], trajectory)
+        answer = answer_for(trajectory.reply, sample, rule)
+        if answer is None:
+            grades[key] = nothing_read(sample, rule)
+        else:
+            replies.append(Reply(key=key, text=answer, sample=sample))
+    found = await grade_replies(replies, rule, grader, folder)
+    found = replace(found, grades={**grades, **found.grades})
+    check_judged(found, max_unscored, folder)
+    return found
+
+
+def waits_for_model(suite: EvalSuite) -> bool:
+    """Whether a model gives the grades, once all is drawn (`with_model`)."""
+    return rule_of(suite).judge is not None and suite.grader is not None
+
+
+async def with_model(
+    suite: EvalSuite, stored: Iterable[Trajectory], samples: Mapping[str, Sample], folder: Path
+) -> Graded:
+    """The same for an evaluation; empty where its protocol asks no model, or it names none."""
+    if suite.grader is None or not waits_for_model(suite):
+        return Graded()
+    return await graded_by_model(
+        stored, samples, rule_of(suite), suite.grader, folder, max_unscored=suite.reward.max_unscored
+    )
+
+
+def with_grade(trajectory: Trajectory, sample: Sample, found: Graded, recipe: RewardRecipe) -> Trajectory:
+    """A trajectory with the grade that a model has given it; unscored where it said nothing readable."""
+    key, reward = (trajectory.sample_id, trajectory.rollout), trajectory.reward
+    grade = found.grades.get(key)
+    if reward is None or (grade is None and key not in found.unreadable):
+        return trajectory
+    part = Unscored(found.unreadable[key]) if grade is None else verdict_of(grade)
+    return replace(trajectory, reward=recombined(reward, part, sample, recipe))
 
 
 def graded(trajectory: Trajectory, sample: Sample, rule: Rule, recipe: RewardRecipe) -> Trajectory:
     """A scored trajectory with the grade of a protocol as its accuracy.
 
-    What the rollout itself failed at stays unscored. A rule that leaves the question to the suite leaves the
-    verdict to the verifier, too.
+    What the rollout itself failed at stays unscored; a verdict that is left to the verifier stays.
     """
     reward = trajectory.reward
-    if rule.ask is None or reward is None or trajectory.stop_reason == "error" or name_of(sample) != DEFAULT:
+    if (
+        rule.by == "verifier"
+        or reward is None
+        or trajectory.stop_reason == "error"
+        or name_of(sample) != DEFAULT
+    ):
         return trajectory
     grade = grade_of(trajectory.reply, sample, rule)
-    return replace(trajectory, reward=_recombined(reward, grade, sample, recipe))
+    return replace(trajectory, reward=recombined(reward, verdict_of(grade), sample, recipe))
 
 
-def _recombined(reward: Reward, grade: Grade, sample: Sample, recipe: RewardRecipe) -> Reward:
+def verdict_of(grade: Grade) -> Verdict:
+    """The grade as a verdict on the answer."""
     facts = {"unreadable": float(grade.unreadable), FALLBACK: grade.fallback}
-    why = "nothing was read" if grade.read is None else f"read {quote(grade.read)}"
-    parts: dict[str, Verdict | Unscored] = {"accuracy": Verdict(grade.score, why, facts)}
+    return Verdict(
+        grade.score, "nothing was read" if grade.read is None else f"read {quote(grade.read)}", facts
+    )
+
+
+def recombined(reward: Reward, accuracy: Verdict | Unscored, sample: Sample, recipe: RewardRecipe) -> Reward:
+    """A reward with another verdict on the answer; its other parts stay."""
+    parts: dict[str, Verdict | Unscored] = {"accuracy": accuracy}
     others = {"format": reward.format, "tool": reward.tool}
     if recipe.consistency is not None:
         others["consistency"] = reward.consistency
     for name, value in (others | dict(reward.own)).items():
         parts[name] = Unscored(reward.why) if value is None else Verdict(value, "as scored")
     return combine(parts, weights_of(sample, recipe), recipe)
+
+
+def as_shown(sample: Sample, trajectory: Trajectory) -> Sample:
+    """The sample, told the size in which its picture was shown, where replies are in such pixels.
+
+    Raises:
+        DataError: If the trajectory does not know it.
+    """
+    if trajectory.stop_reason == "error" or not answers_in_shown_pixels(sample):
+        return sample
+    size = trajectory.images[0].seen if trajectory.images else None
+    if size is None:
+        raise DataError(
+            "replies are in pixels of the picture as it was shown, and its size was not kept",
+            where=f"trajectory of sample {sample.id!r}, rollout {trajectory.rollout}",
+            fix="evaluate again",
+        )
+    return with_shown_size(sample, size)
 
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
@@ -91,7 +223,18 @@ def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
     unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
     in_a_set = score is not None and ANNOTATED in sample.extra
     boxes = answered_boxes(trajectory.reply, sample) if in_a_set else None
-    return Mark(sample.id, sample.extra, score, unreadable, sample.source, cluster, boxes)
+    attempted = reward is None or not reward.parts.get(ATTEMPTED)
+    return Mark(
+        sample.id,
+        sample.extra,
+        score,
+        unreadable,
+        sample.source,
+        cluster,
+        boxes,
+        attempted=attempted,
+        waits=score is None and trajectory.stop_reason != "error" and scored_elsewhere(sample),
+    )
 
 
 def with_fallback(mark: Mark, trajectory: Trajectory) -> Mark:
@@ -103,16 +246,21 @@ def with_fallback(mark: Mark, trajectory: Trajectory) -> Mark:
 def scores_of(scorer: str, marks: list[Mark], fallbacks: list[Mark]) -> Scores:
     """What a scorer makes of grades, with `with_fallback`: the score by the protocol's own fallback.
 
-    The second is left out where it is the same.
+    The second is left out where it is the same. Its interval stands beside that of the score.
     """
     found = SCORERS[scorer](marks)
     if fallbacks == marks:
         return found
-    other = SCORERS[scorer](fallbacks).get("score")
-    return found | ({} if other is None else {"with_fallback": other})
+    other = SCORERS[scorer](fallbacks)
+    if "score" not in other:
+        return found
+    intervals = dict(found.get("intervals", {}))
+    if "score" in other.get("intervals", {}):
+        intervals["with_fallback"] = other["intervals"]["score"]
+    return found | {"with_fallback": other["score"]} | ({"intervals": intervals} if intervals else {})
 
 
-def regrade(folder: Path, protocol: str) -> dict[str, Any]:
+def regrade(folder: Path, protocol: str, grader: Grader | None = None) -> dict[str, Any]:
     """The scores of a finished evaluation by another protocol, from its stored replies: nothing is drawn.
 
     The questions were asked as the evaluation asked them: what the other protocol's prompt would have
@@ -121,37 +269,96 @@ def regrade(folder: Path, protocol: str) -> dict[str, Any]:
     Args:
         folder: That `vtune eval` has written; its data are where they were.
         protocol: Name of a protocol with a rule for the suite, `vtune` for the verifiers of the samples.
+        grader: Asked where the protocol asks a model; None: that of the evaluation. What it has been asked
+            before in `folder` is not asked again.
 
     Returns:
         `protocol`; `score`, what its scorer makes of the grades; `grades`, one per trajectory, in order:
         `sample_id`, `rollout`, `score`, `read` (null: unreadable) and `fallback`.
 
     Raises:
-        RecipeError: If the protocol is unknown, or has no rule for the suite.
-        DataError: If the folder holds no evaluation, its data have changed, or a verifier reads more than
-        replies.
+        RecipeError: If the protocol is unknown, or has no rule for the suite, or needs a model that is not
+            there.
+        RunFailed: If the model has not graded all.
+        DataError: If the folder holds no evaluation, its data have changed, a verifier reads more than
+            replies, or replies are in pixels of pictures whose shown sizes were not kept.
     """
     if protocol not in PROTOCOLS:
-        raise RecipeError(f"there is no protocol {protocol!r}", fix=nearest(protocol, PROTOCOLS))
-    result = read_record(folder / "results.json", "suite", "environment", fix="finish the evaluation first")
-    suite = load_recipe(folder / "suite.yaml", EvalSuite)
-    if result["environment"]["data"] != fingerprints(suite):
-        raise DataError(f"the data of {folder} have changed", fix="put the old files back")
+        raise RecipeError(f"there is no protocol {protocol!r}", fix=PROTOCOLS.meant(protocol))
+    finished = read_finished(folder)
+    suite = finished.suite
     rule = PROTOCOLS[protocol].rule(suite.kind)
     if rule is None:
         raise wrong_kind(protocol, suite.kind)
-    samples = {sample.id: sample for sample in read_records(suite)}
+    if rule.by == "verifier" and rule.prepared is not rule_of(suite).prepared:
+        raise RecipeError(
+            f"protocol {protocol} has these questions judged by another verifier than they were asked with",
+            fix=f"evaluate again with --protocol {protocol}",
+        )
+    grader = grader or suite.grader
+    check_grader(rule, grader, protocol)
+    samples = {name: _read_by(sample, suite, rule) for name, sample in finished.samples.items()}
+    score, grades = graded_again(finished, samples, rule, rule.scorer or suite.scorer, grader, folder)
+    return {"protocol": protocol, "score": score, "grades": grades}
+
+
+def graded_again(
+    finished: Finished,
+    samples: Mapping[str, Sample],
+    rule: Rule,
+    scorer: str,
+    grader: Grader | None,
+    folder: Path,
+) -> tuple[Scores, list[dict[str, Any]]]:
+    """The scores of stored replies by a rule, and the grades that they are made of.
+
+    Args:
+        finished: The evaluation.
+        samples: Id -> its question, as the rule reads replies to it.
+        rule: That grades.
+        scorer: Name of what puts grades together.
+        grader: Asked where the rule asks a model.
+        folder: Where its replies are kept.
+
+    Raises:
+        RunFailed, DataError: As `regrade`.
+    """
+    found: Graded | None = None
+    if rule.judge is not None and grader is not None:
+        stored, most = finished.trajectories(), finished.suite.reward.max_unscored
+        found = asyncio.run(graded_by_model(stored, samples, rule, grader, folder, max_unscored=most))
     grades, marks, fallbacks = [], [], []
-    for trajectory in read_trajectories(folder / "trajectories.parquet"):
-        sample = samples[trajectory.sample_id]
-        mark = replace(mark_of(trajectory, sample), score=None, unreadable=False)
-        grade = None if trajectory.stop_reason == "error" else grade_of(trajectory.reply, sample, rule)
-        if grade is not None:
-            mark = replace(mark, score=grade.score, unreadable=grade.unreadable)
-            grades.append(
-                {"sample_id": sample.id, "rollout": trajectory.rollout, **asdict(grade)},
-            )
+    for trajectory in finished.trajectories():
+        sample = as_shown(samples[trajectory.sample_id], trajectory)
+        mark = mark_of(trajectory, sample)
+        other = mark
+        if not scored_elsewhere(sample):
+            grade = _again(trajectory, sample, rule, found)
+            mark = replace(mark, score=None, unreadable=False)
+            if grade is not None:
+                mark = replace(mark, score=grade.score, unreadable=grade.unreadable)
+                grades.append({"sample_id": sample.id, "rollout": trajectory.rollout, **asdict(grade)})
+            other = mark if grade is None else replace(mark, score=grade.fallback)
         marks.append(mark)
-        fallbacks.append(mark if grade is None else replace(mark, score=grade.fallback))
-    scorer = rule.scorer or suite.scorer
-    return {"protocol": protocol, "score": scores_of(scorer, marks, fallbacks), "grades": grades}
+        fallbacks.append(other)
+    return scores_of(scorer, marks, fallbacks), grades
+
+
+def _again(trajectory: Trajectory, sample: Sample, rule: Rule, found: Graded | None) -> Grade | None:
+    """The grade of a stored reply by another rule; None where the rollout or the grading model failed."""
+    if trajectory.stop_reason == "error":
+        return None
+    if found is not None:
+        return found.grades.get((sample.id, trajectory.rollout))
+    return grade_of(trajectory.reply, sample, rule)
+
+
+def _read_by(sample: Sample, suite: EvalSuite, rule: Rule) -> Sample:
+    """A question of an evaluation as another rule reads its replies."""
+    now, then = space_of(suite, rule), space_of(suite, rule_of(suite))
+    if now is None and then is not None and verifier_of(sample).answers_in_boxes:
+        own = {key: value for key, value in sample.verifier_parm.items() if key != "reply_space"}
+        sample = replace(sample, verifier_parm=own)
+    sample = read_in(sample, now)
+    thresholds = thresholds_of(suite.reward)
+    return with_iou(sample, thresholds) if thresholds and verifier_of(sample).reads_iou else sample

@@ -116,6 +116,24 @@ def run_several(
     Raises:
         DataError: If no data of any of them are here.
     """
+    found, missing = each_that_is_here(asked, load, run)
+    return {
+        "evaluations": found,
+        "missing": missing,
+        "groups": {name: _table(name, asked, found) for name in asked.groups},
+    }
+
+
+def each_that_is_here(
+    asked: Asked,
+    load: Callable[[Path], EvalSuite],
+    run: Callable[[str, EvalSuite], dict[str, Any]],
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What `run` says of each suite (see `run_several`), and why others are missing, by name.
+
+    Raises:
+        DataError: If no data of any of them are here.
+    """
     suites = {named: load(named.path) for named in asked.suites}
     missing = dict(_missing(asked, suites))
     here = [named for named in asked.suites if named.name not in missing]
@@ -124,12 +142,7 @@ def run_several(
         raise DataError("\n".join(["nothing can be evaluated:", *rows]), fix="get the data of one of them")
     for name, why in missing.items():
         say(f"not evaluated: {name}: {why}")
-    found = {named.name: run(named.name, suites[named]) for named in here}
-    return {
-        "evaluations": found,
-        "missing": missing,
-        "groups": {name: _table(name, asked, found) for name in asked.groups},
-    }
+    return {named.name: run(named.name, suites[named]) for named in here}, missing
 
 
 def _missing(asked: Asked, suites: dict[Named, EvalSuite]) -> Iterable[tuple[str, str]]:

@@ -17,7 +17,7 @@ from vtune.data.options import presented
 from vtune.errors import DataError, RecipeError
 from vtune.protocols import PROTOCOLS, ProtocolName
 from vtune.protocols import vtune as ours
-from vtune.protocols.protocol import put, wrong_kind
+from vtune.protocols.protocol import Rule, put, wrong_kind
 from vtune.reward.checking import check_samples
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
@@ -29,6 +29,7 @@ from vtune.schema.parquet import fingerprint, load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
+from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import choice, verifier_of
 from vtune.verifiers.spaces import Space
 
@@ -136,6 +137,8 @@ class Checked:
     """Questions whose answers a model compares, where no rule decides."""
     judged_looks: int
     """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
+    codes: int
+    """Questions that need a sandbox: they offer `python`, or have an environment."""
 
 
 def check_questions(
@@ -156,17 +159,18 @@ def check_questions(
             cannot run.
     """
     check_indexes(tools)
-    count = answers = looks = 0
+    count = answers = looks = codes = 0
     truths: Counter[str] = Counter()
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
-        nonlocal count, answers, looks
+        nonlocal count, answers, looks, codes
         for entry in _scan(source, path):
             if count == limit:
                 return
             count += 1
             if isinstance(entry, Sample):
                 truths[entry.ground_truth if entry.choices else ""] += 1
+                codes += PYTHON in entry.tools or entry.environment != ""
                 check_tools([entry], tools, prompt)
                 looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
@@ -191,7 +195,7 @@ def check_questions(
     if not count:
         raise DataError("the suite has no sample", where=", ".join(source.data))
     _check_positions(source, truths)
-    return Checked(count, answers, looks)
+    return Checked(count, answers, looks, codes)
 
 
 def _check_positions(source: Source, truths: Counter[str]) -> None:
@@ -248,6 +252,19 @@ def read_records(source: Source) -> Iterator[Sample]:
             yield without_pictures(entry)
 
 
+def read_published(source: Source) -> Iterator[Sample]:
+    """The samples as their data have them, before the suite puts them; without their pictures.
+
+    Raises:
+        DataError: At one that cannot be read.
+    """
+    for path in _paths(source):
+        for entry in _entries(source.format, path):
+            if isinstance(entry, DataError):
+                raise entry
+            yield without_pictures(entry)
+
+
 def without_pictures(sample: Sample) -> Sample:
     """The sample with empty pictures in the places of its own."""
     return replace(sample, images=(Picture(),) * len(sample.images))
@@ -292,9 +309,8 @@ def _put(source: Source, sample: Sample) -> Sample:
     """The sample as the suite puts it."""
     if source.offers is not None:
         sample = offering(sample, source.offers)
-    if source.reply_space is not None and verifier_of(sample).answers_in_boxes:
-        sample = replace(sample, verifier_parm={**sample.verifier_parm, "reply_space": source.reply_space})
     rule = PROTOCOLS[source.protocol].rule(source.kind)
+    sample = read_in(sample, space_of(source, rule))
     choices = source.choices
     if choices is not None:
         letter_rule = {} if choices.letter_rule is None else {"letter_rule": choices.letter_rule}
@@ -309,6 +325,18 @@ def _put(source: Source, sample: Sample) -> Sample:
     if source.answer_in is None or verifier_of(sample).reads_outcome:
         return sample
     return replace(sample, verifier_parm={**sample.verifier_parm, "answer_in": source.answer_in})
+
+
+def space_of(source: Source, rule: Rule | None) -> Space | None:
+    """In which space the coordinates of replies are read: what the suite says, else what the rule says."""
+    return source.reply_space or (None if rule is None else rule.reply_space)
+
+
+def read_in(sample: Sample, space: Space | None) -> Sample:
+    """The sample with its replies' coordinates read in a space; None leaves it to the sample."""
+    if space is None or not verifier_of(sample).answers_in_boxes:
+        return sample
+    return replace(sample, verifier_parm={**sample.verifier_parm, "reply_space": space})
 
 
 def _fingerprint(path: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from vtune.config import Strict, Uses, find, load_recipe, read_values
+from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.benchmarks import ScorerName
 from vtune.models.pictures import PixelBudget
@@ -25,6 +26,7 @@ from vtune.rollout.agent import Rollout
 from vtune.rollout.openai import Served
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.judged import Judged
 from vtune.runs.evaluate.places import located
 from vtune.runs.evaluate.questions import AnswerIn, Source, as_today
 from vtune.tools import ToolName
@@ -68,9 +70,11 @@ class Published(Strict):
     """Of its one file, in hexadecimal, each version that is accepted; null accepts any."""
 
 
-class EvalSuite(Source, AgentRecipe):
+class EvalSuite(Source, AgentRecipe, Judged):
     """A benchmark: its data, and every setting that its score depends on."""
 
+    blocked_hosts: tuple[str, ...] = ()
+    """Hosts that have the benchmark's own pages: tools that ask the web neither show nor read them."""
     agent: str | None = None
     """Name or path of the agent that the settings were taken from; null in files older than agents."""
     published: Published = Published()
@@ -101,7 +105,7 @@ class EvalSuite(Source, AgentRecipe):
 
     @model_validator(mode="after")
     def _says_what_it_offers(self) -> Self:
-        if self.format != "samples" and self.offers is None:
+        if not FORMATS[self.format].offers_tools and self.offers is None:
             raise ValueError(
                 "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
             )
@@ -111,7 +115,7 @@ class EvalSuite(Source, AgentRecipe):
 def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
     """A suite with the settings of its agent.
 
-    Samples of our own say which tools they offer and where their answers stand; only an agent that was
+    Samples of our own, and rows of search agents, say which tools they offer; only an agent that was
     asked for by name says it for them.
 
     Args:
@@ -126,7 +130,8 @@ def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
     path = find(name, AGENTS)
     agent = load_recipe(path, AgentRecipe)
     settings: dict[str, Any] = {**read_values(path), "uses": list(agent.uses)}
-    if not named and values.get("format") == "samples":
+    layout = FORMATS.get(str(values.get("format")))
+    if not named and layout is not None and layout.offers_tools:
         settings |= {"offers": None, "answer_in": None}
     uses = [*settings.pop("uses"), *(values.get("uses") or [])]
     own = {key: value for key, value in values.items() if not (named and key in settings)}
@@ -151,7 +156,9 @@ def _with_protocol(values: dict[str, Any], *, asked: bool) -> dict[str, Any]:
         if rule.ask is not None:
             choices = {key: value for key, value in choices.items() if key not in _OF_SUITES}
         else:
-            choices = dict(_OF_SUITES) | choices
+            # A suite that was written under a protocol with words of its own has null for both.
+            own = {key: value for key, value in choices.items() if not (asked and value is None)}
+            choices = dict(_OF_SUITES) | own
         values = values | {"choices": choices}
     if rule.scorer is not None and (asked or "rollout" not in values or name != ours.NAME):
         values = values | {"scorer": rule.scorer}

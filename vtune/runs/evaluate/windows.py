@@ -3,13 +3,15 @@
 What has been written is not drawn again, and no more than one portion is in memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from vtune.runs.evaluate.questions import Question
 from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.trajectory import Trajectory
+from vtune.verifiers.verifier import ELSEWHERE
 
 ROLLOUTS = 1024
 """A portion holds at most so many rollouts (ours: enough that its end, where few run, is short) …"""
@@ -69,11 +71,30 @@ def drawn(folder: Path, *, rollouts: int) -> dict[int, int]:
     return {int(path.stem.removeprefix("from-")): count_rows(path) // rollouts for path in parts(folder)}
 
 
+def stored(files: Sequence[Path]) -> Iterator[Trajectory]:
+    """The trajectories of portions, one after the other."""
+    return chain.from_iterable(map(read_trajectories, files))
+
+
+def is_unscored(trajectory: Trajectory) -> bool:
+    """Whether a trajectory has no score."""
+    return trajectory.reward is None or trajectory.reward.total is None
+
+
 def drop_unscored(folder: Path) -> None:
-    """Remove the portions with a trajectory that could not be scored: they are drawn again."""
+    """Remove the portions with a trajectory that could not be scored: they are drawn again.
+
+    One that waits for an official scorer stays.
+    """
     for path in parts(folder):
-        if any(t.reward is None or t.reward.total is None for t in read_trajectories(path)):
+        if any(is_unscored(t) and not waits(t) for t in read_trajectories(path)):
             path.unlink()
+
+
+def waits(trajectory: Trajectory) -> bool:
+    """Whether it is unscored because only an official scorer can tell (`vtune.runs.evaluate.scorers`)."""
+    reward = trajectory.reward
+    return reward is not None and reward.accuracy is None and f"accuracy: {ELSEWHERE}" in reward.why
 
 
 def portions(trajectories: Iterable[Trajectory], *, rows: int, size: int) -> Iterator[list[Trajectory]]:

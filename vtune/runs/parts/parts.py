@@ -5,6 +5,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from vtune.config import read_values
+from vtune.errors import RecipeError
 from vtune.parts import OURS, TABLES, Kind
 from vtune.runs.parts.checks.check import Check
 from vtune.uses import Used, use
@@ -56,21 +58,37 @@ def list_parts(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def check_parts(path: Path) -> dict[str, Any]:
-    """Try what the parts of a user's file promise.
+    """Try what the parts of a user's file promise, or those of the files that a recipe or suite names.
 
     Returns:
-        `file`, `sha256`, `ok`, and `parts`: `kind`, `name`, `about` and `checks`, each with
-        its `name`, whether it is `ok`, and what was `found`.
+        `ok`, `files`, each with its `file` and `sha256`, and `parts`: `kind`, `name`, `about`, `file` and
+        `checks`, each with its `name`, whether it is `ok`, and what was `found`.
 
     Raises:
-        RecipeError: If the file cannot be used.
+        RecipeError: If a file cannot be used, or a recipe names none.
     """
     for room in ROOMS.values():
         import_module(room)
-    (file,) = use([path])
-    parts = _checked(file)
+    files = use(_named(path) if path.suffix in (".yaml", ".yml") else [path])
+    parts = [part for file in files for part in _checked(file)]
     ok = all(check["ok"] for part in parts for check in part["checks"])
-    return {"file": file.path, "sha256": file.sha256, "ok": ok, "parts": parts}
+    return {
+        "ok": ok,
+        "files": [{"file": file.path, "sha256": file.sha256} for file in files],
+        "parts": parts,
+    }
+
+
+def _named(recipe: Path) -> list[Path]:
+    """The files under `uses` of a recipe or suite itself; a suite's agent is a file of its own."""
+    values = read_values(recipe)
+    named = values.get("uses") if isinstance(values, dict) else None
+    if not isinstance(named, list) or not named or not all(isinstance(file, str) for file in named):
+        raise RecipeError(
+            f"{recipe} names no files under its own `uses`",
+            fix="give a .py file that adds parts; `vtune recipes check` checks the recipe itself",
+        )
+    return [recipe.parent / file for file in named]
 
 
 def _checked(file: Used) -> list[dict[str, Any]]:
@@ -79,6 +97,7 @@ def _checked(file: Used) -> list[dict[str, Any]]:
             "kind": kind,
             "name": name,
             "about": _about(kind, name),
+            "file": file.path,
             "checks": [
                 {"name": one.name, "ok": one.ok, "found": one.found} for one in contract_of(kind)(name)
             ],

@@ -11,12 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.config import load_recipe, recipe_keys, shipped
+from vtune.config import find, load_recipe, override, recipe_keys
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.policy import resolved
 from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
-from vtune.runs.agent.engines import check_vllm
+from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.plan.estimate import load_of
 from vtune.runs.plan.machine import machine_of
@@ -173,15 +173,16 @@ def _pictures(recipe: RLRecipe | SFTRecipe, path: Path) -> Iterator[tuple[str, b
 
 
 def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
-    """The pixels of training against those of every suite: they alone move scores by tens of points."""
+    """The pixels of training against those of its suites: they alone move scores by tens of points."""
     limit = values["images"]["max_pixels"]
-    for name, path in shipped("eval_suites").items():
-        suite = load_recipe(path, EvalSuite).images.max_pixels
+    for one in (values.get("eval") or {}).get("suites", ()):
+        name, settings = one["suite"], [override(key, value) for key, value in one["settings"].items()]
+        suite = load_recipe(find(name, "eval_suites"), EvalSuite, settings).images.max_pixels
         if suite == limit:
             yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
         else:
             text = f"max_pixels {limit} in the recipe, {suite} in the suite"
-            fix = f"train as it scores, or use `vtune eval --suite {name} --set images.max_pixels={limit}`"
+            fix = f"train as it scores, or give {name} under `eval` settings: {{images.max_pixels: {limit}}}"
             yield Check(f"pixels, {name}", "warn", text, fix)
 
 

@@ -55,17 +55,19 @@ def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[st
     Raises:
         RecipeError: If the recipe cannot be read.
     """
+    asked = []
+    if recipe is not None:
+        # First: a recipe that cannot be read is told before anything is started.
+        from vtune.runs.plan.checks import check_recipe
+
+        asked = check_recipe(recipe)
     packages = _packages()
     gpus = _gpus()
     cuda = _cuda() if gpus else "no GPU"
     sandbox = asyncio.run(_sandbox())
     memory = _memory()
     shared = shutil.disk_usage(SHARED_MEMORY).total if SHARED_MEMORY.is_dir() else None
-    checks = [_shared_memory(shared), *_driver(gpus, cuda)]
-    if recipe is not None:
-        from vtune.runs.plan.checks import check_recipe
-
-        checks += check_recipe(recipe)
+    checks = [_shared_memory(shared), *_driver(gpus, cuda), *asked]
     if self_test:
         from vtune.runs.plan import self_test as trials
 

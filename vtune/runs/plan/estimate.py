@@ -13,11 +13,16 @@ from vtune.models.families.shape import Shape
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
 from vtune.update.forward import CHUNK
+from vtune.update.zero import BUCKET
 
 VLLM_BATCH = 8192
 """Tokens that vLLM reads at once by default (`max_num_batched_tokens`)."""
 VLLM_GRAPHS_GB = 1.0
 """CUDA graphs and context of vLLM's engine. Ours."""
+ASLEEP = "vLLM's graphs"
+"""What a vLLM keeps that sleeps."""
+TRANSFER = 1 << 30
+"""Bytes of the buffer in which weights travel to vLLM, unless a tensor is larger."""
 PICTURES_A_CALL = 5
 """That one tool call may return."""
 TRACE_PICTURES = 6
@@ -47,7 +52,23 @@ def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict
         if values["rollout"].get("staleness"):
             # The next step is drawn meanwhile: vLLM does not sleep.
             phases = {phase: parts | drawing for phase, parts in phases.items()}
+        elif engine_of(values) == "vllm" and machine.kind == "gpu":
+            phases = {phase: parts | {ASLEEP: VLLM_GRAPHS_GB * GB} for phase, parts in phases.items()}
+            phases["rollout"] = stays | drawing
+            phases["hand-over"] = stays | _hand_over(values, shape, load)
     return {phase: {part: size / GB for part, size in parts.items()} for phase, parts in phases.items()}
+
+
+def _hand_over(values: Mapping[str, Any], shape: Shape, load: memory.Load) -> dict[str, float]:
+    """Bytes of weights on their way to the vLLM beside the trainer, which has woken but for its KV cache."""
+    b = load.dtype_bytes
+    largest = shape.vocab * shape.hidden * b
+    gathered = BUCKET * b if load.zero_stage == 3 or load.lora_rank else 0
+    return {
+        "vLLM weights": vllm_needs(values, shape)["vLLM weights"],
+        ASLEEP: VLLM_GRAPHS_GB * GB,
+        "weights on their way": float(max(TRANSFER, largest) + gathered),
+    }
 
 
 def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory.Load:
@@ -132,13 +153,27 @@ def _rollout(
 
 
 def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
-    """Bytes of a vLLM that can hold one conversation; with less it refuses to start."""
-    b = _bytes(values)
+    """Bytes on a GPU of a vLLM that can hold one conversation; with less it refuses to start."""
+    b, gpus = _bytes(values), sharing(values)
+    # Each GPU has the whole vision tower.
+    weights = shape.total - shape.parameters["language"] * (1 - 1 / gpus)
     return {
-        "vLLM weights": float(shape.total * b),
+        "vLLM weights": float(weights * b),
         "vLLM at work": VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
-        "KV cache": float(longest_of(values) * memory.kv_token(shape, b)),
+        "KV cache": _cached(values, shape),
     }
+
+
+def sharing(values: Mapping[str, Any]) -> int:
+    """GPUs that share a vLLM."""
+    found: int = values["rollout"].get("tensor_parallel", 1)
+    return found
+
+
+def _cached(values: Mapping[str, Any], shape: Shape) -> float:
+    """Bytes on a GPU of one conversation's keys and values; a head is on at least one GPU."""
+    split = min(sharing(values), shape.kv_heads)
+    return longest_of(values) * memory.kv_token(shape, _bytes(values)) / split
 
 
 def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
@@ -161,9 +196,8 @@ def vllm_notes(
         needed = sum(vllm_needs(values, shape).values()) / GB
         given = f"rollout.gpu_memory {share:g} gives vLLM {share * machine.memory_gb:.1f} GB"
         return [f"{given}, and it needs {needed:.1f} GB to start"]
-    one = longest_of(values) * memory.kv_token(shape, _bytes(values)) / GB
-    fit = int(phases["rollout"]["KV cache"] / one)
-    rows = _rows(values, machine)
+    fit = int(phases["rollout"]["KV cache"] * GB / _cached(values, shape))
+    rows = _rows(values, machine) * sharing(values)
     more = "" if fit >= rows else "; of shorter ones, more"
     longest = longest_of(values)
     return [f"KV cache: {fit} conversations of {longest} tokens, and {rows} are drawn at once{more}"]
@@ -172,6 +206,16 @@ def vllm_notes(
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
     """GB in the memory of the host, of all processes together."""
     return round(memory.on_host(shape, load_of(values, shape, machine)) / GB, 1)
+
+
+def on_disk(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, float]:
+    """GB of a checkpoint, and of all that are there at the same time while the next one is written."""
+    keep = values["checkpoints"]["keep"]
+    count = (keep["newest"] + (keep["best"] is not None) if isinstance(keep, dict) else keep) + 1
+    if isinstance(keep, dict) and keep["every"] and values.get("steps"):
+        count += values["steps"] // keep["every"]
+    one = memory.on_disk(shape, load_of(values, shape, machine)) / GB
+    return {"a checkpoint": round(one, 1), "at the same time": count, "together": round(one * count, 1)}
 
 
 def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
@@ -272,7 +316,8 @@ def _drawing(
     b, rows = _bytes(values), _rows(values, machine)
     engine = engine_of(values)
     body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
-    traffic = body * b + rows * tokens * memory.kv_token(shape, b)
+    split = sharing(values) if engine == "vllm" else 1
+    traffic = body * b / split + rows * tokens * memory.kv_token(shape, b)
     one = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
     one = max(one, rows * 2 * body / _speed(values, machine))
     if engine == "transformers":

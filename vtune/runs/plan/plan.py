@@ -17,11 +17,23 @@ from vtune.models.shape import find_shape, known_shapes, local_file
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.plan.estimate import fits, on_host, peak_of, phases_of, step_of, vllm_notes
+from vtune.runs.agent.kinds import check_tensor_parallel
+from vtune.runs.plan.estimate import (
+    draws,
+    engine_of,
+    fits,
+    on_disk,
+    on_host,
+    peak_of,
+    phases_of,
+    sharing,
+    step_of,
+    vllm_notes,
+)
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.remedies import advice
 from vtune.runs.train.online_recipe import Loaded, check_suites, cost_of, load_suites, missing_data
-from vtune.runs.train.rl import RLRecipe, check_prompts, check_sizes, doubts
+from vtune.runs.train.rl import RLRecipe, check_prompts, check_sizes, doubts, suites_of
 from vtune.runs.train.sft import SFTRecipe, check_lengths, check_traces
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
@@ -60,7 +72,7 @@ def plan_rl(
     facts["missing"] += _told("judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1]))
     facts["missing"] += _told("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
-    suites = load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation)
+    suites = suites_of(recipe)
     facts = _with_evaluations(facts, recipe, suites, trained=trained)
     return facts | {"plan": plan(recipe, machine, shape=shape)}
 
@@ -152,9 +164,10 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
 
     Returns:
         `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
-        GB on each GPU), `peak_gb` and `room_gb`, `host_gb`, `step` (tokens and seconds), `assumed`,
-        `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and
-        `changes_learning`: whether the run learns something else by it), `otherwise`, and `notes`.
+        GB on each GPU), `peak_gb` and `room_gb`, `host_gb`, `disk_gb` (of checkpoints), `step` (tokens and
+        seconds), `assumed`, `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`,
+        `host_gb`, `fits`, and `changes_learning`: whether the run learns something else by it), `otherwise`,
+        and `notes`.
     """
     values = recipe.model_dump(mode="json")
     where: dict[str, Any] = {
@@ -169,6 +182,8 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
         note = f"the shape of {values['model']!r} is not known; name one with --shape: {names}"
         return {"fits": None, "machine": where, "shape": None, "notes": [note]}
     size, said = found
+    if draws(values):
+        check_tensor_parallel(sharing(values), size, kind=engine_of(values))
     phases = phases_of(values, size, machine)
     peak = peak_of(phases)
     result = {
@@ -182,6 +197,7 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
         "peak_gb": round(peak, 1),
         "room_gb": round(machine.room_gb, 1),
         "host_gb": on_host(values, size, machine),
+        "disk_gb": on_disk(values, size, machine),
         **step_of(values, size, machine),
         "notes": vllm_notes(values, size, machine, phases),
     }

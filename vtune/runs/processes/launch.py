@@ -13,13 +13,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
-from vtune.files.reading import read_text
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
+from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, write_environment
 from vtune.runs.processes.watcher import (
     END,
     FREE,
@@ -30,6 +30,7 @@ from vtune.runs.processes.watcher import (
     SAVE,
     START,
     Ended,
+    end_sessions,
     ended,
     failed,
     give_order,
@@ -42,11 +43,15 @@ TAIL = 40
 """Lines of a failed rank's log that are shown."""
 LOST = "killed by signal"
 
-SLOTS = "one line per machine: `name slots=8`"
-"""What a hostfile holds."""
 
-
-def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | None) -> str:
+def launch(
+    words: Sequence[str],
+    out: Path,
+    *,
+    processes: int,
+    hostfile: Path | None,
+    forwarded: Collection[str] = (),
+) -> str:
     """Run `vtune WORDS` in many processes, and return what the first one wrote to stdout.
 
     Args:
@@ -54,6 +59,7 @@ def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | 
         out: The run folder; on many machines, one that all of them see.
         processes: On each machine.
         hostfile: `name slots=N` a line, as DeepSpeed and MPI have it; None for this machine alone.
+        forwarded: Names of environment variables that other machines get, beside the usual ones.
 
     Raises:
         RecipeError: If a device is wanted that is not there, the hostfile cannot be read, or another process
@@ -66,12 +72,24 @@ def launch(words: Sequence[str], out: Path, *, processes: int, hostfile: Path | 
     logs = out / "logs"
     # A second start must not take the notes of the first away; the run itself is kept apart by its own lock.
     with locked(logs):
-        return _launch(words, logs, processes, hostfile)
+        for stale in (
+            *logs.glob("rank-*.ended"),
+            *logs.glob("rank-*.session"),
+            logs / ORDER,
+            logs / "result",
+        ):
+            stale.unlink(missing_ok=True)
+        command = _command(words, logs, processes, hostfile)
+        if hostfile is None:
+            return _launch(command, logs)
+        write_environment(logs, forwarded)
+        try:
+            return _launch(command, logs)
+        finally:
+            (logs / ENVIRONMENT).unlink(missing_ok=True)
 
 
-def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> str:
-    for stale in (*logs.glob("rank-*.ended"), logs / ORDER, logs / "result"):
-        stale.unlink(missing_ok=True)
+def _launch(command: Sequence[str], logs: Path) -> str:
     asked: list[str] = []
     before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
               for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
@@ -80,7 +98,7 @@ def _launch(words: Sequence[str], logs: Path, processes: int, hostfile: Path | N
     try:
         with (logs / "launcher.log").open("ab") as said:
             launcher = subprocess.Popen(
-                _command(words, logs, processes, hostfile),
+                command,
                 stdin=leash,
                 stdout=said,
                 stderr=said,
@@ -189,10 +207,11 @@ def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
     if launcher.poll() is None:
         give_order(logs, END)
         _until_quiet(launcher, GRACE)
-    # Everything that the launcher started is in its session, unless it made one of its own.
+    # Everything that the launcher started is in its group, but for the ranks: each has a session of its own.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(launcher.pid, signal.SIGKILL)
     launcher.wait()
+    end_sessions(logs)
 
 
 class Voice:
@@ -220,7 +239,8 @@ def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | 
     if hostfile is None:
         return [sys.executable, "-m", "vtune.runs.processes.local_ranks", str(processes), port, *given]
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
-    launcher += ["--hostfile", str(hostfile.resolve()), "--num_gpus", str(processes), "--master_port", port]
+    launcher += ["--hostfile", str(hostfile.resolve()), "--include", included(hostfile, processes)]
+    launcher += ["--master_port", port]
     return [*launcher, "vtune.runs.processes.watcher", *given]
 
 
@@ -242,28 +262,12 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
         return gpus
     if gpus is None:
         raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
-    return gpus * len(_machines(hostfile))
-
-
-def _machines(hostfile: Path) -> list[str]:
-    try:
-        lines = read_text(hostfile).splitlines()
-    except FileNotFoundError:
-        raise RecipeError(f"there is no hostfile {hostfile}", fix=SLOTS) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(
-            f"the hostfile {hostfile} cannot be read: {getattr(error, 'strerror', error)}",
-            fix=SLOTS,
-        ) from None
-    found = [line.split()[0] for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not found:
-        raise RecipeError(f"{hostfile} names no machine", fix=SLOTS)
-    return found
+    return gpus * len(machines_of(hostfile))
 
 
 def _check_devices(processes: int, hostfile: Path | None) -> None:
     if hostfile is not None:
-        _machines(hostfile)
+        included(hostfile, processes)
         if shutil.which("pdsh") is None:
             raise MissingExtra(
                 "many machines are reached through pdsh, which is not installed here",

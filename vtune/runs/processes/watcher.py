@@ -59,24 +59,13 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
         leashed: Whether stdin tells of the end of the command that started everything.
     """
     rank = int(os.environ["RANK"])
-    log = logs / f"rank-{rank}.log"
     # A scheduler may tell every process to stop: all save together then, as if the command alone was told.
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     die_with_parent()
-    with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
-        said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
-        said.flush()
-        child = subprocess.Popen(
-            [sys.executable, "-m", "vtune.cli.main", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=result,
-            stderr=said,
-            env={**os.environ, WITHIN: "1"},
-            preexec_fn=_hears_ctrl_c,
-        )
+    child = _started(rank, logs, words)
     saving, deadline = False, float("inf")
     while child.poll() is None:
         order = order_given(logs)
@@ -90,27 +79,81 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
             child.send_signal(signal.SIGINT)
             deadline = time.monotonic() + GRACE / 2
         if time.monotonic() > deadline:
-            child.kill()
+            _end_session(child.pid)
         time.sleep(LOOK)
+    _end_session(child.pid)
+    _session_of(logs, rank).unlink(missing_ok=True)
     code = child.returncode
     saving = saving or bool(asked)
     if saving and code == -signal.SIGTERM:
         # It was told to end before its first step, when there was nothing to save yet.
         code = INTERRUPTED
     if deadline == float("inf"):
-        note = logs / f".rank-{rank}.ended.part"
-        note.write_text(json.dumps(Ended(rank, code, time.time())._asdict()))
-        note.replace(logs / f"rank-{rank}.ended")
+        _write(logs / f"rank-{rank}.ended", json.dumps(Ended(rank, code, time.time())._asdict()))
     if saving and code == INTERRUPTED:
         return 0
     return code if code >= 0 else 128 - code
 
 
+def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """A rank, in a session of its own; a note in `logs` says which."""
+    log = logs / f"rank-{rank}.log"
+    with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
+        said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
+        said.flush()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "vtune.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=result,
+            stderr=said,
+            env={**os.environ, **_forwarded(logs), WITHIN: "1"},
+            # All that a rank starts, such as an engine, is in its session, and ends with it.
+            start_new_session=True,
+            preexec_fn=_hears_ctrl_c,
+        )
+        _write(_session_of(logs, rank), json.dumps([socket.gethostname(), child.pid]))
+    return child
+
+
+def _session_of(logs: Path, rank: int) -> Path:
+    """The note of the machine and the process that leads a rank's session, while it runs."""
+    return logs / f"rank-{rank}.session"
+
+
+def _forwarded(logs: Path) -> dict[str, str]:
+    """Variables of the machine that started everything; none where that is this one."""
+    try:
+        found: dict[str, str] = json.loads((logs / "environment.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _end_session(leader: int) -> None:
+    """End whatever is left of a rank and of what it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def end_sessions(logs: Path) -> None:
+    """End what is left of ranks of this machine whose watchers are gone."""
+    for file in logs.glob("rank-*.session"):
+        host, leader = json.loads(file.read_text(encoding="utf-8"))
+        if host == socket.gethostname():
+            _end_session(leader)
+            file.unlink()
+
+
 def give_order(logs: Path, order: str) -> None:
     """Tell all watchers."""
-    part = logs / f".{ORDER}.part"
-    part.write_text(order, encoding="utf-8")
-    part.replace(logs / ORDER)
+    _write(logs / ORDER, order)
+
+
+def _write(file: Path, text: str) -> None:
+    """A file that is there completely or not at all."""
+    part = file.with_name(f".{file.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(file)
 
 
 def order_given(logs: Path) -> str:

@@ -1,17 +1,20 @@
 """`vtune report`: what run folders say about themselves, as one document."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.files.json_text import read_json, read_record
+from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
 from vtune.metrics.tightening import tightenings
-from vtune.runs.folder import USES
 from vtune.runs.sweep.table import is_sweep, sweep_table
 from vtune.schema.parquet import fingerprint
+from vtune.uses import USES
 
 Series = dict[str, list[float]]
 
@@ -19,10 +22,6 @@ RESTORE = "the run wrote a complete file; restore it"
 
 SHOWN = ("model", "samples", "limit", "score", "sources", "faithfulness", "unaudited")
 """What of the results of an evaluation is shown; younger keys may be missing."""
-
-_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
-_RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}
-_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
 
 
 def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, object]:
@@ -37,7 +36,8 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
         `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
-        missing from its curve. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked for.
+        missing from its curve. `changes`: see `vtune.metrics.changes.telling`. `tightenings`: see
+        `vtune.metrics.tightening`. `replies`, where asked for.
         `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
 
     Raises:
@@ -90,6 +90,7 @@ def _run(path: Path) -> dict[str, object]:
     sources: dict[str, list[MetricsLine]] = {}
     for line in lines:
         sources.setdefault(line.source, []).append(line)
+    curves: dict[str, Any] = {source: _curves(group) for source, group in sources.items()}
     return {
         "name": path.resolve().name,
         "path": str(path),
@@ -97,7 +98,8 @@ def _run(path: Path) -> dict[str, object]:
         "environment": (environment := _environment(path / "environment.json")),
         **_uses(environment, path),
         "last_step": max((line.step for line in lines), default=None),
-        "sources": {source: _curves(group) for source, group in sources.items()},
+        "sources": curves,
+        "changes": [asdict(one) for one in telling(changes(curves))],
         "tightenings": tightenings(lines),
     }
 
@@ -119,11 +121,8 @@ def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
 
 
 def _best(name: str, values: Sequence[float]) -> float | None:
-    if name in _RISING or name.startswith(("reward_", "iou@", "score_")):
-        return max(values)
-    if name in _FALLING or name.startswith("seconds"):
-        return min(values)
-    return None
+    wanted = direction(name)
+    return None if not wanted else max(values) if wanted > 0 else min(values)
 
 
 def _recipe(path: Path) -> object:

@@ -19,13 +19,14 @@ from vtune.models.policy import resolved
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
 from vtune.rollout.agent import Agent, Job, black
-from vtune.runs.agent.engines import Kind, check_vllm
+from vtune.runs.agent.kinds import Kind, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import check_indexes, check_tools
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
-from vtune.runs.serve.rewards import check_token, listen, serve_until_told, url_of
+from vtune.runs.serve.listening import listen, serve_until_told, url_of
+from vtune.runs.serve.rewards import check_token
 from vtune.schema.message import Message
 from vtune.schema.trajectory import Trajectory
 

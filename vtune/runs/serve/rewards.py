@@ -4,13 +4,11 @@ import asyncio
 import gc
 import ipaddress
 import re
-import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from pydantic import ConfigDict
 from starlette.types import ASGIApp
 
@@ -19,16 +17,10 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
-from vtune.runs.serve.patience import IDLE, Patient
+from vtune.runs.serve.listening import listen, serve_until_told, url_of
 
 SHORTEST_TOKEN = 16
 """Characters; ours: what is shorter can be guessed."""
-
-GRACE = 15
-"""Seconds that requests under way get when the service is told to stop; ours."""
-
-BACKLOG = 2048
-"""Connections that may wait to be taken; uvicorn's own."""
 
 
 def run_rewards(
@@ -68,72 +60,6 @@ async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready:
         service.start_workers()
         gc.freeze()  # what was loaded stays: to look through all of it again would hold up requests for 40 ms
         await serve_until_told(app, listener, ready)
-
-
-async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
-
-    Args:
-        app: What answers.
-        listener: Where requests come in.
-        ready: Called before the first one is answered.
-    """
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,  # nobody asks where a request came from
-            lifespan="off",  # what a service needs ends with its function, however the server ends
-            timeout_graceful_shutdown=GRACE,
-            timeout_keep_alive=IDLE,
-            http=Patient,
-            ws="none",
-        )
-    )
-
-    def stop(*_: object) -> None:
-        server.should_exit = True
-
-    # uvicorn sends itself the signal again when all is done; to be told to stop is how a service ends well.
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        ready()
-        await server.serve(sockets=[listener])
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def url_of(listener: socket.socket) -> str:
-    """Where clients find what listens."""
-    name, number = listener.getsockname()[:2]
-    return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Args:
-        host: Name or address.
-        port: 0 takes a free one.
-
-    Raises:
-        RecipeError: If the address cannot be had.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # The protocol is named: asyncio turns Nagle's algorithm off only where it is, and that costs 40 ms.
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        raise RecipeError(
-            f"{host}:{port} cannot be listened at: {error.strerror}",
-            fix="choose another --port (0 takes a free one) or --host",
-        ) from None
-    return listener
 
 
 def _is_this_machine(host: str) -> bool:

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp
 from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.reward.body import Bodies
 from vtune.reward.guard import Guard
-from vtune.runs.serve.rewards import check_token, listen, serve_until_told, url_of
+from vtune.runs.serve.listening import listen, serve_until_told, url_of
+from vtune.runs.serve.rewards import check_token
 from vtune.tools.passages import IndexEncoder, open_passages
 from vtune.tools.picture_index import PictureIndex
 from vtune.tools.text_search import LONGEST_QUERY

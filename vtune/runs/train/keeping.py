@@ -21,6 +21,7 @@ from vtune.update.checkpoint import (
 from vtune.update.deepspeed import Trainer
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Keep
+from vtune.update.zero import writer_of
 
 
 class Keeping:
@@ -64,6 +65,7 @@ class Keeping:
             wait=ranks.wait,
             keep=self._recipe.newest,
             spared=self._spared,
+            mine=lambda path: writer_of(path) == ranks.rank,
         )
 
     def best(self) -> Path | None:

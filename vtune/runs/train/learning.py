@@ -2,14 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-
-import torch
 
 from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
 from vtune.advantage.group import group_advantages, overlong_penalty
 from vtune.advantage.recipe import Advantage, Credit
+from vtune.models.device import device_thread
 from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer
@@ -93,14 +91,8 @@ class Learning:
     """
 
     def __init__(self, trainer: Trainer, ranks: Ranks, *, threads: int, in_background: bool) -> None:
-        def prepare() -> None:
-            # Both belong to a thread.
-            torch.set_num_threads(threads)
-            if ranks.device.type == "cuda":
-                torch.cuda.set_device(ranks.device)
-
         self._trainer = trainer
-        self._background = ThreadPoolExecutor(1, initializer=prepare) if in_background else None
+        self._background = device_thread(ranks.device, threads=threads) if in_background else None
 
     async def __call__(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
         """The updates of one step, in order."""

@@ -28,10 +28,11 @@ from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
 from vtune.runs.train.keeping import Keeping
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.train.online_eval import OnlineEvaluation
-from vtune.runs.train.online_recipe import Loaded, check_pinned, load_suites, pin_suites
+from vtune.runs.train.online_recipe import Loaded, check_pinned, pin_suites, values_of
 from vtune.runs.train.opening import Opened, opened
+from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
-from vtune.runs.train.rl import RLRecipe, check_rl
+from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
 from vtune.runs.train.step_row import Clock, groups_row, staleness, update_row
 from vtune.runs.train.stopping import Stopping
@@ -77,9 +78,10 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     if ranks.first:
         check_rl(recipe, world=ranks.world)
-    suites = load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation)
+    suites = suites_of(recipe)
     if ranks.first:
         check_pinned(suites, out)
+    check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)

@@ -21,8 +21,15 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent
-from vtune.runs.evaluate.evaluation import thresholds_of
-from vtune.runs.evaluate.grading import graded, mark_of, rule_of, scores_of, with_fallback
+from vtune.runs.evaluate.grading import (
+    as_shown,
+    graded,
+    mark_of,
+    rule_of,
+    scores_of,
+    thresholds_of,
+    with_fallback,
+)
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.windows import Window, slim, windows
 from vtune.runs.train.keeping import Keeping
@@ -181,7 +188,7 @@ class OnlineEvaluation:
         )
         by_id = {sample.id: sample for sample in samples}
         rule = rule_of(one.suite)
-        scored = [graded(t, by_id[t.sample_id], rule, one.suite.reward) for t in scored]
+        scored = [graded(t, as_shown(by_id[t.sample_id], t), rule, one.suite.reward) for t in scored]
         boxed = [t for t in scored if by_id[t.sample_id].evidence]
         found.audited.extend(await audit(samples, boxed, scorer.judges))
         marks = [mark_of(t, scorer.with_shown_size(by_id[t.sample_id], t)) for t in scored]

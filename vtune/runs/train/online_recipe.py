@@ -12,9 +12,11 @@ from vtune.config import Strict, differing_keys, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
-from vtune.runs.agent.engines import Kind
 from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.evaluate.evaluation import judged_as_shown, suite_as_today, thresholds_of
+from vtune.runs.agent.kinds import Kind
+from vtune.runs.evaluate.begun import suite_as_today
+from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
+from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
 from vtune.runs.evaluate.questions import check_questions, fingerprints
 from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.folder import MAY_CHANGE
@@ -91,12 +93,15 @@ class Loaded:
     limit: int | None
 
 
-def load_suites(recipe: OnlineEval | None, *, kind: Kind, isolation: Isolation = "auto") -> list[Loaded]:
+def load_suites(
+    recipe: OnlineEval | None, *, kind: Kind, tensor_parallel: int = 1, isolation: Isolation = "auto"
+) -> list[Loaded]:
     """The suites that a section names; none without a section.
 
     Args:
         recipe: The section.
         kind: What will draw.
+        tensor_parallel: GPUs that share the run's vLLM, which draws evaluations too.
         isolation: Of the run's own sandbox. Where it asks for a tier, code in evaluations gets the same one,
             unless the `settings` of a suite ask for another.
 
@@ -108,16 +113,35 @@ def load_suites(recipe: OnlineEval | None, *, kind: Kind, isolation: Isolation =
         settings = ({} if isolation == "auto" else {"sandbox.isolation": isolation}) | one.settings
         given = [override(key, value) for key, value in settings.items()]
         path = find(one.suite, "eval_suites")
-        suite = judged_as_shown(load_recipe(path, EvalSuite, given, given_by=f"`eval`, suite {one.name}"))
+        suite = blocking(
+            judged_as_shown(load_recipe(path, EvalSuite, given, given_by=f"`eval`, suite {one.name}"))
+        )
         thresholds_of(suite.reward)
+        if waits_for_model(suite) or rule_of(suite).needs_judge:
+            raise RecipeError(
+                f"protocol `{suite.protocol}` lets a model read answers, and training does not wait for one",
+                where=f"eval suite {one.name}",
+                fix="set `protocol: vtune`, or `grader: null` where its rules do without, in its `settings`",
+            )
         if kind == "vllm" and suite.rollout.temperature not in (0.0, 1.0):
             raise RecipeError(
                 f"rollout.temperature is {suite.rollout.temperature}",
                 where=f"eval suite {one.name}",
                 fix="vllm gives log-probabilities of what it draws from: set 0 or 1 in its `settings`",
             )
+        if suite.rollout.tensor_parallel not in (1, tensor_parallel):
+            raise RecipeError(
+                f"rollout.tensor_parallel is {suite.rollout.tensor_parallel}, and the run's own engine draws",
+                where=f"eval suite {one.name}",
+                fix=f"leave it out: evaluations have the run's, which is {tensor_parallel}",
+            )
         found.append(Loaded(one.name, suite, one.limit))
     return found
+
+
+def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
+    """Name -> what a suite says, as values."""
+    return {one.name: one.suite.model_dump(mode="json") for one in suites}
 
 
 def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vtune.models.policy import Policy, load_policy
+from vtune.models.policy import Policy
 from vtune.report.progress import say
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
@@ -21,6 +21,7 @@ from vtune.runs.train.keeping import position
 from vtune.runs.train.online_recipe import Loaded
 from vtune.runs.train.rl import RLRecipe
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.loading import starting_policy
 from vtune.update.ranks import Ranks
 
 
@@ -59,6 +60,8 @@ async def opened(
         ranks: Of this process.
         resume: Continue from the newest checkpoint.
     """
+    torch.set_num_threads(recipe.update.threads)
+    ranks = start(ranks)
     policy, trainer = _trainer(recipe, ranks)
     done, state = position(out / "checkpoints", trainer, resume=resume)
     waiting = Stopwatch()
@@ -68,7 +71,7 @@ async def opened(
         model=recipe.model,
         dtype=recipe.update.dtype,
         threads=recipe.update.threads,
-        first=ranks.first,
+        ranks=ranks,
         folder=out / "weights",
         waiting=waiting,
         also=[(one.suite.rollout, one.suite.images) for one in suites],
@@ -101,10 +104,8 @@ async def opened(
 
 def _trainer(recipe: RLRecipe, ranks: Ranks) -> tuple[Policy, Trainer]:
     """The policy with the starting weights, and what updates it."""
-    torch.set_num_threads(recipe.update.threads)
-    start(ranks)
     ranks.wait()
-    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
+    policy = starting_policy(recipe.model, recipe.images, recipe.update, ranks)
     updates = recipe.steps * recipe.updates_per_step
     trainer = Trainer(
         policy, recipe.update, ranks, steps=updates, objective=recipe.loss, reference=recipe.model

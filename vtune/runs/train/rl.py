@@ -10,17 +10,18 @@ from vtune.config import Strict, Uses
 from vtune.errors import RecipeError, ServiceError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat
+from vtune.models.shape import find_shape
 from vtune.report.progress import say
 from vtune.reward.checking import check_evidence, check_keys, check_samples
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.agent import TrainingRollout
-from vtune.runs.agent.engines import check_vllm
 from vtune.runs.agent.judge import check_judge, check_summariser
+from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.data.validating import check_data
-from vtune.runs.train.online_recipe import OnlineEval, check_best, check_suites, load_suites
+from vtune.runs.train.online_recipe import Loaded, OnlineEval, check_best, check_suites, load_suites
 from vtune.schema.parquet import read_samples
 from vtune.schema.store import sample_store
 from vtune.update.lora import check_targets
@@ -79,17 +80,34 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_sizes(recipe, world)
     if recipe.rollout.engine == "vllm":
         check_vllm()
+        check_devices(recipe.rollout.tensor_parallel)
     check_keys(recipe.reward)
     check_service(recipe.reward)
     for warning in doubts(recipe):
         say(f"warning: {warning}")
     load_chat(recipe.model)
+    found = find_shape(recipe.model, None)
+    check_tensor_parallel(recipe.rollout.tensor_parallel, found and found[0], kind=recipe.rollout.engine)
     check_targets(recipe.model, recipe.update)
     facts = check_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
-    check_suites(load_suites(recipe.eval, kind=recipe.rollout.engine, isolation=recipe.sandbox.isolation))
+    check_suites(suites_of(recipe))
     return facts
+
+
+def suites_of(recipe: RLRecipe) -> list[Loaded]:
+    """The suites that the run's engine evaluates its weights on; none without `eval`.
+
+    Raises:
+        RecipeError: If one cannot be read, or cannot be evaluated so.
+    """
+    return load_suites(
+        recipe.eval,
+        kind=recipe.rollout.engine,
+        tensor_parallel=recipe.rollout.tensor_parallel,
+        isolation=recipe.sandbox.isolation,
+    )
 
 
 def doubts(recipe: RLRecipe) -> list[str]:
@@ -136,6 +154,12 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
             way that its engine cannot.
     """
     _check_engine(recipe.rollout)
+    gpus = recipe.rollout.tensor_parallel
+    if world % gpus:
+        raise RecipeError(
+            f"{world} processes do not split into groups of rollout.tensor_parallel {gpus}",
+            fix="let it divide the processes of each machine (--gpus)",
+        )
     if recipe.prompts_per_step % world:
         raise RecipeError(
             f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
@@ -180,6 +204,13 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
 
 
 def _check_engine(rollout: TrainingRollout) -> None:
+    if rollout.servers and rollout.tensor_parallel > 1:
+        raise RecipeError(
+            f"rollout.tensor_parallel is {rollout.tensor_parallel}, and rollout.servers are shared among GPUs"
+            " as they were started",
+            fix="set rollout.servers to [], or tensor_parallel to 1",
+        )
+    check_tensor_parallel(rollout.tensor_parallel, None, kind=rollout.engine)
     if rollout.engine == "vllm":
         return
     if rollout.servers:

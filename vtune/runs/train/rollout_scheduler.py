@@ -1,6 +1,7 @@
 """The rollouts of one step after the other, each with the weights that it should be drawn with."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -74,7 +75,15 @@ class RolloutScheduler(Generic[D]):
         """
         if self._ready != step:
             await self.ready(step)
-        drawn = self._drawn.pop() if self._drawn else await self._draw(step)
+        try:
+            drawn = self._drawn.pop() if self._drawn else await self._draw(step)
+        except RunFailed:
+            if self._staleness == 0:
+                # Others that share the engine rest together with this process, and wait for it. Why the
+                # engine cannot rest either is no news after what it has failed with.
+                with contextlib.suppress(RunFailed):
+                    await self._engine.rest()
+            raise
         if self._staleness == 0:
             await self._engine.rest()
         elif step + 1 < self._steps:

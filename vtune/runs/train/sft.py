@@ -16,7 +16,7 @@ from vtune.metrics.by_source import ALL
 from vtune.metrics.trackers import check_tracker
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader, PixelBudget
-from vtune.models.policy import Policy, load_chat, load_policy, load_reader, resolved
+from vtune.models.policy import Policy, load_chat, load_reader, resolved
 from vtune.report.progress import Steps, say
 from vtune.rollout.transcript import Transcript, check_trace, replay
 from vtune.rollout.transformers import TransformersEngine
@@ -31,7 +31,9 @@ from vtune.runs.train.online_recipe import (
     check_suites,
     load_suites,
     pin_suites,
+    values_of,
 )
+from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
@@ -40,6 +42,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.checkpoint import newest_checkpoint
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.loading import starting_policy
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, Update
@@ -156,6 +159,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
     ranks = Ranks.of_this_process()
     if ranks.first:
         check_pinned(suites, out)
+    check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)
@@ -175,9 +179,9 @@ def _train(
     track: str | None,
 ) -> dict[str, Any]:
     torch.set_num_threads(recipe.update.threads)
-    start(ranks)
+    ranks = start(ranks)
     ranks.wait()
-    policy = load_policy(recipe.model, budget=recipe.images, dtype=recipe.update.dtype, device=ranks.device)
+    policy = starting_policy(recipe.model, recipe.images, recipe.update, ranks)
     trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
     done, _ = position(out / "checkpoints", trainer, resume=resume)
     if ranks.first:

@@ -24,6 +24,8 @@ _SCAN_BYTES = 2**20
 """Of rows that are read at a time where they are small (ours)."""
 _LONGEST_BYTES = 256 * 2**20
 """Of values that rows share and that are read at once (ours)."""
+_COLUMN_ROWS = 256
+"""Rows of single columns that are read at once (ours)."""
 _BOMB_BYTES = 128 * 2**20
 """Bytes of a column of a row group that may be packed as tightly as it likes (ours)."""
 _BOMB_RATIO = 200
@@ -32,13 +34,17 @@ _DAMAGED = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """What Arrow raises where a file is damaged, and where a value is nothing that Python has, e.g. a date."""
 
 
-def scan_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def scan_rows(path: Path, only: Sequence[str] | None = None) -> Iterator[tuple[int, Row]]:
     """(row number from 0, row) of any Parquet file, as Arrow gives them.
+
+    Args:
+        path: The file.
+        only: Columns to be read, which it has; None: all of them.
 
     Raises:
         DataError: If the file is missing, is not Parquet, or is damaged.
     """
-    return rows_with(path, ())
+    return rows_with(path, only or (), only)
 
 
 def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
@@ -75,6 +81,52 @@ def read_group(path: Path, index: int) -> list[Row]:
         except _DAMAGED as error:
             raise DataError(
                 f"row group {index} is damaged: {error}", where=str(path), fix="make or download it again"
+            ) from None
+
+
+def read_row(path: Path, number: int) -> Row:
+    """One row, by its number from 0; of the others, only what shares its row group is read.
+
+    Raises:
+        DataError: If the file is missing or damaged, or has no such row.
+    """
+    with _opened(path) as file:
+        first = 0
+        for index in range(file.num_row_groups):
+            size = file.metadata.row_group(index).num_rows
+            if first <= number < first + size:
+                try:
+                    return dict(file.read_row_group(index).slice(number - first, 1).to_pylist()[0])
+                except _DAMAGED as error:
+                    raise DataError(
+                        f"row {number} is damaged: {error}", where=str(path), fix="make or download it again"
+                    ) from None
+            first += size
+    raise DataError(f"there is no row {number}; it has {first}", where=str(path), fix="look for another row")
+
+
+def scan_columns(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a file, a few rows at a time; of all others, pictures above all, nothing is read.
+
+    Args:
+        path: The file.
+        wanted: Columns, or parts of nested ones (`images.list.element.origin`).
+
+    Raises:
+        DataError: If the file is missing or damaged, or lacks one of the columns.
+    """
+    with _opened(path) as file:
+        names = file.schema_arrow.names
+        for name in (column.partition(".")[0] for column in wanted):
+            if name not in names:
+                raise DataError(f"the file has no column `{name}`", where=str(path), fix=_likely(names))
+        try:
+            yield from file.iter_batches(batch_size=_COLUMN_ROWS, columns=list(wanted))
+        except _DAMAGED as error:
+            raise DataError(
+                f"the file breaks off or is damaged: {error}",
+                where=str(path),
+                fix="make or download it again",
             ) from None
 
 
@@ -215,8 +267,10 @@ def _likely(names: Sequence[str]) -> str:
     return "is it the right kind of file?"
 
 
-def rows_with(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
-    """(row number from 0, row) of a file that has the columns in `needs`."""
+def rows_with(
+    path: Path, needs: Iterable[str], only: Sequence[str] | None = None
+) -> Iterator[tuple[int, Row]]:
+    """(row number from 0, row) of a file that has the columns in `needs`; `only` are read, None: all."""
     with _opened(path) as file:
         names = file.schema_arrow.names
         for name in needs:
@@ -228,7 +282,7 @@ def rows_with(path: Path, needs: Iterable[str]) -> Iterator[tuple[int, Row]]:
                 )
         number = 0
         try:
-            for batch in file.iter_batches(batch_size=_rows_at_once(file)):
+            for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=only):
                 for row in batch.to_pylist():
                     yield number, row
                     number += 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
+from vtune.uses import broken
 
 SIDES = (64, 48)
 """Width and height of the picture that parts are tried on."""
@@ -41,13 +42,21 @@ def tried(name: str, run: Callable[[], str]) -> Check:
     """A promise, by a function that returns what it found, or raises what is wrong."""
     try:
         return Check(name, True, run())
-    except Broken as broken:
-        return Check(name, False, str(broken))
+    except Broken as promise:
+        return Check(name, False, str(promise))
     except Exception as error:  # noqa: BLE001 - a user's part may raise anything: it is reported
+        return Check(name, False, raised(error))
+
+
+def raised(error: Exception) -> str:
+    """An error, with the line of the user's file in which it came up; if in none, of ours."""
+    failed = broken(error)
+    if failed is not None:
+        path, _, line = failed.where.rpartition(":")
+    else:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return Check(
-            name, False, f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
-        )
+        path, line = frame.filename, str(frame.lineno)
+    return f"{type(error).__name__}: {error} ({Path(path).name}:{line})"
 
 
 def in_time(seconds: float, most: float, of: str, fix: str) -> str:

@@ -11,7 +11,7 @@ from vtune.config import find, read_values
 from vtune.errors import ServiceError, VtuneError
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence import Judges, score_call
-from vtune.reward.evidence_judge import EVIDENCE, Example
+from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.score import with_flags
 from vtune.runs.parts.checks.check import Broken, Check, tried
@@ -86,9 +86,25 @@ def check_evidence(name: str) -> list[Check]:
     return [
         tried("the gold look earns its level", lambda: earns(example.gold, levels.full, True)),
         tried("nothing shown earns nothing", lambda: earns(example.nothing, levels.miss, False)),
+        tried("it says what is too small", lambda: small(part, example, levels)),
         tried("the same look earns the same", same),
         tried("a failure is unscored, never 0", fails),
     ]
+
+
+def small(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
+    """Whether a judge answers the audit's other question, and says no of its example's looks."""
+    judge = part.opened(levels, _Down() if part.asks_model else None)
+    if not callable(getattr(judge, "shows_small", None)):
+        raise Broken("it has no `shows_small(sample, trajectory, k)`: the audit asks for it")
+    if part.asks_model:
+        return "a model decides"
+    for done, what in ((example.gold, "the gold look"), (example.nothing, "a look at nothing")):
+        flagged = with_flags(done, levels, example.sample.evidence)
+        said = asyncio.run(judge.shows_small(example.sample, flagged, 0))
+        if said is None or said:
+            raise Broken(f"shows_small is {said!r} for {what}: it is for targets too small to count")
+    return "neither of the two looks"
 
 
 def reward_recipe() -> RewardRecipe:

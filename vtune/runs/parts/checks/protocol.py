@@ -1,13 +1,14 @@
 """What a protocol promises."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from vtune.metrics.benchmarks import SCORERS
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Rule, put
-from vtune.protocols.specimens import SPECIMENS
+from vtune.protocols.specimens import OTHER_FORMS, SPECIMENS
 from vtune.runs.parts.checks.check import Broken, Check, tried
 from vtune.schema.sample import Sample
+from vtune.verifiers import check_ground_truth, verifier_of
 
 ODD = ("", " ", "\n", "B or C", "{", "}{", "<answer>", "</answer><answer>", "(", "\\boxed{", "é9" * 2500)
 """Replies that break careless parsers."""
@@ -30,9 +31,15 @@ def _no_rule() -> str:
 
 def _checks(kind: str, rule: Rule) -> list[Check]:
     sample, right = SPECIMENS.get(kind, SPECIMENS["multiple_choice"])
+    if rule.prepared is not None and verifier_of(rule.prepared(sample)).asks_judge:
+        return [
+            tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
+            tried(f"{kind}: the right answer can be judged", _judged(rule, sample)),
+            tried(f"{kind}: its scorer is known", _scorer(rule)),
+        ]
     return [
         tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
-        tried(f"{kind}: the right answer earns 1", _right(rule, sample, right)),
+        tried(f"{kind}: the right answer earns 1", _right(rule, sample, (right, *OTHER_FORMS.get(kind, ())))),
         tried(f"{kind}: any text is graded, twice alike", _total(rule, sample, right)),
         tried(f"{kind}: its scorer is known", _scorer(rule)),
     ]
@@ -48,13 +55,25 @@ def _asks(rule: Rule, sample: Sample) -> Callable[[], str]:
     return run
 
 
-def _right(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
+def _right(rule: Rule, sample: Sample, forms: Sequence[str]) -> Callable[[], str]:
+    """The right answer, in one of the forms that protocols ask for."""
+
     def run() -> str:
-        reply = f"<answer>{right}</answer>" if rule.reads == "reply" else right
-        grade = rule.grade(reply, sample)
-        if grade.score != 1.0 or grade.unreadable:
-            raise Broken(f"{reply!r} is graded {grade}")
-        return f"{reply!r} is 1"
+        replies = [f"<answer>{form}</answer>" if rule.reads == "reply" else form for form in forms]
+        grades = [rule.grade(reply, sample) for reply in replies]
+        for reply, grade in zip(replies, grades, strict=True):
+            if grade.score == 1.0 and not grade.unreadable:
+                return f"{reply!r} is 1"
+        raise Broken(f"{replies[0]!r} is graded {grades[0]}")
+
+    return run
+
+
+def _judged(rule: Rule, sample: Sample) -> Callable[[], str]:
+    def run() -> str:
+        prepared = put(sample, rule)
+        check_ground_truth(prepared)
+        return f"verifier `{prepared.verifier}`, which asks a model"
 
     return run
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from PIL import Image
 
-from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, tried
+from vtune.errors import RunFailed
+from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, raised, tried
 from vtune.schema.pixels import size_of
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
@@ -17,6 +19,9 @@ from vtune.tools.observation import IMAGE_MARK, Observation
 from vtune.tools.once import Once
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import Toolbox
+
+ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
+"""Values that a model may write for any argument."""
 
 SLOWEST_TOOL = 10.0
 """Seconds of a call at most, ours."""
@@ -29,7 +34,7 @@ def check_tool(name: str) -> list[Check]:
     def called(arguments: Mapping[str, Any] | None) -> Observation:
         if arguments is None:
             raise Broken("give ToolPart an `example`: arguments of a call that any picture allows")
-        found = asyncio.run(_called(name, arguments))
+        (found,) = asyncio.run(_called(name, arguments))
         seconds.append(found.seconds)
         return found
 
@@ -49,15 +54,29 @@ def check_tool(name: str) -> list[Check]:
             raise Broken(f"an unknown argument ends as {found.status}: raise Mistake (see `check_names`)")
         return found.error
 
+    def survives() -> str:
+        example = TOOLS[name].example or {}
+        asked = [{**example, key: value} for key in example for value in (*ODD, *_as_floats(example[key]))]
+        for arguments, found in zip(asked, asyncio.run(_called(name, *asked)), strict=True):
+            if found.status not in ("ok", "error"):
+                raise Broken(f"{json.dumps(arguments)} ends as {found.status}: raise Mistake")
+        return f"{len(asked)} calls with odd values"
+
     return [
         tried("it opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
+        tried("so are odd values", survives),
         tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", "")),
     ]
 
 
-async def _called(name: str, arguments: Mapping[str, Any]) -> Observation:
-    """What comes of a call about a picture."""
+def _as_floats(value: Any) -> list[float]:
+    """What a model may write for a whole number: JSON has no other kind."""
+    return [float(value)] if type(value) is int else []
+
+
+async def _called(name: str, *asked: Mapping[str, Any]) -> list[Observation]:
+    """What comes of calls about a picture."""
     part = TOOLS[name]
     if part.opened is None:
         raise Broken("`opened` is None: only vtune's own `python` takes code")
@@ -69,4 +88,15 @@ async def _called(name: str, arguments: Mapping[str, Any]) -> Observation:
         async with part.opened(section, Path(folder) / "record.jsonl") as tool:
             if tool.schema["function"]["name"] != name:
                 raise Broken(f"its schema is called {tool.schema['function']['name']!r}")
-            return await Toolbox({name: tool}).run(Asked(name, arguments, "", 0), scene, 0, Once())
+            toolbox = Toolbox({name: tool})
+            return [await _survived(toolbox, Asked(name, one, "", 0), scene) for one in asked]
+
+
+async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation:
+    try:
+        return await toolbox.run(asked, scene, 0, Once())
+    except RunFailed:
+        raise  # it says itself what is wrong
+    except Exception as error:
+        arguments = json.dumps(asked.arguments)
+        raise Broken(f"{arguments} raises {raised(error)}: raise Mistake") from error

@@ -10,7 +10,18 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 
 FLAGS = (
-    *("--dry-run", "--resume", "--strict", "--json", "--pictures", "--vllm"),
+    *(
+        "--all",
+        "--csv",
+        "--dry-run",
+        "--resume",
+        "--strict",
+        "--json",
+        "--latex",
+        "--once",
+        "--pictures",
+        "--vllm",
+    ),
     *("--claimed", "--compare", "--credit", "--list", "--replies", "--reward", "--self-test"),
 )
 """Options without a value."""

@@ -1,0 +1,51 @@
+"""`vtune scores`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import AsJson
+
+app = typer.Typer(no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of a finished evaluation.")]
+
+
+@app.command("export")
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", help="JSON file for the benchmark's official scorer.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the replies of an evaluation as the benchmark's official scorer reads them."""
+    from vtune.runs.evaluate.scorers import export_replies
+
+    from .output import show
+
+    def line(found: Mapping[str, Any]) -> str:
+        return f"{found['out']}: {found['replies']} replies, {found['waiting']} of them without a score"
+
+    show(export_replies(folder, out), line, as_json=as_json)
+
+
+@app.command("import")
+def import_(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(help="What the official scorer has written.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take the scores of the benchmark's official scorer into an evaluation."""
+    from vtune.runs.evaluate.scorers import import_scores
+
+    from .output import show
+
+    def line(found: Mapping[str, Any]) -> str:
+        facts = found["official"]
+        return (
+            f"{facts['taken']} scores taken; of {facts['compared']} that vtune scores itself, "
+            f"{len(facts['differ'])} differ. Score: {found['score'].get('score')}"
+        )
+
+    show(import_scores(folder, file), line, as_json=as_json)

@@ -1,0 +1,97 @@
+"""MEGA-Bench and OCRBench v2 as they are published: what is odd about them."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.data.formats.published import parquet, written
+from vtune.data.formats.building import Options
+from vtune.data.formats.ocrbench import CATEGORY, METRIC
+from vtune.data.formats.table import FORMATS
+from vtune.errors import DataError
+from vtune.schema.sample import Sample
+from vtune.verifiers.reading import METRICS
+
+
+def found(name: str, path: Path) -> list[Sample | DataError]:
+    return [entry for _, entry in FORMATS[name].read(path, Options())]  # type: ignore[misc]
+
+
+def test_the_thirty_types_of_ocrbench_have_a_metric_and_a_category() -> None:
+    assert len(METRIC) == 30
+    assert set(METRIC.values()) <= set(METRICS)
+    assert len({f"{CATEGORY[kind[:-3]]}_{kind[-2:]}" for kind in METRIC}) == 8 + 5
+
+
+@pytest.mark.parametrize(
+    ("change", "metric", "truth"),
+    [
+        ({"type": "text counting en", "eval": "regression", "answers": [12]}, "count_near", ["12"]),
+        ({"type": "text counting en", "eval": "exact match", "answers": ["12"]}, "count_exact", ["12"]),
+        ({"type": "cognition VQA en", "eval": "case sensitive"}, "contains_cased", ["Exit"]),
+        ({"type": "reasoning VQA cn"}, "contains_chinese", ["Exit"]),
+        ({"type": "handwritten answer extraction cn", "answers": ["AB"]}, "handwritten", ["AB"]),
+        (
+            {"type": "handwritten answer extraction cn", "question": "简答题", "answers": ["AB"]},
+            "page",
+            ["AB"],
+        ),
+        (
+            {"type": "key information extraction cn", "answers": ["{'a': ['1', '2'], 'b': 3}"]},
+            "fields",
+            {"a": ["1", "2"], "b": ["3"]},
+        ),
+        ({"type": "key information mapping en", "answers": [{"a": "1"}]}, "fields", {"a": ["1"]}),
+        ({"type": "VQA with position en", "bbox": "[1, 2, 3, 4]"}, "answer_and_box", ["Exit"]),
+        ({"type": "document parsing cn"}, "teds", ["Exit"]),
+    ],
+)
+def test_a_type_has_its_metric(change: dict[str, object], metric: str, truth: object, tmp_path: Path) -> None:
+    file = written("ocrbench_v2", tmp_path)
+    row = json.loads(file.read_text())[0]
+    file.write_text(json.dumps([row | change]))
+    (sample,) = found("ocrbench_v2", file)
+    assert isinstance(sample, Sample), sample
+    assert sample.verifier_parm["metric"] == metric
+    assert json.loads(sample.ground_truth) == truth
+    assert sample.verifier_parm.get("bbox", [1, 2, 3, 4]) == [1, 2, 3, 4]
+
+
+def test_pictures_of_mega_bench_stand_where_its_text_has_them(tmp_path: Path) -> None:
+    root = written("mega_bench", tmp_path)
+    first, _, other = found("mega_bench", root)
+    assert isinstance(first, Sample)
+    assert isinstance(other, Sample)
+    assert (first.extra["category"], other.extra["category"]) == ("Perception", "Mathematics")
+    assert first.prompt[-1].content.count("<image>") == 1
+    (file,) = root.rglob("*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    parquet(file, [rows[0] | {"query_text": "<image> <image>?"}, rows[0] | {"query_text": "No mark?"}])
+    broken, marked = found("mega_bench", root)
+    assert isinstance(broken, DataError)
+    assert "2 marks for 1 pictures" in broken.what
+    assert isinstance(marked, Sample)
+    assert marked.prompt[-1].content.startswith("<image>\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"answer": "__import__('os').getcwd()"}, {"query_media": "['../secret.jpg']"}, {"answer": "{}"}],
+)
+def test_nothing_of_a_row_is_run_and_no_path_leaves_the_folder(
+    change: dict[str, str], tmp_path: Path
+) -> None:
+    root = written("mega_bench", tmp_path)
+    (file,) = root.rglob("*.parquet")
+    parquet(file, [pq.read_table(file).to_pylist()[0] | change])
+    (error,) = found("mega_bench", root)
+    assert isinstance(error, DataError)
+
+
+def test_mega_bench_needs_the_file_of_its_fields(tmp_path: Path) -> None:
+    root = written("mega_bench", tmp_path)
+    (root / "all_task_meta.json").unlink()
+    with pytest.raises(DataError, match="which says of which field a task is"):
+        found("mega_bench", root)

@@ -1,0 +1,152 @@
+"""MathVista, MathVerse, MathVision and CharXiv: what their rows become."""
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tests.data.benchmarks import write_tsv
+from vtune.data.charts import DESCRIPTIVE, scan_charxiv_descriptive, scan_charxiv_reasoning
+from vtune.data.formats import specimens_maths
+from vtune.data.mathematics import (
+    scan_mathverse,
+    scan_mathvision,
+    scan_mathvision_mini,
+    scan_mathvista,
+)
+from vtune.data.tsv import read_tsv
+from vtune.errors import DataError
+from vtune.schema.pixels import examine
+from vtune.schema.sample import Sample
+
+Scan = Callable[[Path], Iterator[Sample | DataError]]
+
+
+def good(found: Iterator[Sample | DataError]) -> list[Sample]:
+    samples = []
+    for entry in found:
+        assert isinstance(entry, Sample), entry
+        samples.append(entry)
+    return samples
+
+
+def changed(path: Path, **values: Any) -> Path:
+    """The first row of a specimen's only shard, with other values."""
+    (file,) = path.rglob("*.parquet")
+    table = pq.read_table(str(file)).slice(0, 1)
+    for name, value in values.items():
+        field = table.schema.field(name)
+        table = table.set_column(table.column_names.index(name), field, pa.array([value], field.type))
+    pq.write_table(table, str(file))
+    return file
+
+
+def test_mathvista_is_asked_by_its_query_and_keeps_what_its_rules_need(tmp_path: Path) -> None:
+    options, whole, decimal, several = good(scan_mathvista(specimens_maths.mathvista(tmp_path).path))
+    assert options.choices == ("red", "green", "blue")
+    assert (options.ground_truth, options.answer, options.id) == ("B", "green", "mathvista/1")
+    assert options.prompt[-1].content.startswith("<image>\nHint: ")
+    assert options.prompt[-1].content.endswith("Choices:\n(A) red\n(B) green\n(C) blue")
+    assert [one.verifier for one in (whole, decimal, several)] == ["math", "math", "exact"]
+    assert (decimal.extra["precision"], decimal.extra["unit"]) == (1, "m")
+    assert (whole.extra["precision"], whole.extra["answer_type"]) == (None, "integer")
+    assert len(options.extra["facets"]) == 9
+    assert options.extra["facets"]["skills"] == ["geometry reasoning", "algebraic reasoning"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"answer": "violet"}, "is not one of the options"),
+        ({"answer": None}, "there is no answer"),
+        ({"choices": None}, "with 0 option"),
+        ({"query": " "}, "the question is empty"),
+        ({"query": "what is <image>?"}, "the question holds <image>"),
+        ({"metadata": None}, "`metadata` is not a struct"),
+    ],
+)
+def test_a_broken_row_of_mathvista_is_named(tmp_path: Path, values: dict[str, Any], said: str) -> None:
+    file = changed(specimens_maths.mathvista(tmp_path).path, **values)
+    (found,) = scan_mathvista(file)
+    assert isinstance(found, DataError)
+    assert said in str(found)
+    assert f"{file}, row 0" in str(found)
+
+
+def test_mathverse_knows_the_options_also_where_only_the_picture_shows_them(tmp_path: Path) -> None:
+    text, vision, area = good(scan_mathverse(specimens_maths.mathverse(tmp_path).path))
+    assert text.choices == vision.choices == ("2", "4", "8")
+    assert (vision.ground_truth, vision.extra["question"]) == ("B", "")
+    assert vision.extra["facets"]["problem_version"] == "Vision Only"
+    assert (area.verifier, area.ground_truth, area.choices) == ("exact", "12 cm^2", ())
+    assert text.prompt[-1].content.startswith("<image>\nPlease directly answer the question.")
+
+
+def test_a_letter_of_mathverse_without_known_options_is_still_a_letter(tmp_path: Path) -> None:
+    path = specimens_maths.mathverse(tmp_path).path
+    (found,) = good(scan_mathverse(changed(path, question_for_eval="In the picture", answer="D")))
+    assert (found.verifier, found.choices, found.ground_truth) == ("choice", (), "D")
+
+
+def test_a_row_of_mathverse_may_have_no_picture(tmp_path: Path) -> None:
+    path = changed(specimens_maths.mathverse(tmp_path).path, image=None)
+    (found,) = good(scan_mathverse(path))
+    assert (found.images, found.prompt[-1].images) == ((), ())
+    assert "<image>" not in found.prompt[-1].content
+
+
+@pytest.mark.parametrize(("split", "scan"), [("test", scan_mathvision), ("testmini", scan_mathvision_mini)])
+def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, scan: Scan) -> None:
+    specimens_maths.mathvision_mini(tmp_path)
+    path = specimens_maths.mathvision(tmp_path).path
+    hidden, shown, share = good(scan(path))
+    assert {file.name.split("-")[0] for file in path.rglob("*.parquet")} == {"test", "testmini"}
+    assert hidden.choices == tuple("ABCDE")
+    assert (shown.ground_truth, shown.answer) == ("B", "4")
+    assert (share.choices, share.ground_truth) == ((), "\\frac{1}{2}")
+    assert hidden.extra["facets"] == {"subject": "arithmetic", "level": "1"}
+    # The tag stays in the text, as harnesses leave it; the picture is before it.
+    assert hidden.prompt[-1].content == (
+        "<image>\nWhich figure comes next?\n<image1>\nChoices:\n(A) A\n(B) B\n(C) C\n(D) D\n(E) E"
+    )
+    broken = changed(specimens_maths.mathvision(tmp_path / "new").path, answer="F")
+    assert "is not the letter of an option" in str(next(iter(scan_mathvision(broken))))
+
+
+def test_charxiv_reads_its_truth_from_the_grading_query_or_its_column(tmp_path: Path) -> None:
+    path = specimens_maths.charxiv_reasoning(tmp_path).path
+    name, number = good(scan_charxiv_reasoning(path))
+    assert (name.ground_truth, number.ground_truth) == ("P-101", "0.50")
+    assert name.extra["facets"] == {"category": "text in chart", "inst_category": "1"}
+    assert "{PREDICTION}" in name.extra["grading_query"]
+    rows = [
+        {**row.values, "image": specimens_maths.coded(0), "answer": "P-102"}
+        for row in read_tsv(path, ["question"])
+    ]
+    write_tsv(path, rows)
+    assert {sample.ground_truth for sample in good(scan_charxiv_reasoning(path))} == {"P-102"}
+    title, count = good(scan_charxiv_descriptive(specimens_maths.charxiv_descriptive(tmp_path).path))
+    assert (title.ground_truth, count.extra["category"]) == ("Not Applicable", "counting")
+    assert sorted(DESCRIPTIVE) == list(range(1, 20))
+
+
+def test_a_grading_query_without_a_place_for_the_answer_is_refused(tmp_path: Path) -> None:
+    path = specimens_maths.charxiv_descriptive(tmp_path).path
+    path.write_text(path.read_text().replace("{PREDICTION}", "", 1).replace("\t19\n", "\t20\n"))
+    first, second = scan_charxiv_descriptive(path)
+    assert "does not hold {PREDICTION} once" in str(first)
+    assert "`qid` is '20'" in str(second)
+
+
+@pytest.mark.parametrize("kind", ["MPO", "WEBP", "PNG", "JPEG"])
+def test_pictures_of_the_kinds_that_mathvista_has_can_be_opened(kind: str) -> None:
+    out = BytesIO()
+    picture = Image.new("RGB", (187, 18), "red")
+    more = {"save_all": True, "append_images": [picture]} if kind == "MPO" else {}
+    picture.save(out, kind, **more)
+    examine(out.getvalue())

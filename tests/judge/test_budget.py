@@ -1,0 +1,148 @@
+"""What asking costs: a limit holds before it is exceeded, and what was spent outlives a session."""
+
+import asyncio
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.judge.server import FakeJudge, serve
+from vtune.errors import ServiceError
+from vtune.judge.budget import AROUND, PICTURE, Budget, OverBudget, Prices, Purse, Tokens
+from vtune.judge.client import JudgeClient
+from vtune.judge.completions import NoAnswer
+from vtune.judge.prompts import Prompt
+
+PRICES = Prices(input=2.0, cached_input=0.5, output=8.0, currency="USD")
+EMPTY = Budget()
+
+
+def asked(judge: FakeJudge, purse: Purse, cache: Path | None, *texts: str, **changes: Any) -> list[Any]:
+    async def all_of_them() -> list[Any]:
+        async with JudgeClient(judge.endpoint(**changes), cache=cache, purse=purse) as client:
+            found = (client.ask(Prompt("", text), ()) for text in texts)
+            return list(await asyncio.gather(*found, return_exceptions=True))
+
+    return asyncio.run(all_of_them())
+
+
+def test_tokens_cost_what_the_user_says() -> None:
+    tokens = Tokens(input=1_000_000, cached=400_000, output=100_000)
+    assert tokens.cost(PRICES) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 8)
+
+
+def test_a_request_is_let_through_where_all_of_it_fits() -> None:
+    purse = Purse(Budget(tokens=AROUND + 4 + 10), None)
+    held = purse.hold(["äö"], 0, 10)
+    assert held == Tokens(input=AROUND + 4, output=10)
+    with pytest.raises(OverBudget, match="budget of 78 tokens"):
+        purse.hold([""], 0, 1)
+    purse.settle(held, Tokens(input=3, output=1))
+    assert purse.spent == Tokens(3, 0, 1)
+    with pytest.raises(OverBudget):
+        purse.hold([""], 1, 1)
+    assert Purse(Budget(tokens=PICTURE + AROUND + 1), None).hold([""], 1, 1).input == PICTURE + AROUND
+
+
+def test_money_is_counted_as_if_nothing_were_cached() -> None:
+    limit = (AROUND + 6) * 2 / 1e6 + 10 * 8 / 1e6
+    assert Purse(Budget(money=limit * 1.001), PRICES).hold(["123456"], 0, 10)
+    with pytest.raises(OverBudget, match="USD"):
+        Purse(Budget(money=limit * 0.999), PRICES).hold(["123456"], 0, 10)
+
+
+@given(
+    limit=st.integers(1, 2000),
+    money=st.floats(1e-5, 1e-2),
+    requests=st.lists(
+        st.tuples(st.integers(0, 300), st.integers(1, 300), st.floats(0, 1), st.booleans()), max_size=20
+    ),
+)
+def test_a_limit_is_never_exceeded_whatever_is_under_way(
+    limit: int, money: float, requests: list[tuple[int, int, float, bool]]
+) -> None:
+    purse = Purse(Budget(tokens=limit, money=money), PRICES)
+    under_way: list[tuple[Tokens, float]] = []
+    for size, output, share, ends in requests:
+        with suppress(OverBudget):
+            under_way.append((purse.hold(["x" * size], 0, output), share))
+        if ends and under_way:
+            held, share = under_way.pop(0)
+            purse.settle(held, Tokens(int(held.input * share), 0, int(held.output * share)))
+    for held, _ in under_way:
+        purse.settle(held, Tokens(held.input, 0, held.output))
+    assert purse.spent.input + purse.spent.output <= limit
+    assert purse.spent.cost(PRICES) <= money * (1 + 1e-9)
+
+
+def test_what_was_spent_is_remembered_with_the_replies(tmp_path: Path) -> None:
+    cache = tmp_path / "replies.jsonl"
+    with serve("yes") as judge:
+        purse = Purse(EMPTY, PRICES)
+        assert asked(judge, purse, cache, "one", "two", "one") == ["yes", "yes", "yes"]
+        assert purse.spent == Tokens(20, 0, 10)
+        again = Purse(EMPTY, PRICES)
+        assert asked(judge, again, cache, "one", "three") == ["yes", "yes"]
+    assert len(judge.requests) == 3
+    assert again.spent == Tokens(30, 0, 15)
+    assert again.facts() == {
+        "input_tokens": 30,
+        "cached_input_tokens": 0,
+        "output_tokens": 15,
+        "cost": {"amount": pytest.approx((30 * 2 + 15 * 8) / 1e6), "currency": "USD"},
+    }
+
+
+def test_an_empty_reply_is_paid_for_and_not_kept(tmp_path: Path) -> None:
+    cache = tmp_path / "replies.jsonl"
+    with serve("") as judge:
+        purse = Purse(EMPTY, None)
+        (error,) = asked(judge, purse, cache, "one")
+    assert "reply is empty" in str(error)
+    assert purse.spent == Tokens(10, 0, 5)
+    assert json.loads(cache.read_text())["reply"] is None
+    with serve("yes") as judge:
+        again = Purse(EMPTY, None)
+        assert asked(judge, again, cache, "one") == ["yes"]
+    assert again.spent == Tokens(20, 0, 10)
+
+
+def test_a_failed_request_gives_back_what_was_set_aside() -> None:
+    with serve(500) as judge:
+        purse = Purse(Budget(tokens=100), None)
+        errors = asked(judge, purse, None, "one", "two", concurrency=1, retries=0)
+    assert [type(error).__name__ for error in errors] == ["ServiceError", "ServiceError"]
+    assert purse.spent == Tokens()
+    assert len(judge.requests) == 2
+
+
+def test_a_request_that_is_never_answered_counts_as_all_that_was_set_aside(tmp_path: Path) -> None:
+    cache = tmp_path / "replies.jsonl"
+    with serve("late", delay_s=0.4) as judge:
+        purse = Purse(EMPTY, None)
+        (error,) = asked(judge, purse, cache, "one", retries=0, timeout_s=0.1)
+    assert type(error) is NoAnswer
+    whole = Tokens(input=AROUND + 3, output=8)
+    assert purse.spent == whole
+    with serve("yes") as judge:
+        again = Purse(EMPTY, None)
+        assert asked(judge, again, cache, "one") == ["yes"]
+    assert again.spent == Tokens(whole.input + 10, 0, whole.output + 5)
+    # Nobody has taken a request that found no server.
+    nobody = Purse(EMPTY, None)
+    (error,) = asked(judge, nobody, None, "one", retries=0)
+    assert (type(error), nobody.spent) == (ServiceError, Tokens())
+
+
+def test_questions_beyond_the_budget_are_not_sent() -> None:
+    with serve("yes") as judge:
+        purse = Purse(Budget(tokens=2 * (AROUND + 3 + 8) - 1), None)
+        found = asked(judge, purse, None, "one", "two", "six", concurrency=1)
+    # A reply of 15 tokens makes room for the next question, as long as it lasts.
+    assert found[:2] == ["yes", "yes"]
+    assert purse.spent.input + purse.spent.output <= 2 * (AROUND + 3 + 8) - 1
+    assert len(judge.requests) == sum(one == "yes" for one in found)

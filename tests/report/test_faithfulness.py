@@ -1,0 +1,72 @@
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from tests.report.test_tables import printed
+from vtune.report.faithfulness import COLUMNS, faithfulness_csv, faithfulness_latex, render_faithfulness
+
+ESTIMATE = {"value": 0.898, "low": 0.835, "high": 0.949}
+NUMBERS: dict[str, Any] = {
+    "n": 64,
+    "clusters": 8,
+    "n_unscored": 1,
+    "n_unaudited": 0,
+    "no_shares": None,
+    "buckets": [{"calls": "0", "share": ESTIMATE, "accuracy": None}],
+    **{column.name: ESTIMATE for column in COLUMNS},
+}
+RESULT: dict[str, Any] = {
+    "path": "runs/rl",
+    "note": "by boxes",
+    "unscored": {"the judge is down": 1},
+    "all": NUMBERS | {"faithful_of_all": None},
+    "sources": {"charts_50%": NUMBERS, "=lens": NUMBERS},
+    "files": {f"step-{step:06d}.parquet": NUMBERS for step in range(40)},
+}
+
+
+def test_it_is_one_short_table_unless_all_is_asked_for() -> None:
+    text = printed(render_faithfulness(RESULT), width=160)
+    assert text.startswith("89.8 % of the right answers")
+    assert "step 0" in text
+    assert "step 39" in text
+    assert "step 7" not in text
+    assert len(text.splitlines()) < 30
+    assert "step 7" in printed(render_faithfulness(RESULT, everything=True), width=160)
+
+
+def test_what_could_not_be_measured_is_a_gap_with_its_reason() -> None:
+    text = printed(render_faithfulness(RESULT), width=160)
+    assert "–" in text
+    assert "1 times: the judge is down" in text
+    nothing = RESULT | {
+        "all": RESULT["all"] | {"faithful_of_correct": None, "no_shares": "too many unaudited"}
+    }
+    assert printed(render_faithfulness(nothing)).startswith("too many unaudited")
+
+
+def test_csv_has_every_row_with_its_interval_and_no_formula() -> None:
+    rows = list(csv.DictReader(io.StringIO(faithfulness_csv(RESULT))))
+    assert len(rows) == 1 + 2 + 40
+    assert (rows[0]["faithful_of_correct_low"], rows[0]["faithful_of_all"]) == ("0.835", "")
+    assert rows[2]["rows"] == "'=lens"
+
+
+def test_latex_is_a_table_with_as_many_cells_in_each_row() -> None:
+    text = faithfulness_latex(RESULT)
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 1 + 1 + 2 + 2
+    assert {line.count(" & ") for line in rows} == {len(COLUMNS) + 1}
+    assert r"charts\_50\%" in text
+    assert r"89.8 {\scriptsize [83.5, 94.9]}" in text
+    assert text.count("{tabular}") == 2
+
+
+@pytest.mark.parametrize("hostile", ["a\n\\end{tabular}", "x & y", "~^#$"])
+def test_a_name_is_no_latex(hostile: str) -> None:
+    text = faithfulness_latex(RESULT | {"sources": {"lens": NUMBERS, hostile: NUMBERS}})
+    assert text.count(r"\end{tabular}") == 1
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {line.replace(r"\&", "").count("&") for line in rows} == {len(COLUMNS) + 1}

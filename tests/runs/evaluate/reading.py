@@ -1,0 +1,73 @@
+"""A model that reads and compares answers as it was told, and what scores come of it."""
+
+import json
+import re
+from typing import Any
+
+from vtune.protocols.readers import COMPARE_SYSTEM, EXTRACT_SYSTEM
+
+EXTRACTS = {
+    "It must be the green one, I think, as it is long": "B",
+    "three": "3",
+    "about 1.5 m": "1.5",
+    "2007 to 2008": "[2007, 2008]",
+    "It is 4": "4",
+    "so it is a half": "\\frac{1}{2}",
+}
+"""Reply -> the answer in it; any other reply is one itself."""
+RIGHT = {("B", "4"), ("12 cm^2", "0.0012 m^2")}
+"""(truth, answer) that mean the same."""
+SCORES = {"The curve is P-101": 1, "0.5": 1, "There is no title": 1, "4": 1}
+
+# suite -> its replies; protocol -> (score, unreadable), with such a model
+JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
+    # Truths green, 3, 1.5, [2007, 2008].
+    "mathvista": (
+        ["It must be the green one, I think, as it is long", "three", "about 1.5 m", "2007 to 2008"],
+        {
+            "vtune": (0.0, 1),
+            "official": (1.0, 0),
+            "lmms-eval": (1.0, 0),
+            "vlmevalkit": (3 / 4, 0),
+            "paper": (3 / 4, 0),
+        },
+    ),
+    # Truths B twice, 12 cm^2.
+    "mathverse": (
+        ["It is 4", "B", "0.0012 m^2"],
+        {
+            "vtune": (1 / 3, 1),
+            "official": (1.0, 0),
+            "vlmevalkit": (1.0, 0),
+            "lmms-eval": (2 / 3, 0),
+            "paper": (1.0, 0),
+        },
+    ),
+    # Truths B, B (4), \frac{1}{2}.
+    "mathvision": (
+        ["B", "is 4.", "so it is a half"],
+        {"vtune": (2 / 3, 0), "lmms-eval": (2 / 3, 0), "vlmevalkit": (1.0, 0)},
+    ),
+    # Truths P-101, 0.50.
+    "charxiv-reasoning": (
+        ["The curve is P-101", "0.5"],
+        {"vtune": (0.0, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0), "paper": (1.0, 0)},
+    ),
+    # Truths Not Applicable, 4.
+    "charxiv-descriptive": (["There is no title", "4"], {"vtune": (1 / 2, 0), "vlmevalkit": (1.0, 0)}),
+}
+
+
+def reads(body: dict[str, Any]) -> str:
+    """What the model writes to a request."""
+    *system, user = body["messages"]
+    text = user["content"][0]["text"]
+    if not system:
+        said = text.rpartition("* Response: ")[2].strip()
+        return json.dumps({"extracted_answer": said, "score": SCORES.get(said, 0)})
+    if system[0]["content"].startswith(EXTRACT_SYSTEM):
+        said = json.loads(text.rpartition("\n\nReply: ")[2])
+        return EXTRACTS.get(said, said)
+    assert system[0]["content"].startswith(COMPARE_SYSTEM)
+    truth, given = (json.loads(part) for part in re.findall(r'(?:answer|Answer): (".*")', text))
+    return str(int((truth, given) in RIGHT or truth == given))

@@ -1,0 +1,44 @@
+"""Evaluations of policies whose replies are written down, on files in the shape of benchmarks."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.runs.commands import Ended, vtune
+from vtune.config import find, load_recipe
+from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.schema.sample import Sample
+
+LOOK = (
+    '<think>look</think>\n<tool_call>{"name": "image_zoom_in_tool", '
+    '"arguments": {"bbox_2d": [20, 20, 200, 150], "label": "sign", "img_idx": 0}}</tool_call>'
+)
+"""A turn of agent `zoom` that looks at the target of `make_vstar`, in a picture of 300 x 200."""
+
+
+def asked(suite: str, data: Path, *more: str) -> list[Sample]:
+    """The questions of a suite on other data."""
+    words = [f"data=[{data}]", "published.md5=null", *more]
+    return list(read_records(load_recipe(find(suite, "eval_suites"), EvalSuite, words)))
+
+
+def write_script(path: Path, replies: Mapping[str, Sequence[str]]) -> str:
+    """The file of some replies; returns the name of the model."""
+    lines = [json.dumps({"id": name, "turns": list(turns)}) + "\n" for name, turns in replies.items()]
+    path.write_text("".join(lines))
+    return f"scripted:{path}"
+
+
+def evaluate(suite: str | Path, model: str, data: Path, out: Path, *more: str) -> Ended:
+    words = ["--suite", str(suite), "--model", model, "--data", str(data), "--out", str(out)]
+    return vtune("eval", *words, "--set", "published.md5=null", *more, "--json")
+
+
+def evaluated(suite: str | Path, model: str, data: Path, out: Path, *more: str) -> dict[str, Any]:
+    """The results of an evaluation that ends well."""
+    ended = evaluate(suite, model, data, out, *more)
+    assert ended.code == 0, ended.err
+    found: dict[str, Any] = json.loads(ended.out)
+    return found

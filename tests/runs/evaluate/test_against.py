@@ -1,0 +1,233 @@
+"""`vtune eval --against`: each cause is planted by itself, and nothing else is named."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data.benchmarks import make_vstar
+from tests.judge.server import FakeJudge, serve
+from tests.runs.commands import vtune
+from tests.runs.evaluate.reading import JUDGED, reads
+from tests.runs.evaluate.scripted import asked, evaluated, write_script
+from vtune.config import find, load_recipe, shipped
+from vtune.data.formats.table import FORMATS
+from vtune.runs.evaluate.published import published_rows
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.schema.sample import Sample
+
+CAUSES = ["prompt", "parser", "pixels", "order", "decoding", "judge"]
+TEMPLATE = "choices.template='{question} Which one?\n{options}'"
+PLANTED = {
+    "none": [],
+    "prompt": [TEMPLATE],
+    "parser": ["choices.letter_rule=strict"],
+    "aggregation": ["scorer=mean"],
+    "pixels": ["images.max_pixels=20000"],
+    "order": ["choices.order=0"],
+    "decoding": ["rollout.temperature=0.7"],
+    "prompt order": [TEMPLATE, "choices.order=0"],
+    "parser pixels": ["choices.letter_rule=strict", "images.max_pixels=20000"],
+    "seed": ["seed=5"],
+    "protocol": ["protocol=vlmevalkit"],
+}
+NAMED = {"none": [], "aggregation": ["parser"], "seed": [], "protocol": ["prompt", "parser"]}
+"""What is named where it is not what was planted; a seed draws nothing where replies are greedy."""
+COUNT = 5
+
+
+def replies(samples: list[Sample]) -> dict[str, list[str]]:
+    """Right, the first by the loose rule alone; the last is wrong."""
+    first, *_, last = samples
+    said = {sample.id: [sample.ground_truth] for sample in samples}
+    wrong = "B" if last.ground_truth == "A" else "A"
+    return said | {first.id: [f"I think it is {first.ground_truth}"], last.id: [wrong]}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Evaluations of the same replies that differ by what was planted."""
+    root = tmp_path_factory.mktemp("against")
+    data = make_vstar(root / "vstar_bench", COUNT, (300, 200), (40, 40, 60, 60))
+    model = write_script(root / "r.jsonl", replies(asked("vstar", data)))
+    for name, sets in {"base": [], **PLANTED}.items():
+        words = [word for one in sets for word in ("--set", one)]
+        evaluated("vstar", model, data, root / name, "--agent", "direct", *words)
+    return {name: root / name for name in ("base", *PLANTED)}
+
+
+def explained(folder: Path, against: Path | str) -> dict[str, Any]:
+    ended = vtune("eval", "--out", folder, "--against", against, "--json")
+    assert ended.code == 0, ended.err
+    found: dict[str, Any] = json.loads(ended.out)
+    assert list(found["causes"]) == CAUSES
+    return found
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_was_planted_is_named_and_nothing_else(name: str, planted: dict[str, Path]) -> None:
+    named = NAMED.get(name, name.split())
+    for folder, against in ((name, "base"), ("base", name)):
+        found = explained(planted[folder], planted[against])
+        assert found["named"] == named
+        assert found["besides"] == []
+        for cause in found["causes"].values():
+            new = cause["differs"] and cause["points"] is None
+            assert (cause["command"] is not None) == bool(new)
+
+
+def test_what_a_parser_explains_is_read_from_stored_replies(planted: dict[str, Path]) -> None:
+    found = explained(planted["base"], planted["parser"])
+    parser = found["causes"]["parser"]
+    assert found["difference"] == pytest.approx(1 / 5)
+    assert (parser["points"], parser["score"], parser["items"]) == (pytest.approx(1 / 5), 3 / 5, 1)
+    assert parser["keys"] == {"choices.letter_rule": ["loose", "strict"]}
+    assert (found["explained"], found["rest"]) == (pytest.approx(1 / 5), pytest.approx(0))
+    back = explained(planted["parser"], planted["base"])
+    assert (back["difference"], back["explained"]) == (pytest.approx(-1 / 5), pytest.approx(-1 / 5))
+
+
+def test_what_only_new_replies_tell_comes_with_its_command(planted: dict[str, Path]) -> None:
+    found = explained(planted["base"], planted["order"])
+    order = found["causes"]["order"]
+    assert (order["items"] > 0, order["points"], found["explained"]) == (True, None, None)
+    assert found["rest"] == pytest.approx(found["difference"])
+    assert vtune(*shlex.split(order["command"])[1:]).code == 0
+    measured = explained(planted["base"].with_name("base-order"), planted["order"])
+    assert (measured["named"], measured["difference"]) == ([], 0)
+
+
+@pytest.mark.parametrize(("here", "there"), [("base", "protocol"), ("protocol", "base")])
+def test_the_prompt_of_another_protocol_is_asked_by_its_command(
+    here: str, there: str, planted: dict[str, Path]
+) -> None:
+    prompt = explained(planted[here], planted[there])["causes"]["prompt"]
+    assert prompt["items"] == COUNT
+    ended = vtune(*shlex.split(prompt["command"])[1:])
+    assert ended.code == 0, ended.err
+    measured = explained(planted[here].with_name(f"{here}-prompt"), planted[there])
+    assert (measured["named"], measured["difference"]) == ([], 0)
+
+
+def test_a_prompt_that_differs_is_shown_at_its_first_difference(planted: dict[str, Path]) -> None:
+    prompt = explained(planted["prompt order"], planted["base"])["causes"]["prompt"]
+    assert prompt["items"] == COUNT
+    assert "Which one?" in prompt["example"]["ours"]
+    assert "Which one?" not in prompt["example"]["theirs"]
+
+
+def test_pictures_are_held_against_each_other_by_the_size_in_which_they_were_seen(
+    planted: dict[str, Path],
+) -> None:
+    pixels = explained(planted["pixels"], planted["base"])["causes"]["pixels"]
+    assert (pixels["items"], pixels["keys"]) == (COUNT, {"images.max_pixels": [20000, 12845056]})
+
+
+def test_the_verdict_comes_first_and_an_evaluation_may_be_asked_at_once(
+    planted: dict[str, Path], tmp_path: Path
+) -> None:
+    shown = vtune("eval", "--out", planted["base"], "--against", planted["parser pixels"])
+    assert shown.out.splitlines()[0] == "+20.0 points: parser (+20.0), pixels differ"
+    assert "explained +20.0 points, left +0.0" in shown.out
+    results = json.loads((planted["base"] / "results.json").read_text())
+    (data,) = results["suite"]["data"]
+    words = ["--suite", "vstar", "--agent", "direct", "--data", data, "--model", results["model"]]
+    words += ["--set", "published.md5=null", "--against", str(planted["parser"])]
+    ended = vtune("eval", *words, "--out", tmp_path / "now", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["score"]["score"], found["against"]["named"]) == (4 / 5, ["parser"])
+    again = vtune("eval", *words, "--out", planted["base"], "--resume", "--json")
+    assert json.loads(again.out)["against"]["named"] == ["parser"]
+
+
+def test_other_data_and_several_suites_are_refused(planted: dict[str, Path], tmp_path: Path) -> None:
+    data = make_vstar(tmp_path / "vstar_bench", 2, (200, 200), (40, 40, 60, 60))
+    model = write_script(tmp_path / "r.jsonl", {sample.id: ["A"] for sample in asked("vstar", data)})
+    evaluated("vstar", model, data, tmp_path / "out", "--agent", "direct")
+    ended = vtune("eval", "--out", tmp_path / "out", "--against", planted["base"])
+    assert (ended.code, "not on the same data" in ended.err) == (2, True)
+    ended = vtune("eval", "--suite", "vstar,treebench", "--model", model, "--against", planted["base"])
+    assert (ended.code, "it is of one suite" in ended.err) == (2, True)
+    ended = vtune("eval", "--out", tmp_path / "out", "--against", tmp_path / "none")
+    assert (ended.code, "holds no finished evaluation" in ended.err) == (2, True)
+    words = ("--suite", "vstar", "--data", data, "--model", model, "--out", tmp_path / "not begun")
+    ended = vtune("eval", *words, "--against", tmp_path / "none")
+    assert (ended.code, "holds no finished evaluation" in ended.err) == (2, True)
+    assert not (tmp_path / "not begun").exists()
+
+
+@pytest.fixture
+def judge() -> Iterator[FakeJudge]:
+    with serve(reads, greets=True) as running:
+        yield running
+
+
+def test_judges_are_told_from_parsers_and_their_stored_replies_are_used(
+    judge: FakeJudge, tmp_path: Path
+) -> None:
+    specimen = FORMATS[load_recipe(find("mathvista", "eval_suites"), EvalSuite).format].specimen
+    assert specimen is not None
+    data = specimen(tmp_path / "data").path
+    said = zip(asked("mathvista", data), JUDGED["mathvista"][0], strict=True)
+    model = write_script(tmp_path / "r.jsonl", {sample.id: [reply] for sample, reply in said})
+    values = {"base_url": judge.endpoint().base_url, "api_key_env": None, "retries": 1}
+
+    def run(name: str, grader: str | None, protocol: str = "vlmevalkit") -> Path:
+        words = ["--agent", "direct", "--protocol", protocol]
+        if grader is not None:
+            words += ["--set", f"grader={json.dumps(values | {'model': grader})}"]
+        evaluated("mathvista", model, data, tmp_path / name, *words)
+        return tmp_path / name
+
+    alone, first, second = run("alone", None), run("first", "one"), run("second", "two")
+    judge.requests.clear()
+    found = explained(first, alone)
+    assert found["named"] == ["judge"]
+    assert found["explained"] == pytest.approx(found["difference"])
+    assert found["difference"] > 0
+    found = explained(alone, first)  # the same questions about the same replies were answered there
+    assert found["explained"] == pytest.approx(found["difference"])
+    found = explained(first, second)
+    assert (found["named"], found["explained"]) == (["judge"], 0)
+    other = run("other", None, "official")
+    found = explained(first, other)
+    assert {"parser", "judge"} <= set(found["named"])
+    assert not judge.requests
+
+
+def test_a_published_number_says_what_is_not_known_of_it(planted: dict[str, Path]) -> None:
+    found = explained(planted["base"], "published:vstar/CodeV-7B-RL")
+    assert (found["theirs"]["score"], found["theirs"]["path"]) == (
+        0.848,
+        "CodeV (Hou et al.), table 3, appendix 10.1",
+    )
+    assert found["difference"] == pytest.approx(4 / 5 - 0.848)
+    # Their agent has tools, ten turns and a judge; ours is asked in one turn, at the same pixels.
+    assert found["named"] == ["prompt", "parser", "decoding", "judge"]
+    assert (found["unknown"], found["causes"]["pixels"]["differs"]) == (["order"], False)
+    assert found["causes"]["decoding"]["keys"] == {"rollout.max_turns": [1, 10]}
+    assert found["causes"]["parser"]["points"] is not None
+    of_others = explained(planted["base"], "published:vstar/GPT-4o")
+    assert (of_others["named"], of_others["unknown"]) == ([], CAUSES)
+    shown = vtune("eval", "--out", planted["base"], "--against", "published:vstar/GPT-4o").out
+    assert "none of the causes is known to differ; not known: prompt, parser" in shown.replace("\n", " ")
+
+
+def test_a_number_that_nobody_has_published_here_is_refused(planted: dict[str, Path]) -> None:
+    ended = vtune("eval", "--out", planted["base"], "--against", "published:vstar/CodeV-7B-RLL")
+    assert (ended.code, "did you mean `vstar/CodeV-7B-RL`" in ended.err) == (2, True)
+    ended = vtune("eval", "--out", planted["base"], "--against", "published:mmmu/CodeV-7B-RL")
+    assert (ended.code, "is of questions of the kind `mmmu`" in ended.err) == (2, True)
+
+
+def test_all_published_numbers_are_of_suites_that_ship() -> None:
+    rows = published_rows()
+    assert {name.split("/")[0] for name in rows} <= set(shipped("eval_suites"))
+    assert all(0 < table.rows[row][suite] < 100 for table, suite, row in rows.values())
+    tables = {table.table: table for table, _, _ in rows.values()}
+    assert {row for table in tables.values() for row in table.authors} <= {row for _, _, row in rows.values()}
+    assert rows["mega-bench-core/Orsta-7B"][0].rows["Orsta-7B"] == {"mega-bench-core": 38.31}

@@ -1,0 +1,132 @@
+"""What is tried of every suite that ships, under every protocol that has a rule for it: one table."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.protocols import test_maths_parsers as maths
+from tests.protocols import test_parsers as parsers
+from tests.protocols import test_places as places
+from tests.protocols import test_short_answers as short
+from tests.runs.evaluate.reading import JUDGED
+from tests.runs.evaluate.test_search_suites import CASES as SEARCH
+from tests.runs.evaluate.test_suites import CASES as FROM_FILES
+from vtune.config import find, load_recipe, shipped
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Rule
+from vtune.runs.evaluate.groups import SUITES
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.verifiers.gradings import KEY
+
+LEAST = 30
+"""Awkward replies that each parser is tried on."""
+TRIED: dict[tuple[str, str], int] = {
+    **dict.fromkeys(parsers.READERS, len(parsers.LETTERS)),
+    ("lmms-eval", "mmmu_pro_vision"): len(parsers.LETTERS),
+    **dict.fromkeys(parsers.ROAD, len(parsers.REALWORLD)),
+    **dict.fromkeys((("vlmevalkit", "vlmblind"), ("lmms-eval", "vlmblind")), len(parsers.BLIND)),
+    **dict.fromkeys((("vlmevalkit", "count"), ("lmms-eval", "count")), len(parsers.COUNTS)),
+    ("vlmevalkit", "mmmu"): len(parsers.LETTERS),
+    **{(name, "screenspot_pro"): len(places.POINTS) for name in places.POINT_READERS},
+    **dict.fromkeys(places.BOX_READERS, len(places.BOXES)),
+    **{(name, "mathvista"): len(maths.OPTIONS) + len(maths.NUMBERS) for name in ("official", "vlmevalkit")},
+    **{(name, "mathvision"): len(maths.OPEN) + len(maths.CHOSEN) for name in ("official", "vlmevalkit")},
+    ("vlmevalkit", "mathverse"): len(maths.ALONE),
+    ("vlmevalkit", "charxiv_descriptive"): len(maths.ALONE),
+    **dict.fromkeys((("official", "mmsearch"), ("official", "fvqa")), len(short.ANSWERS)),
+}
+"""(protocol, kind) -> replies in the table of its parser's test; a parser needs one for all its kinds."""
+ELSEWHERE = {
+    "hrbench-8k": "as hrbench-4k",
+    "mme-realworld": "as mme-realworld-lite",
+    "mega-bench-core": "test_scorers: after its evaluator's scores",
+    "coco-val": "test_detection_sets: as pycocotools",
+    "ovdeval": "test_detection_sets: as its released rule",
+    "visual-probe": "test_suites: word for word, else a judge",
+    "search": "tests/chains/test_credit_search",
+    "lens": "test_evaluation: known habits",
+    "trails": "tests/runs/data/test_trails",
+    "shapes": "tests/chains/test_vtriune",
+    "own": "tests/chains/test_own_data",
+}
+"""Suites whose score is known by construction in a test of their own."""
+
+
+def _parsers() -> dict[Callable[..., Any], int]:
+    """Parser -> awkward replies that it is tried on."""
+    found: dict[Callable[..., Any], int] = {}
+    for (name, kind), count in TRIED.items():
+        rule = PROTOCOLS[name].rule(kind)
+        assert rule is not None, (name, kind)
+        found[rule.grade] = max(count, found.get(rule.grade, 0))
+    return found
+
+
+def _graded_by(rule: Rule, suite: EvalSuite) -> str:
+    """What says whether a reply is right, in a few words."""
+    if rule.by == "verifier":
+        sample = rule.prepared
+        if sample is None:
+            return "its verifier"
+        from vtune.protocols.specimens import SPECIMENS
+
+        grading = sample(SPECIMENS[suite.kind or ""][0]).verifier_parm.get(KEY)
+        return f"a judge, `{grading}`"
+    model = ", then a model" if rule.judge is not None else ""
+    return f"{_parsers()[rule.grade]} replies{model}"
+
+
+def _scores(name: str, protocol: str) -> Iterator[str]:
+    """The scores that tests know by construction."""
+    for cases in (FROM_FILES, JUDGED):
+        if name in cases and protocol in cases[name][1]:
+            score, unreadable, *_ = cases[name][1][protocol]  # type: ignore[misc]
+            yield f"{score:.3f} ({unreadable} unread)"
+    if name in SEARCH and protocol in SEARCH[name]:
+        score, unreadable, _ = SEARCH[name][protocol]
+        yield f"{score:.3f} ({unreadable} unread)"
+
+
+def test_every_parser_is_tried_on_thirty_awkward_replies() -> None:
+    tried = _parsers()
+    rules = {
+        rule.grade
+        for protocol in PROTOCOLS.values()
+        for rule in protocol.rules.values()
+        if rule.by == "grade"
+    }
+    assert len(rules) > 20
+    assert {f"{one.__module__}.{one.__qualname__}" for one in rules - tried.keys()} == set()
+    assert min(tried.values()) >= LEAST
+    assert min(map(len, (short.JUDGES, maths.GRADED, maths.EXTRACTED))) >= LEAST
+
+
+def _asked() -> Iterator[tuple[str, EvalSuite, str, Rule]]:
+    """Every suite under every protocol that has a rule for it."""
+    for name in shipped(SUITES):
+        suite = load_recipe(find(name, SUITES), EvalSuite)
+        for protocol in PROTOCOLS:
+            rule = PROTOCOLS[protocol].rule(suite.kind)
+            if rule is not None:
+                yield name, suite, protocol, rule
+
+
+def _reader(rule: Rule) -> Any:
+    """What two rules share that read replies alike."""
+    return rule.grade if rule.by == "grade" else rule.prepared
+
+
+def test_every_suite_has_a_known_score_under_each_protocol_or_another_has_by_the_same_rule(
+    golden: Callable[[str, str], None],
+) -> None:
+    known = {(name, protocol): "; ".join(_scores(name, protocol)) for name, _, protocol, _ in _asked()}
+    first: dict[Any, str] = {}
+    for name, _, protocol, rule in _asked():
+        if known[name, protocol]:
+            first.setdefault(_reader(rule), f"as {name} under {protocol}")
+    lines = [f"{'suite':<20} {'protocol':<11} {'right or wrong by':<26} score by construction"]
+    for name, suite, protocol, rule in _asked():
+        score = known[name, protocol] or ELSEWHERE.get(name) or first.get(_reader(rule))
+        assert score, f"{name} has no known score under {protocol}: add a case"
+        lines.append(f"{name:<20} {protocol:<11} {_graded_by(rule, suite):<26} {score}")
+    assert len(lines) > 100
+    golden("suites.txt", "\n".join(lines) + "\n")

@@ -1,0 +1,224 @@
+"""`vtune scores`: replies to an official scorer, its scores back, and what an evaluation says until then."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.data.formats.published import written
+from tests.runs.commands import vtune
+from tests.runs.evaluate.scripted import asked, write_script
+from tests.runs.evaluate.scripted import evaluated as run_script
+from tests.runs.evaluate.test_suites import SMALL, Saying
+from vtune.errors import DataError, RecipeError
+from vtune.runs.evaluate.grading import regrade
+from vtune.runs.evaluate.scorers import export_replies, import_scores
+from vtune.runs.evaluate.windows import drop_unscored, waits
+from vtune.schema.parquet import read_trajectories, write_trajectories
+
+TABLE = "<table><tr><td>1</td></tr></table>"
+REPLIES = ["an exit", "(B)", "[100, 160, 350, 500]", '{"total": "12"}', TABLE, "Hello", "<answer></answer>"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """OCRBench v2 with three rows that only the official scorer can judge."""
+    folder = tmp_path / "OCRBench_v2"
+    folder.mkdir()
+    file = written("ocrbench_v2", folder)
+    rows = json.loads(file.read_text())
+    waiting = ("table parsing en", "full-page OCR cn", "full-page OCR cn")
+    rows += [
+        rows[0] | {"id": f"w{number}", "type": kind, "answers": [TABLE]}
+        for number, kind in enumerate(waiting)
+    ]
+    file.write_text(json.dumps(rows))
+    return file
+
+
+def evaluated(data: Path, tiny: Path, out: Path, patch: pytest.MonkeyPatch, protocol: str) -> dict[str, Any]:
+    patch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, REPLIES))
+    words = ["--suite", "ocrbench-v2", "--agent", "direct", "--protocol", protocol, "--data", data]
+    ended = vtune("eval", *words, "--model", tiny, "--out", out, *SMALL, "--json")
+    assert ended.code == 0, ended.err
+    found: dict[str, Any] = json.loads(ended.out)
+    return found
+
+
+def official(file: Path, out: Path, scores: dict[str, float]) -> Path:
+    """What `eval.py` of OCRBench v2 writes: the same rows with their scores."""
+    rows = json.loads(file.read_text())
+    out.write_text(json.dumps([row | {"score": scores.get(str(row["id"]), 1)} for row in rows]))
+    return out
+
+
+def test_scores_are_exported_and_joined_by_question(
+    data: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    before = evaluated(data, tiny, out, monkeypatch, "official")["score"]
+    # What waits is no 0, and no part of a mean: neither of its categories nor of all.
+    assert "score" not in before
+    assert "en" not in before
+    assert (before["n"], before["unscored"], before["unreadable"]) == (7, 2, 1)
+    assert before["categories"]["text_recognition_en"]["score"] == 1.0
+    assert "score" not in before["categories"]["element_parsing_en"]
+    whys = [t.reward.why for t in read_trajectories(out / "trajectories.parquet") if t.reward]
+    assert ["scored elsewhere" in why for why in whys] == [False] * 4 + [True, True, False]
+
+    told = vtune("scores", "export", out, "--out", tmp_path / "predictions.json")
+    assert (told.code, "7 replies, 2 of them without a score" in told.out) == (0, True), told.err
+    rows = json.loads((tmp_path / "predictions.json").read_text())
+    asked = json.loads(data.read_text())
+    assert [{key: row[key] for key in row if key != "predict"} for row in rows] == asked
+    assert [row["predict"] for row in rows] == [*REPLIES[:6], ""]
+
+    scored = official(
+        tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 0.5, "w1": 0.25, "w2": 0.0}
+    )
+    told = vtune("scores", "import", out, scored, "--json")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    # English: four categories of 1 and one of 0.5; Chinese: one, of 0.25 and 0.
+    assert found["score"]["en"] == pytest.approx((1 + 1 + 1 + 1 + 0.5) / 5)
+    assert found["score"]["cn"] == pytest.approx(0.125)
+    assert found["score"]["score"] == pytest.approx((0.9 + 0.125) / 2)
+    assert {key: found["official"][key] for key in ("taken", "compared", "differ")} == {
+        "taken": 3,
+        "compared": 4,
+        "differ": [],
+    }
+    stored = json.loads((out / "results.json").read_text())
+    assert stored["score"] == found["score"]
+    assert stored["sources"]["ocrbench_v2"]["unscored"] == 0
+    items = [json.loads(line) for line in (out / "items.jsonl").read_text().splitlines()]
+    assert [item["scores"] for item in items] == [[1.0], [1.0], [1.0], [1.0], [0.5], [0.25], [0.0]]
+    files = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    import_scores(out, scored)
+    assert {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()} == files
+    assert regrade(out, "lmms-eval")["score"]["score"] == pytest.approx((4 + 0.5 + 0.25) / 7)
+
+
+def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
+    data: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    evaluated(data, tiny, out, monkeypatch, "lmms-eval")
+    export_replies(out, tmp_path / "predictions.json")
+    before = (out / "results.json").read_bytes()
+    wrong = tmp_path / "wrong.json"
+    for content, told in (
+        ([{"id": "w0", "score": 1}], "2 of 3 questions that wait have no score: w1, w2"),
+        ({"scores": 1}, "not what the official scorer writes"),
+        ([{"id": "w0"}], "not what the official scorer writes"),
+        ([{"id": "w0", "score": 2}], r"is not in \[0, 1\]"),
+    ):
+        wrong.write_text(json.dumps(content))
+        with pytest.raises(DataError, match=told):
+            import_scores(out, wrong)
+    assert (out / "results.json").read_bytes() == before
+    scored = official(tmp_path / "predictions.json", tmp_path / "scored.json", {"0": 0.0, "w0": 1.0})
+    found = import_scores(out, scored)
+    # Ours stays; who reads the result sees that upstream says otherwise.
+    assert found["official"]["differ"] == ["ocrbench_v2/0"]
+    assert found["score"]["categories"]["text_recognition_en"]["score"] == 1.0
+    assert found["score"]["score"] == pytest.approx(6 / 7)
+    data.write_text(data.read_text() + " ")
+    with pytest.raises(DataError, match="have changed"):
+        import_scores(out, scored)
+
+
+def test_scores_are_imported_beside_a_rollout_that_failed(data: Path, tmp_path: Path) -> None:
+    names = [sample.id for sample in asked("ocrbench-v2", data)]
+    said = dict(zip(names, ([reply] for reply in REPLIES), strict=True)) | {names[5]: []}
+    model, out = write_script(tmp_path / "r.jsonl", said), tmp_path / "out"
+    run_script("ocrbench-v2", model, data, out, "--agent", "direct", "--set", "reward.max_unscored=0.2")
+    assert export_replies(out, tmp_path / "predictions.json") == {
+        "out": str(tmp_path / "predictions.json"),
+        "replies": 6,
+        "waiting": 1,
+    }
+    rows = json.loads((tmp_path / "predictions.json").read_text())
+    assert "w1" not in [row["id"] for row in rows]
+    scored = official(tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 0.5, "w2": 0.0})
+    # The scorer may know of the question from elsewhere: what failed here stays unscored.
+    for more in ([], [rows[0] | {"id": "w1", "score": 1}]):
+        scored.write_text(json.dumps([*json.loads(scored.read_text()), *more]))
+        found = import_scores(out, scored)
+        assert (found["official"]["taken"], found["score"]["unscored"]) == (2, 1)
+    kept = list(read_trajectories(out / "trajectories.parquet"))
+    assert [t.reward is None or t.reward.accuracy is None for t in kept].index(True) == 5
+
+
+def test_a_reply_that_waits_is_not_drawn_again(
+    data: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    evaluated(data, tiny, out, monkeypatch, "vtune")
+    stored = list(read_trajectories(out / "trajectories.parquet"))
+    assert [waits(t) for t in stored] == [False] * 4 + [True, True, False]
+    part = tmp_path / "trajectories" / "from-00000000.parquet"
+    part.parent.mkdir()
+    write_trajectories(part, stored)
+    drop_unscored(part.parent)
+    assert part.exists()
+
+
+def test_a_benchmark_without_an_official_scorer_is_refused(tmp_path: Path, tiny: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    suite = vtune("recipes", "copy", "eval/countbench", out / "suite.yaml")
+    assert suite.code == 0
+    (out / "results.json").write_text(
+        json.dumps({"model": "m", "suite": {"kind": "count"}, "environment": {"data": {}}})
+    )
+    with pytest.raises(RecipeError, match="no official scorer is known for questions of the kind `count`"):
+        export_replies(out, tmp_path / "predictions.json")
+
+
+@pytest.mark.parametrize("protocol", ["vtune", "official", "lmms-eval", "paper"])
+def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
+    protocol: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "sets"
+    here.mkdir()
+    written("mega_bench", here)
+    monkeypatch.setenv("VTUNE_DATA", str(here))
+    replies = ["Answer: Exit", "Answer: Exit", '{"area": 4}']
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
+    words = ["--suite", "orsta-table2", "--agent", "direct", "--protocol", protocol, "--model", tiny, *SMALL]
+    ended = vtune("eval", *words, "--out", tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    table = json.loads(ended.out)["groups"]["orsta-table2"]
+    assert (table["average"], table["no_average"]) == (None, "unscored: mega-bench-core")
+
+    out = tmp_path / "out" / "mega-bench-core"
+    asked = next(iter(read_trajectories(out / "trajectories.parquet"))).messages[-2]
+    assert asked.content.endswith("<image>\nWhat does it say?")
+    export_replies(out, tmp_path / "responses.json")
+    tasks = json.loads((tmp_path / "responses.json").read_text())
+    assert [task["task_name"] for task in tasks] == ["sign_reading", "sign_area"]
+    assert tasks[0]["query_response"][1] == {
+        "response": "Answer: Exit",
+        "correct_answer": {"answer": "Hall"},
+        "global_idx": "sign_reading_1",
+        "images": ["./data/1.jpg"],
+        "query_text": "<image>\nWhat does it say?",
+    }
+    assert {"global_images", "global_description", "example_info"} <= tasks[0].keys()
+    # As its evaluator writes it; a question that it could not score has -1.
+    for task, scores in zip(tasks, ([1.0, 0.0], [-1]), strict=True):
+        for query, score in zip(task["query_response"], scores, strict=True):
+            query["scores"] = {"field": {}, "info": {}, "query": score}
+    (tmp_path / "results.json").write_text(json.dumps({"data": tasks, "summary": {}}))
+    score = import_scores(out, tmp_path / "results.json")["score"]
+    assert (score["score"], score["tasks"]) == (pytest.approx((0.5 + 0.0) / 2), 2)
+    assert score["fields"] == {
+        "Mathematics": {"tasks": 1, "score": 0.0},
+        "Perception": {"tasks": 1, "score": 0.5},
+    }
+    again = vtune("eval", *words, "--out", tmp_path / "out", "--resume", "--json")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["groups"]["orsta-table2"]["average"] == pytest.approx(0.25)

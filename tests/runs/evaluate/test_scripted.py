@@ -1,0 +1,98 @@
+"""`--model scripted:FILE`: a suite with replies that are written down."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.data.benchmarks import make_vstar
+from tests.runs.commands import vtune
+from tests.runs.evaluate.scripted import LOOK, asked, evaluate, evaluated, write_script
+from vtune.schema.parquet import read_trajectories
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return make_vstar(tmp_path / "vstar_bench", 4, (300, 200), (40, 40, 60, 60))
+
+
+@pytest.fixture
+def names(data: Path) -> list[str]:
+    return [sample.id for sample in asked("vstar", data)]
+
+
+def test_each_question_gets_its_own_reply_turn_by_turn(data: Path, names: list[str], tmp_path: Path) -> None:
+    # Truths A, D, A, B, in the order of the questions; the file's order is another.
+    replies = [(LOOK, "<answer>A</answer>"), ("<answer>D</answer>",), ("<answer>B</answer>",), ("hm",)]
+    model = write_script(tmp_path / "r.jsonl", dict(reversed(list(zip(names, replies, strict=True)))))
+    found = evaluated("vstar", model, data, tmp_path / "out", "--agent", "zoom")
+    assert (found["score"]["score"], found["score"]["unreadable"]) == (0.5, 1)
+    assert (found["engine"], len(found["script"])) == ("scripted", 64)
+    drawn = list(read_trajectories(tmp_path / "out/trajectories.parquet"))
+    assert [len(t.calls) for t in drawn] == [1, 0, 0, 0]
+    assert len(drawn[0].images) == 2
+    assert all(t.token_ids == () for t in drawn)
+
+
+def test_rollouts_of_one_question_may_differ(data: Path, names: list[str], tmp_path: Path) -> None:
+    lines = [{"id": name, "turns": ["<answer>A</answer>"]} for name in names]
+    lines.append({"id": names[0], "rollout": 1, "turns": ["<answer>B</answer>"]})
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ("--agent", "zoom", "--set", "rollouts=2")
+    found = evaluated("vstar", f"scripted:{tmp_path / 'r.jsonl'}", data, tmp_path / "out", *words)
+    assert found["score"]["score"] == 3 / 8
+
+
+def test_a_script_that_ends_before_its_conversation_leaves_it_unscored(
+    data: Path, names: list[str], tmp_path: Path
+) -> None:
+    replies = {name: ["<answer>A</answer>"] for name in names} | {names[1]: [LOOK]}
+    model = write_script(tmp_path / "r.jsonl", replies)
+    words = ("--agent", "zoom", "--set", "reward.max_unscored=0.5")
+    found = evaluated("vstar", model, data, tmp_path / "out", *words)
+    assert (found["score"]["n"], found["score"]["unscored"]) == (4, 1)
+    ended = evaluate("vstar", model, data, tmp_path / "other", "--agent", "zoom")
+    assert ended.code == 1
+    assert f"the script has 1 turn(s) of question '{names[1]}'" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"id": "vstar/0"', "not JSON"),
+        ("[1]", "not the turns of a question"),
+        ('{"id": "x", "turns": "a"}', "not the turns of a question"),
+        ('{"id": "x", "turns": ["a"], "rollout": true}', "not the turns of a question"),
+        ('{"id": "x", "turns": ["a"]}\n{"id": "x", "turns": ["b"]}', "has two lines for the same rollout"),
+        ('{"id": "x", "turns": ["a"]}', "4 rollout(s) have no line"),
+    ],
+)
+def test_a_bad_script_is_refused_before_anything_is_drawn(
+    text: str, said: str, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "r.jsonl").write_text(text)
+    ended = evaluate("vstar", f"scripted:{tmp_path / 'r.jsonl'}", data, tmp_path / "out", "--agent", "zoom")
+    assert ended.code == 2
+    assert said in ended.err
+    assert str(tmp_path / "r.jsonl") in ended.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_script_that_has_changed_is_another_policy(data: Path, names: list[str], tmp_path: Path) -> None:
+    model = write_script(tmp_path / "r.jsonl", {name: ["<answer>A</answer>"] for name in names})
+    evaluated("vstar", model, data, tmp_path / "out", "--agent", "zoom")
+    again = evaluate("vstar", model, data, tmp_path / "out", "--agent", "zoom", "--resume")
+    assert again.code == 0, again.err
+    write_script(tmp_path / "r.jsonl", {name: ["<answer>B</answer>"] for name in names})
+    other = evaluate("vstar", model, data, tmp_path / "out", "--agent", "zoom", "--resume")
+    assert other.code == 2
+    assert "differs in script" in other.err
+
+
+def test_only_an_evaluation_takes_a_script(data: Path, tmp_path: Path) -> None:
+    ended = evaluate("vstar", "scripted:none", data, tmp_path / "out", "--agent", "zoom", "--vllm")
+    assert ended.code == 2
+    assert "give it to `vtune eval`, without --vllm" in ended.err
+    served = vtune("serve", "agent", "--agent", "zoom", "--model", "scripted:none")
+    assert served.code == 2
+    assert "has replies to the questions of a suite" in served.err

@@ -1,0 +1,412 @@
+"""A user's part that raises ends a command in one error with its file and line, whatever kind it is."""
+
+import asyncio
+import io
+import pickle
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.conftest import ROOT
+from tests.environments.worlds import maze, using, way
+from tests.reward.build import TARGET, looks, sample
+from tests.reward.serving import serving
+from tests.runs.commands import Ended, setting, vtune
+from tests.schema.records import SAMPLE
+from vtune.cli import main
+from vtune.config import find, load_recipe
+from vtune.errors import BrokenPart, DataError, RunFailed
+from vtune.models.policy import Policy
+from vtune.parts import OURS
+from vtune.reward.recipe import RewardService
+from vtune.reward.score import Scorer
+from vtune.rollout.engine import Completion, Request
+from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.agent.tools import ToolsRecipe, tools_of
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.curate.rows import Rows
+from vtune.runs.curate.workers import _look_at
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.parquet import write_samples
+from vtune.schema.sample import Evidence, Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+from vtune.tools.calls import Asked
+from vtune.tools.observation import Observation
+from vtune.tools.once import Once
+from vtune.tools.tool import Scene
+from vtune.uses import broken, forget, use, used
+from vtune.verifiers.verifying import Verifying
+
+OWN = ROOT / "tests/own"
+WORDS = '<tool_call>{"name": "rotate_tool", "arguments": {"angle": 90}}</tool_call>'
+SAID = "<think>Red.</think><answer>red</answer>"
+
+SCORER = """
+from vtune.metrics.benchmarks import SCORERS
+
+def middle(marks):
+    return {"score": 0.5}
+
+SCORERS.add("middle", middle)
+"""
+STYLE = """
+from vtune.rollout.prompts import STYLES, PromptStyle
+
+def bare(sample, names, sizes, schemas, draw):
+    return sample.prompt
+
+STYLES.add("bare", PromptStyle(bare))
+"""
+PROTOCOL = """
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Protocol, Rule
+
+def ask(question, sample):
+    return question
+
+def grade(text, sample):
+    raise NotImplementedError
+
+PROTOCOLS.add("mine", Protocol(about="Mine.", other=Rule(ask=ask, grade=grade, scorer=None)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield
+    forget(used())
+
+
+def own(name: str) -> str:
+    return (OWN / name).read_text(encoding="utf-8")
+
+
+CASES = {
+    "verifier": (own("anls.py"), '    said, right = (" ".join'),
+    "tool": (own("rotate.py"), "        angle, out = "),
+    "environment": (own("maze.py"), "        self.moves += 1"),
+    "format": (own("lines.py"), '        columns = line.split("\\t")'),
+    "filter": (own("short.py"), "    count = len("),
+    "evidence": (own("near.py"), "        if await self.shows_target("),
+    "reward": (own("brief.py"), "    words = len("),
+    "loss": (own("pushes.py"), "    likely = tokens"),
+    "scorer": (SCORER, '    return {"score"'),
+    "prompt": (STYLE, "    return sample.prompt"),
+    "protocol": (PROTOCOL, "    return question"),
+}
+"""Kind -> a file with one part of it, and the line before which it breaks."""
+
+
+def breaking(kind: str, folder: Path) -> Path:
+    """A user's file whose part raises when it is asked to do its work."""
+    text, line = CASES[kind]
+    assert text.count(line) == 1
+    indent = line[: len(line) - len(line.lstrip())]
+    path = folder / "mine.py"
+    path.write_text(text.replace(line, f"{indent}1 / 0  # here\n{line}"), encoding="utf-8")
+    return path
+
+
+def blotches() -> bytes:
+    """A picture of which no part is like another."""
+    noise = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(noise).resize((112, 84)).save(out, "PNG")
+    return out.getvalue()
+
+
+def rows(kind: str) -> list[Sample]:
+    """Two questions on which a run meets the part."""
+    if kind == "environment":
+        with using():
+            return [maze(f"maze/{number}") for number in range(2)]
+    row = replace(
+        SAMPLE,
+        prompt=(Message("user", f"{IMAGE}Which colour is the wall?"),),
+        images=(Picture(data=blotches()),),
+        ground_truth="red",
+        choices=(),
+        verifier="anls" if kind == "verifier" else "exact",
+        ability="visual_search",
+        evidence=(Evidence("wall", 0, (50.0, 30.0, 80.0, 60.0)),),
+        tools=("rotate_tool" if kind == "tool" else "image_zoom_in_tool",),
+    )
+    return [replace(row, id=f"check/{number}") for number in range(2)]
+
+
+SETTINGS = {
+    "tool": {"tools": "{rotate_tool: {}}"},
+    "evidence": {"reward__evidence__judges": "[near]"},
+    "reward": {"reward__parts": "{brief: {weight: 0.5, words: 20}}"},
+    "loss": {"loss": "{algorithm: pushes, fade: 0.5, aggregation: token_mean, kl_weight: 0.0}"},
+    "prompt": {"rollout__prompt": "bare"},
+    "scorer": {"scorer": "middle"},
+    "protocol": {"protocol": "mine"},
+}
+ZOOM = (
+    '<tool_call>{"name": "image_zoom_in_tool", "arguments": {"bbox_2d": [400, 300, 800, 800], '
+    '"label": "wall"}}</tool_call>'
+)
+SCRIPTS = {"tool": [WORDS, SAID], "evidence": [ZOOM, SAID]}
+
+
+def script(kind: str) -> list[str]:
+    if kind == "environment":
+        with using():
+            return list(way())
+    return SCRIPTS.get(kind, [SAID])
+
+
+def run(kind: str, path: Path, tiny: Path, more: dict[str, object]) -> Ended:
+    """A command that meets the part of a file."""
+    folder = path.parent
+    if kind == "format":
+        table = folder / "rows.tsv"
+        table.write_text("a\tb\tc\n")
+        return vtune("data", "import", "lines", table, "--uses", path, "--out", folder / "rows.parquet")
+    data = folder / "rows.parquet"
+    write_samples(data, rows(kind))
+    if kind == "filter":
+        text = f"records: samples\nuses: [mine.py]\nsources: {{mine: {{files: [{data}]}}}}\n"
+        (folder / "own.yaml").write_text(f"{text}filters: [{{filter: short, words: 3}}]\n")
+        return vtune("curate", folder / "own.yaml", "--out", folder / "out")
+    common = {
+        "uses": f"[{path}]",
+        "data": f"[{data}]",
+        "rollout__max_tokens": 2000,
+        "rollout__max_new_tokens": 400,
+        "seed": 0,
+    }
+    zoom = {} if kind in ("tool", "environment") else {"tools": "{zoom: {space: relative_1000, min_side: 4}}"}
+    given = setting(**(common | zoom | SETTINGS.get(kind, {}) | more))
+    if kind in ("scorer", "protocol"):
+        words = ("eval", "--suite", "lens", "--model", tiny, "--out", folder / "out")
+        return vtune(*words, *given, *setting(rollouts=1, threads=1))
+    sizes = setting(
+        model=tiny, steps=1, prompts_per_step=2, group_size=2, update__threads=1, update__warmup_steps=0
+    )
+    return vtune("rl", "--recipe", "codev-tiny", "--out", folder / "out", *sizes, *given)
+
+
+class Spoken(ScriptedEngine):
+    """Says line by line in each conversation."""
+
+    def __init__(self, policy: Policy, lines: list[str]) -> None:
+        super().__init__(policy.chat, ["never"])
+        self._lines = lines
+
+    async def generate(self, request: Request) -> Completion:
+        return await ScriptedEngine(self._chat, [self._lines[request.key[-1]]]).generate(request)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    lines = script(request.getfixturevalue("kind"))
+
+    def engine(policy: Policy, max_batch: int, **_: object) -> Spoken:
+        return Spoken(policy, lines)
+
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", engine)
+
+
+def test_every_kind_has_a_case() -> None:
+    assert set(CASES) == set(OURS) - {"family"}  # which `vtune parts check` tries with a model
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("kind", CASES)
+def test_a_part_that_raises_is_one_error_with_its_line(kind: str, tiny: Path, tmp_path: Path) -> None:
+    path = breaking(kind, tmp_path)
+    ended = run(kind, path, tiny, {})
+    line = path.read_text().split("\n").index(next(x for x in path.read_text().split("\n") if "# here" in x))
+    assert ended.code == 1, ended.err
+    said = ended.err[ended.err.index("error: ") :]
+    first, at, fix, log = said.splitlines()
+    assert first.startswith(f"error: {kind} `")
+    assert first.endswith("of mine.py is broken: ZeroDivisionError: division by zero")
+    assert at == f"  at   {path}:{line + 1}"
+    assert "vtune parts check" in fix
+    kept = Path(log.removeprefix("  log  ")).read_text()
+    assert "Traceback" not in ended.err
+    assert "1 / 0  # here" in kept
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room", "no room"])
+def test_a_log_is_kept_of_what_broke_in_a_users_file_alone(
+    room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path if room else tmp_path / "gone"))
+    for error in (RunFailed("the vLLM has died"), BrokenPart("verifier `anls` is broken")):
+        error.__cause__ = KeyError("\udc80")
+        monkeypatch.setattr(main, "app", Mock(side_effect=error))
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        assert ended.value.code == 1
+        first, *log = capsys.readouterr().err.splitlines()
+        assert first == f"error: {error}"
+        assert len(log) == (room and isinstance(error, BrokenPart))
+    logs = list(tmp_path.glob("*.log"))
+    assert len(logs) == room
+    assert all("KeyError" in file.read_text() for file in logs)
+
+
+def told(error: BaseException) -> tuple[str, str]:
+    failed = broken(error)
+    assert failed is not None
+    return failed.what, failed.where
+
+
+def of_anls(tmp_path: Path, old: str, new: str) -> Path:
+    text = own("anls.py")
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    use([path])
+    return path
+
+
+ASKED = replace(SAMPLE, verifier="anls", ground_truth="no parking", choices=())
+
+
+def verdict_of(workers: int = 1) -> Verdict:
+    async def asked() -> Verdict:
+        async with Verifying(workers=workers) as verifying:
+            return await verifying.verify("<answer>no parking</answer>", ASKED)
+
+    return asyncio.run(asked())
+
+
+def test_a_verifier_in_a_process_of_its_own_is_blamed_with_its_traceback(tmp_path: Path) -> None:
+    of_anls(tmp_path, "partial_credit=True", "partial_credit=True, in_worker=True")
+    assert verdict_of().score == 1.0
+    forget(used())
+    path = of_anls(tmp_path, "    said, right", "    1 / 0  # here\n    said, right")
+    path.write_text(path.read_text().replace("partial_credit=True", "partial_credit=True, in_worker=True"))
+    forget(used())
+    use([path])
+    with pytest.raises(RunFailed, match=r"`anls` of mine\.py is broken: ZeroDivisionError") as failed:
+        verdict_of()
+    assert failed.value.where.startswith(f"{path}:")
+    assert "1 / 0  # here" in "".join(traceback.format_exception(failed.value))
+
+
+@pytest.mark.parametrize("worker", ["", ", in_worker=True"])
+def test_a_verifier_that_gives_no_verdict_is_blamed(worker: str, tmp_path: Path) -> None:
+    path = of_anls(tmp_path, "return answered(", "return max(0, 0) or float(0) if sample else answered(")
+    path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
+    forget(used())
+    use([path])
+    with pytest.raises(RunFailed, match="it gives float, not Verdict") as failed:
+        verdict_of()
+    assert failed.value.where == str(path)
+
+
+@pytest.mark.parametrize("worker", ["", ", in_worker=True"])
+def test_a_broken_verifier_ends_scoring_and_leaves_nothing_unscored(worker: str, tmp_path: Path) -> None:
+    path = of_anls(tmp_path, "return answered(", "return max(0, 0) or float(0) if sample else answered(")
+    path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
+    forget(used())
+    use([path])
+    reward = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe).reward
+
+    async def run() -> list[Trajectory]:
+        async with Scorer(reward) as scorer:
+            return await scorer.score([replace(sample(TARGET), verifier="anls")], [looks(TARGET)])
+
+    with pytest.raises(RunFailed, match="it gives float, not Verdict"):
+        asyncio.run(run())
+
+
+def test_who_is_blamed(tmp_path: Path) -> None:
+    path = of_anls(tmp_path, "TOO_FAR = 0.5", "TOO_FAR = 0.5\n\n\ndef fall(error):\n    raise error")
+    fall = sys.modules[used()[0].module].fall
+
+    def fallen(error: BaseException) -> BaseException:
+        try:
+            fall(error)
+        except BaseException as raised:  # noqa: BLE001 - whatever it is
+            return raised
+        raise AssertionError
+
+    at = f"{path}:{path.read_text().splitlines().index('    raise error') + 1}"
+    assert told(fallen(KeyError("x"))) == ("verifier `anls` of mine.py is broken: KeyError: 'x'", at)
+    assert told(fallen(SystemExit(3)))[1] == at
+    ours = ValueError("ours")
+    assert told(ExceptionGroup("two", [ours, fallen(KeyError("x"))]))[1] == at
+    for innocent in (ours, fallen(DataError("the row's")), fallen(KeyboardInterrupt())):
+        assert broken(innocent) is None
+
+
+def test_a_file_of_two_parts_names_both(tmp_path: Path) -> None:
+    again = 'VERIFIERS.add("other", VERIFIERS["anls"])\n\n\ndef fall():\n    raise KeyError(1)\n'
+    path = tmp_path / "mine.py"
+    path.write_text(f"{own('anls.py')}\n{again}")
+    use([path])
+    with pytest.raises(KeyError) as raised:
+        sys.modules[used()[0].module].fall()
+    assert told(raised.value)[0].startswith("verifier `anls` or verifier `other` of mine.py is broken")
+
+
+def test_a_row_that_ray_looks_at_brings_the_blame_back(tmp_path: Path) -> None:
+    path = breaking("filter", tmp_path)
+    data = tmp_path / "rows.parquet"
+    write_samples(data, rows("filter"))
+    text = f"records: samples\nuses: [mine.py]\nsources: {{mine: {{files: [{data}]}}}}\n"
+    (tmp_path / "own.yaml").write_text(f"{text}filters: [{{filter: short, words: 3}}]\n")
+    recipe = load_recipe(tmp_path / "own.yaml", DataRecipe)
+    (task,) = Rows("samples", recipe.used).tasks([(1, recipe.filters[0])], None)
+    row = _look_at({"task": pickle.dumps(task), "uses": pickle.dumps(used())})
+    found = pickle.loads(row["found"])
+    assert isinstance(found, RunFailed)
+    assert found.where.startswith(f"{path}:")
+
+
+def test_a_service_names_the_line_of_a_part_that_broke(tiny: Path, tmp_path: Path) -> None:
+    path = breaking("reward", tmp_path)
+    text = (ROOT / "recipes/rl/codev-tiny.yaml").read_text()
+    own_part = "  parts: {brief: {weight: 0.5, words: 20}}\n  evidence:\n"
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text("uses: [mine.py]\n" + text.replace("  evidence:\n", own_part))
+    reward = load_recipe(recipe, RLRecipe).reward
+    with serving("--recipe", str(recipe)) as served:
+        remote = reward.model_copy(update={"service": RewardService(urls=(served.url,), deadline_s=60.0)})
+
+        async def run() -> list[Trajectory]:
+            async with Scorer(remote) as scorer:
+                return await scorer.score([sample(TARGET)], [looks(TARGET)])
+
+        (done,) = asyncio.run(run())
+    assert done.reward is not None
+    assert done.reward.total is None
+    assert "reward `brief` of mine.py is broken: ZeroDivisionError" in done.reward.why
+    assert path.name in done.reward.why
+
+
+def test_a_tool_says_what_the_model_did_wrong_and_the_run_goes_on(tmp_path: Path) -> None:
+    text = own("rotate.py").replace(
+        "        angle, out = ", '        raise Mistake("not now")\n        angle, out = '
+    )
+    (tmp_path / "mine.py").write_text(text)
+    use([tmp_path / "mine.py"])
+    recipe = ToolsRecipe.model_validate({"rotate_tool": {}})
+
+    async def called() -> Observation:
+        async with tools_of(recipe, tmp_path / "search.jsonl") as tools:
+            scene = Scene(SAMPLE, (blotches(),), ())
+            return await tools.run(Asked("rotate_tool", {"angle": 90}, "", 0), scene, 0, Once())
+
+    found = asyncio.run(called())
+    assert (found.status, found.error) == ("error", "not now")

@@ -1,0 +1,139 @@
+"""Which GPUs of which machines a run takes, and what they know of this one's environment."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deepspeed.launcher.runner import parse_inclusion_exclusion
+
+from tests.runs.commands import environment
+from tests.runs.launched import eventually
+from vtune.config import find, load_recipe
+from vtune.errors import RecipeError
+from vtune.runs.processes.launch import _command
+from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
+from vtune.runs.processes.watcher import end_sessions
+from vtune.runs.train.rl import RLRecipe
+
+
+def hosts(folder: Path, text: str = "# ours\nfirst slots=8\n\nsecond slots=8  # rack 2\n") -> Path:
+    (folder / "hosts").write_text(text)
+    return folder / "hosts"
+
+
+def test_the_gpus_that_cuda_visible_devices_names_are_taken_on_every_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeepSpeed itself reads what it is given; `--num_gpus` would always mean the first ones."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    command = _command(["rl"], tmp_path, 2, hosts(tmp_path))
+    assert "--num_gpus" not in command
+    asked = command[command.index("--include") + 1]
+    taken = parse_inclusion_exclusion(machines_of(tmp_path / "hosts"), asked, "")
+    assert dict(taken) == {"first": [4, 5], "second": [4, 5]}
+
+
+def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert included(hosts(tmp_path), 2) == "first:0,1@second:0,1"
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "said"),
+    [
+        ("", 9, "GPU 8 is wanted on every machine, and .* gives 8 of first: 0 to 7"),
+        ("0,1", 3, "--gpus 3, and CUDA_VISIBLE_DEVICES names 2: 0,1"),
+        ("GPU-3f2a,GPU-77b1", 2, "other machines know their GPUs by numbers alone"),
+        ("7,8", 2, "GPU 8 is wanted"),
+    ],
+)
+def test_gpus_that_are_not_there_are_told_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, gpus: int, said: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(RecipeError, match=said):
+        included(hosts(tmp_path), gpus)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("first\n", "line 1 has 'first'"),
+        ("first slots=8\nfirst slots=8\n", "line 2 has first a second time"),
+        ("# nothing\n", "names no machine"),
+    ],
+)
+def test_a_hostfile_that_cannot_be_read_names_its_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        machines_of(hosts(tmp_path, text))
+
+
+def test_other_machines_get_caches_proxies_and_the_keys_that_a_recipe_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a file that no other user can read: the launcher's command is seen by all."""
+    recipe = load_recipe(
+        find("credit-search-4b", "recipes.rl"), RLRecipe, ["reward.judge.api_key_env=MY_KEY"]
+    )
+    names = variables(recipe.model_dump(mode="json"))
+    assert "MY_KEY" in names
+    given = {"MY_KEY": "secret", "HF_HOME": "/shared/hub", "https_proxy": "http://proxy:3128"}
+    for name, value in {**given, "SSH_AUTH_SOCK": "/tmp/agent", "VLLM_HOST_IP": "10.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    write_environment(tmp_path, names)
+    file = tmp_path / ENVIRONMENT
+    assert file.stat().st_mode & 0o777 == 0o600
+    found = json.loads(file.read_text())
+    assert given.items() <= found.items()
+    assert not {"SSH_AUTH_SOCK", "VLLM_HOST_IP", "PATH", "HOME"} & set(found)
+    assert "secret" not in " ".join(_command(["rl"], tmp_path, 1, hosts(tmp_path)))
+
+
+RANK = """
+import os, pathlib, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(os.environ["NOTE"]).write_text(f"{child.pid} {os.environ.get('HF_HOME')}")
+os._exit(int(os.environ["CODE"]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_a_rank_has_started_ends_with_it(tmp_path: Path, code: int) -> None:
+    """As the engine of a vLLM, whose parent was killed; the rank has the first machine's variables."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/sitecustomize.py").write_text(
+        "import sys\nif 'vtune.cli.main' in sys.orig_argv:\n"
+        + "".join(f"    {line}\n" for line in RANK.strip().splitlines())
+    )
+    (logs / ENVIRONMENT).write_text(json.dumps({"HF_HOME": "/shared/hub"}))
+    note = tmp_path / "note"
+    settings = environment(PYTHONPATH=str(tmp_path / "lib"), NOTE=str(note), CODE=str(code), RANK="1")
+    words = [sys.executable, "-m", "vtune.runs.processes.watcher", "free", str(logs), "a-rank"]
+    watcher = subprocess.run(words, env=settings, stdin=subprocess.DEVNULL, cwd=Path.cwd(), check=False)
+    assert watcher.returncode == code, (logs / "rank-1.log").read_text()
+    child, home = note.read_text().split()
+    assert home == "/shared/hub"
+    assert eventually(lambda: not alive(int(child)), 10)
+    assert not (logs / "rank-1.session").exists()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def test_a_rank_whose_watcher_is_gone_is_ended_on_this_machine_alone(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    (tmp_path / "rank-0.session").write_text(json.dumps([socket.gethostname(), sleeper.pid]))
+    (tmp_path / "rank-9.session").write_text(json.dumps(["elsewhere", os.getpid()]))
+    end_sessions(tmp_path)
+    assert sleeper.wait(10) == -9
+    assert [file.name for file in tmp_path.iterdir()] == ["rank-9.session"]

@@ -1,0 +1,293 @@
+"""The viewer in a real Chromium: `make browser` installs what it needs; skipped where that is missing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.runs.view.test_show import hostile
+from tests.view.runs import LOOKED, MISSED, make_run
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.page import write_page
+from vtune.schema.labels import read_labels
+from vtune.schema.parquet import write_trajectories
+from vtune.view.place import find_places
+from vtune.view.query import parse_query, select
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: `make browser`")
+CHROMIUM = shutil.which("chromium") or ""
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium: `make browser`")
+
+SHOTS = os.environ.get("VTUNE_SHOTS")
+"""A folder for pictures of the pages, to look at."""
+
+
+AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = make_run(tmp_path_factory.mktemp("runs") / "run", {0: [LOOKED, MISSED], 4: [hostile(), LOOKED]})
+    values = ((at, "lens" if at % 2 else "charts", at / 40) for at in range(40))
+    lines = [
+        {"step": at // 2, "source": source, "reward": value, "accuracy": value, "seconds_rollout": 3 - value}
+        for at, source, value in values
+    ]
+    (made / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    words = [sys.executable, "-m", "vtune.cli.main", "view", str(run), "--port", "0", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        lines = iter(server.stdout.readline, "}\n")
+        yield json.loads("".join(lines) + "}")["url"]
+        server.terminate()
+        assert server.wait() == 0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        # Tests may run as root, under which Chromium's own sandbox does not start.
+        yield started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+class Watched:
+    """A page, with what went wrong on it and where it asked."""
+
+    def __init__(self, browser: Any, width: int = 1280, scheme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.problems: list[str] = []
+        self.asked: list[str] = []
+        self.page.on(
+            "console", lambda said: self.problems.append(said.text) if said.type == "error" else None
+        )
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.problems.append("a dialog"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def closed(self, address: str) -> None:
+        self.page.close()
+        assert self.problems == []
+        assert [url for url in self.asked if not url.startswith(address)] == []
+
+
+def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> None:
+    one = Watched(browser)
+    page = one.page
+    page.goto(address)
+    page.wait_for_selector("h2:has-text('what changed')")
+    page.click("text=4 trajectories")
+    page.wait_for_selector("text=4 of 4")
+    page.fill("#query", "source:lens rollout:0,1 step:0")
+    page.press("#query", "Enter")
+    page.wait_for_selector("text=2 of 4")
+    page.click("text=step-000000/0")
+    page.wait_for_selector("text=call 0: python")
+    assert page.locator(".crop rect").count() >= 2  # in the gallery, and beside what it showed
+    page.keyboard.press("j")
+    page.wait_for_selector("h1:has-text('step-000000/1')")
+    assert page.url.endswith("#/0/step-000000/1?q=source%3Alens%20rollout%3A0%2C1%20step%3A0")
+    page.reload()
+    page.wait_for_selector("h1:has-text('step-000000/1')")
+    page.keyboard.press("k")
+    page.wait_for_selector("h1:has-text('step-000000/0')")
+    page.click("button:has-text('box wrong')")
+    page.wait_for_selector("button[aria-pressed=true]:has-text('box wrong')")
+    assert read_labels(run / "labels.jsonl")["step-000000/0"].label == "box wrong"
+    page.click("text=side by side")
+    page.wait_for_selector(".frame >> nth=1")
+    page.keyboard.press("u")
+    page.keyboard.press("u")  # the first page is still being fetched, and does not come back
+    page.wait_for_selector("td:has-text('box wrong')")
+    one.closed(address)
+
+
+def read_zoom_and_save(page: Any, folder: Path) -> None:
+    """Read a curve with keys, zoom, filter a source, export; all of it stands in the address."""
+    reward = page.locator(".charted", has=page.locator("b:text-is('reward')"))
+    reward.locator("svg").focus()
+    page.keyboard.press("ArrowRight")
+    playwright.expect(reward.locator(".tip b")).to_have_text("step 0")
+    page.keyboard.press("ArrowRight")
+    playwright.expect(reward.locator(".tip")).to_contain_text("lens 0.075")
+    page.keyboard.press("+")
+    page.wait_for_selector("button:has-text('show all')")
+    page.click("label:has-text('charts')")
+    playwright.expect(reward.locator(".line")).to_have_count(1)
+    assert "from=0&to=6&sources=lens" in page.url
+    for kind, begin in (("CSV", "line,step,value,low,high"), ("SVG", "<svg")):
+        with page.expect_download() as download:
+            reward.locator(f"button:text-is('{kind}')").click()
+        download.value.save_as(folder / kind)
+        assert (folder / kind).read_text().startswith(begin)
+    page.reload()
+    page.wait_for_selector("button:has-text('steps 0 to 6')")
+
+
+def test_curves(browser: Any, address: str, tmp_path: Path) -> None:
+    one = Watched(browser)
+    one.page.goto(f"{address}#/run/0")
+    one.page.wait_for_selector(".charted")
+    read_zoom_and_save(one.page, tmp_path)
+    one.closed(address)
+
+
+def test_a_page_in_a_file(browser: Any, run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", {0: [MISSED]})
+    (other / "labels.jsonl").write_text("")
+    file = tmp_path / "page.html"
+    write_page([run, other], file)
+    one = Watched(browser)
+    page = one.page
+    page.goto(f"file://{file}")
+    page.wait_for_selector("text=5 of 5 trajectories")
+    assert page.locator(".frame .crop rect").count() >= 2
+    for box in ("run", "other"):
+        page.click(f"[aria-label='compare {box}']")
+    page.click("text=compare those")
+    page.wait_for_selector("h2:has-text('what differs: recipe')")
+    page.goto(f"file://{file}#/run/0")
+    page.wait_for_selector(".charted")
+    read_zoom_and_save(page, tmp_path)
+    page.goto(f"file://{file}#/0/step-000004/0")
+    page.wait_for_selector("text=alert(1)")
+    assert page.locator("button:has-text('box wrong')").count() == 0
+    one.closed(f"file://{file}")
+
+
+def test_keys_step_through_any_page_of_a_list(browser: Any, tmp_path: Path) -> None:
+    write_page([make_run(tmp_path / "long", {0: [LOOKED] * 130})], tmp_path / "page.html", trajectories=130)
+    file = f"file://{tmp_path}/page.html"
+    one = Watched(browser)
+    page = one.page
+    page.goto(f"{file}#/0?q=right%3Ayes&first=100")
+    page.wait_for_selector("text=101 to 130 shown")
+    first, second = page.locator("td:first-child a").all_inner_texts()[:2]
+    page.click(f"td a:text-is('{first}')")
+    page.wait_for_selector(f"h1:has-text('{first}')")
+    page.keyboard.press("j")
+    page.wait_for_selector(f"h1:has-text('{second}')")
+    page.keyboard.press("k")
+    page.wait_for_selector(f"h1:has-text('{first}')")
+    page.keyboard.press("u")
+    page.wait_for_selector("text=101 to 130 shown")
+    page.click("text=those before")
+    page.wait_for_selector("text=1 to 100 shown")
+    one.closed(f"file://{tmp_path}")
+
+
+def test_a_damaged_run_hides_no_other(browser: Any, tmp_path: Path) -> None:
+    good, bad = (make_run(tmp_path / name, {0: [LOOKED], 4: [LOOKED]}) for name in ("good", "bad"))
+    (bad / "metrics.jsonl").write_text("broken\n{}\n")
+    write_page([good, bad], tmp_path / "page.html")
+    one = Watched(browser)
+    for path in ("", "#/run/1"):
+        one.page.goto(f"file://{tmp_path}/page.html{path}")
+        one.page.wait_for_selector(".error:has-text('metrics.jsonl')")
+    text = (tmp_path / "page.html").read_text()
+    (tmp_path / "page.html").write_text(text.replace('"0/step-000004/0": {', '"gone": {'))
+    one.page.goto(f"file://{tmp_path}/page.html#/film/lens%2F7")
+    one.page.reload()
+    one.page.wait_for_selector(".frame .error:has-text('is not in this file')")
+    assert one.page.locator(".frame").count() > 1
+    one.closed(f"file://{tmp_path}")
+
+
+def test_a_file_answers_queries_as_the_viewer_does(browser: Any, run: Path, tmp_path: Path) -> None:
+    write_page([run], tmp_path / "page.html")
+    (place,) = find_places(run)
+    table = Opened(place, show=False).index.table
+    one = Watched(browser)
+    for query in QUERIES:
+        found = table["key"].take(select(table, parse_query(query), {})).to_pylist()
+        one.page.goto(f"file://{tmp_path}/page.html#/0?q={quote(query)}")
+        one.page.wait_for_selector(f"text=/^{len(found)} of 4/")
+        assert one.page.locator("td:first-child a").all_inner_texts() == found, query
+    one.closed(f"file://{tmp_path}")
+
+
+QUERIES = (
+    "right:no sort:-step",
+    "-right:no reward>0.1",
+    "reward:0.1",
+    "flag:whole_image,none -step:0",
+    '"red sign" sort:-reward',
+    "nothing",
+    "sample:lens/7 rollout>=1 sort:key",
+)
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe: `make browser`")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Any, address: str, scheme: str) -> None:
+    one = Watched(browser, scheme=scheme)
+    for path, wait in (
+        ("#/run/0", ".charted"),
+        ("#/0", "text=4 of 4"),
+        ("#/0/step-000000/0", "text=call 0: python"),
+        ("#/film/lens%2F7", ".frame"),
+    ):
+        one.page.goto(f"{address}{path}")
+        one.page.wait_for_selector(wait)
+        one.page.evaluate(AXE.read_text())
+        # Colours are all that a scheme changes.
+        found = one.page.evaluate(
+            "axe.run()" if scheme == "light" else "axe.run({runOnly: 'color-contrast'})"
+        )
+        serious = [
+            (fault["id"], [node["html"][:200] for node in fault["nodes"][:3]])
+            for fault in found["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], path
+        assert found["passes"]
+    one.page.close()
+
+
+def test_a_hostile_trajectory_is_text(browser: Any, address: str) -> None:
+    one = Watched(browser)
+    one.page.goto(f"{address}#/0/step-000004/0")
+    one.page.wait_for_selector("text=alert(1)")
+    assert one.page.locator("main script").count() == 0
+    shown = one.page.inner_text("main")
+    assert "\\u202eevil" in shown
+    assert not set(shown) & {"\u202e", "\x1b"}
+    one.closed(address)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: str) -> None:
+    one = Watched(browser, width, scheme)
+    for name, path, wait in (
+        ("run", "#/run/0", ".charted"),
+        ("list", "#/0", "text=of 4"),
+        ("one", "#/0/step-000000/0", "text=call 0: python"),
+    ):
+        one.page.goto(f"{address}{path}")
+        one.page.wait_for_selector(wait)
+        assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+        if SHOTS:
+            one.page.screenshot(path=f"{SHOTS}/{name}-{width}-{scheme}.png", full_page=True)
+    one.closed(address)
+
+
+def test_a_list_follows_a_running_run(browser: Any, address: str, run: Path) -> None:
+    one = Watched(browser)
+    one.page.goto(f"{address}#/0?q=step%3A9")
+    one.page.wait_for_selector("text=Nothing is like that.")
+    write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
+    one.page.wait_for_selector("text=step-000009/0", timeout=30_000)
+    one.closed(address)

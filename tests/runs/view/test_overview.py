@@ -1,0 +1,133 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
+from vtune.config import read_values, shipped
+from vtune.runs.view.films import film, films
+from vtune.runs.view.headline import headline
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.overview import overview
+from vtune.runs.view.reported import reported_rows
+from vtune.view.place import find_places
+
+
+def opened(path: Path) -> Opened:
+    (place,) = find_places(path)
+    return Opened(place, show=False)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", {0: [MISSED, UNSCORED], 4: [LOOKED, MISSED]})
+
+
+def test_the_headline_compares_the_first_step_with_the_last(run: Path) -> None:
+    found = headline(opened(run).index.table)
+    rows = {row["name"]: row for row in found["rows"]}
+    assert found["of"].startswith("step 0 → step 4")
+    assert (rows["accuracy"]["first"]["value"], rows["accuracy"]["last"]["value"]) == (0.0, 0.5)
+    assert rows["accuracy"]["first"]["n"] == 1  # the other one is unscored
+    assert (rows["faithful, of the right"]["first"], rows["faithful, of the right"]["last"]["value"]) == (
+        None,
+        1.0,
+    )
+    assert rows["accuracy"]["last"]["low"] < 0.5 < rows["accuracy"]["last"]["high"]
+
+
+def test_runs_whose_own_parts_differ_in_content_are_two_lines(tmp_path: Path) -> None:
+    lines = []
+    for seed, content in enumerate(("aa", "aa", "bb")):
+        run = make_run(tmp_path / f"run{seed}", {})
+        (run / "recipe.yaml").write_text(f"seed: {seed}\nuses: [uses/mine.py]\n")
+        (run / "environment.json").write_text(json.dumps({"uses": {"mine.py": content}}))
+        lines.append(overview(opened(run))["line"])
+    assert lines[0] == lines[1] != lines[2]
+
+
+def test_a_run_without_trajectories_has_curves_all_the_same(tmp_path: Path) -> None:
+    found = overview(opened(make_run(tmp_path / "run", {})))
+    assert found["headline"]["rows"] == []
+
+
+def test_curves_recipe_and_funnel(run: Path, tmp_path: Path) -> None:
+    data = tmp_path / "curated"
+    data.mkdir()
+    funnel = {"lens": {"before": 9, "valid": 8, "after": 8}, "all": {"before": 9, "valid": 8, "after": 8}}
+    (data / "curation.json").write_text(json.dumps({"result": {"funnel": funnel}}))
+    (run / "recipe.yaml").write_text(
+        f"steps: 5\nseed: 3\ndata: [{data / 'samples.parquet'}]\nrollout: {{temperature: 1.0}}\n"
+    )
+    found = overview(opened(run))
+    assert found["sources"]["lens"]["reward"] == {"steps": [0, 4], "values": [0.0, 0.4]}
+    assert [chart["title"] for chart in found["charts"]] == ["reward", "accuracy"]
+    assert found["steps_done"] == 5
+    assert (found["recipe"]["rollout.temperature"], found["seed"], found["total_steps"]) == ("1", 3, 5)
+    (table,) = found["funnels"]
+    assert (table["head"], table["rows"][0]) == (
+        ["source", "before", "valid", "after"],
+        ["lens", "9", "8", "8"],
+    )
+    json.dumps(found, allow_nan=False)
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_line(tmp_path: Path) -> None:
+    texts = ("steps: 2\nseed: 0\n", "steps: 2\nseed: 1\n", "steps: 3\nseed: 0\n")
+    lines = []
+    for number, text in enumerate(texts):
+        run = make_run(tmp_path / f"run{number}", {0: [LOOKED]})
+        (run / "recipe.yaml").write_text(text)
+        lines.append(overview(opened(run))["line"])
+    assert lines[0] == lines[1] != lines[2]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("metrics.jsonl", '{"step": 0'), ("recipe.yaml", "{"), ("environment.json", "nothing")],
+)
+def test_a_damaged_run_says_so_and_keeps_its_headline(run: Path, file: str, text: str) -> None:
+    (run / file).write_text(text + "\n" + text)
+    found = overview(opened(run))
+    assert file in found["problem"]
+    assert (found["sources"], found["funnels"]) == ({}, [])
+    assert found["headline"]["rows"]
+
+
+def test_what_is_no_funnel_is_a_problem_of_its_run(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "curation.json").write_text('{"result": {}}')
+    (run / "recipe.yaml").write_text(f"data: [{tmp_path / 'samples.parquet'}]\n")
+    assert "not the funnel of a curation" in overview(opened(run))["problem"]
+
+
+def test_results_that_cannot_be_read_are_a_problem_of_their_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").touch()
+    (tmp_path / "results.json").write_text("[]")
+    assert "results.json" in overview(opened(tmp_path))["problem"]
+
+
+def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp_path: Path) -> None:
+    other = {"sample_id": "lens/8"}
+    first = opened(make_run(tmp_path / "a", {0: [MISSED, replace(LOOKED, **other), UNSCORED], 4: [LOOKED]}))
+    second = opened(make_run(tmp_path / "b", {0: [LOOKED, replace(LOOKED, **other)]}))
+    found = films([first, second])
+    assert [one["sample"] for one in found] == ["lens/7", "lens/8"]
+    assert [(one["place"], one["step"], one["faithful"]) for one in found[0]["frames"]] == [
+        (0, 0, False),
+        (0, 4, True),
+        (1, 0, True),
+    ]
+    assert film([first, second], "lens/7") == found[0]["frames"]
+    assert film([first, second], "nobody") == film([first], 'a"b') == []
+
+
+def test_rows_of_papers_stand_beside_a_published_suite_alone() -> None:
+    values = read_values(shipped("eval_suites")["vstar"])
+    suite = {name: values[name] for name in ("format", "kind", "published")}
+    scores = {"score": 0.5, "intervals": {"score": {"value": 0.5, "low": 0.4, "high": 0.6}}}
+    (table,) = reported_rows(suite, scores)
+    assert table["rows"][0] == ["this evaluation", "50 [40, 60]", "measured"]
+    assert ["CodeV-7B-RL", "84.8", "reported"] in table["rows"]
+    assert list(reported_rows(suite | {"published": {"rows": 190}}, scores)) == []
+    assert list(reported_rows(suite | {"published": {"rows": None}}, scores)) == []

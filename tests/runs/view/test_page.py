@@ -1,0 +1,124 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.runs.view.test_show import hostile
+from tests.schema.records import SAMPLE
+from tests.test_cli import vtune
+from tests.view.runs import LOOKED, MISSED, make_run, png
+from vtune.cli.main import app
+from vtune.errors import RecipeError
+from vtune.runs.view.page import write_page
+from vtune.schema.message import Picture
+from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.view.bundle import bundled
+
+
+def held(page: Path) -> dict[str, object]:
+    found = re.search(r'<script id="held" type="application/json">(.*?)</script>', page.read_text())
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", {0: [MISSED, *[LOOKED] * 6], 4: [hostile(), LOOKED]})
+
+
+def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    result = json.loads(vtune("report", str(run), "--html", str(out), "--trajectories", "3", "--json").stdout)
+    values = held(out)
+    assert (result["trajectories"], result["of"]) == (len(values["ones"]), 9)
+    assert result["trajectories"] < 9
+    assert f"{result['trajectories']} of 9 trajectories" in values["told"]
+    (film,) = values["films"]
+    assert [frame["step"] for frame in film["frames"]] == [0, 4]
+    assert {f"0/{frame['key']}" for frame in film["frames"]} <= set(values["ones"])
+    siblings = [one["key"] for document in values["ones"].values() for one in document["siblings"]]
+    assert {f"0/{key}" for key in siblings} <= set(values["ones"])
+
+
+def test_evidence_comes_from_the_data_that_are_named(tmp_path: Path) -> None:
+    out, data, file = (tmp_path / name for name in ("page.html", "data.parquet", "stored.parquet"))
+    write_samples(data, [replace(SAMPLE, id="lens/7", images=(Picture(data=png()),))])
+    write_trajectories(file, [LOOKED])
+    assert vtune("report", str(file), "--html", str(out), "--data", str(data)).returncode == 0
+    (one,) = held(out)["ones"].values()
+    assert one["asked"]["evidence"] == [{"label": "sign", "picture": 0, "box": [1.0, 2.0, 30.0, 40.0]}]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "runs/x", "--all", "--html", "page.html"),
+        ("report", "runs/x", "--all", "--credit"),
+        ("report", "runs/x", "--trajectories", "3"),
+        ("report", "runs/x", "--data", "some.parquet"),
+        ("faithfulness", "runs/x", "--all", "--csv"),
+        ("faithfulness", "runs/x", "--all", "--latex"),
+    ],
+)
+def test_an_option_without_effect_is_refused(words: tuple[str, ...]) -> None:
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 2
+    assert "Invalid value for" in ended.output
+
+
+def test_equal_pictures_are_there_once(run: Path, tmp_path: Path) -> None:
+    write_page([run], tmp_path / "page.html")
+    values = held(tmp_path / "page.html")
+    assert len(values["shown"]) == 18
+    assert len(values["pictures"]) == 2
+
+
+def test_nothing_of_a_trajectory_is_markup(run: Path, tmp_path: Path) -> None:
+    write_page([run], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "alert(1)" in text
+    assert "<script>alert" not in text
+    assert len(re.findall(r"<script\b", text.split("<body>")[1])) == 2
+    assert not set(text) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_a_page_asks_nobody(run: Path, tmp_path: Path) -> None:
+    write_page([run], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "default-src 'none'" in text
+    assert not re.search(r'(?:src|href)="(?!data:|#)[^"]', text)
+
+
+def test_a_broken_picture_is_said(tmp_path: Path) -> None:
+    broken = replace(LOOKED, images=(replace(LOOKED.images[0], data=b"\x89PNG broken"), LOOKED.images[1]))
+    run = make_run(tmp_path / "run", {0: [broken]})
+    write_page([run], tmp_path / "page.html")
+    (document,) = held(tmp_path / "page.html")["ones"].values()
+    assert document["pictures"][0]["problem"]
+
+
+def test_a_damaged_run_does_not_stop_the_page(run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", {0: [LOOKED]})
+    (other / "metrics.jsonl").write_text("broken\n{}\n")
+    write_page([run, other], tmp_path / "page.html")
+    assert ["metrics.jsonl" in one["problem"] for one in held(tmp_path / "page.html")["runs"]] == [
+        False,
+        True,
+    ]
+
+
+def test_a_page_is_written_over_no_input(run: Path) -> None:
+    with pytest.raises(RecipeError):
+        write_page([run], run / "metrics.jsonl")
+
+
+def test_modules_are_put_together_once_each_before_who_needs_them() -> None:
+    script = bundled("app.js")
+    order = re.findall(r"^const module_(\w+) = await", script, re.MULTILINE)
+    assert len(order) == len(set(order)) > 5
+    assert order[-1] == "app"
+    assert order.index("dom") < order.index("chart") < order.index("run")
+    assert not re.search(r"^(?:import|export) ", script, re.MULTILINE)

@@ -1,0 +1,102 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.schema.records import SAMPLE
+from tests.test_cli import vtune
+from tests.view.runs import LOOKED, MISSED, make_run, png
+from vtune.schema.message import Message, Picture
+from vtune.schema.parquet import write_samples
+from vtune.schema.trajectory import Trajectory
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\u202eevil <script>alert(1)</script>"
+
+
+def hostile() -> Trajectory:
+    return replace(
+        MISSED,
+        source=HOSTILE,
+        messages=(Message("user", "<image>?", (0,)), Message("assistant", HOSTILE)),
+        calls=(replace(MISSED.calls[0], output=HOSTILE, error=HOSTILE, crops=()),),
+        answer=HOSTILE,
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", {0: [LOOKED, MISSED], 4: [hostile()]})
+
+
+def test_a_list_and_one_of_it(run: Path, tmp_path: Path) -> None:
+    listed = vtune("show", str(run), "--where", "right:no sort:-step", "--json")
+    found = json.loads(listed.stdout)
+    assert [row["key"] for row in found["trajectories"]] == ["step-000004/0", "step-000000/1"]
+    assert (found["found"], found["all"]) == (2, 3)
+    one = json.loads(vtune("show", str(run), "step-000000/1", "--json").stdout)
+    assert (one["sample"], one["right"]) == ("lens/7", False)
+    assert [row["key"] for row in one["siblings"]] == ["step-000000/0", "step-000000/1"]
+    assert vtune("show", str(run), "lens/7", "--where", "rollout:0").stdout.startswith("step-000000/0  right")
+
+
+def test_a_partial_score_is_said_and_not_rounded_to_right(tmp_path: Path) -> None:
+    assert LOOKED.reward is not None
+    partial = replace(LOOKED, reward=replace(LOOKED.reward, accuracy=0.83))
+    place = str(make_run(tmp_path / "run", {0: [partial, MISSED]}))
+    assert vtune("show", place, "step-000000/0").stdout.startswith("step-000000/0  accuracy 0.83  ")
+    listed = vtune("show", place).stdout
+    assert "0.83" in listed
+    assert json.loads(vtune("show", place, "step-000000/0", "--json").stdout)["right"] is True
+
+
+def test_evidence_comes_from_the_data_that_are_named(run: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.parquet"
+    write_samples(data, [replace(SAMPLE, id="lens/7", images=(Picture(data=png()),))])
+    words = ("show", str(run), "step-000000/0", "--json", "--data", str(data))
+    without = json.loads(vtune(*words[:4]).stdout)
+    assert without["asked"] is None
+    assert without["why_not_asked"]
+    # The recipe of this run says nothing, so nothing tells how the data are read.
+    (run / "recipe.yaml").unlink()
+    file = run / "trajectories" / "step-000000.parquet"
+    found = json.loads(vtune("show", str(file), *words[2:]).stdout)
+    assert found["asked"]["evidence"] == [{"label": "sign", "picture": 0, "box": [1.0, 2.0, 30.0, 40.0]}]
+
+
+def test_samples_are_shown_too(tmp_path: Path) -> None:
+    data = tmp_path / "data.parquet"
+    write_samples(data, [replace(SAMPLE, images=(Picture(data=png()),))])
+    assert "Which glyph?" in vtune("show", str(data), "signs/1").stdout
+
+
+def test_nothing_of_a_trajectory_steers_the_terminal(run: Path) -> None:
+    for words in (("show", str(run)), ("show", str(run), "step-000004/0"), ("show", str(run), "x\x1b[2J")):
+        shown = vtune(*words)
+        assert not set(shown.stdout + shown.stderr) & {"\x1b", "\x07", "\u202e"}
+    assert "\\u202eevil" in vtune("show", str(run), "step-000004/0").stdout
+
+
+def test_what_is_not_there_is_said(run: Path) -> None:
+    for words, said in (
+        ((str(run), "step-000000/7"), "has no trajectory"),
+        ((str(run), "nobody"), "there is no trajectory nobody"),
+        ((str(run / "none"),), "there is no file or folder"),
+        ((str(run), "--where", "rihgt:no"), "did you mean `right`"),
+    ):
+        shown = vtune("show", *words)
+        assert shown.returncode == 2
+        assert said in shown.stderr
+
+
+def test_a_list_does_not_load_torch(run: Path) -> None:
+    code = (
+        "import sys; from vtune.cli.main import app; sys.argv = ['vtune', 'show', sys.argv[1], '--json']\n"
+        "try: app()\nexcept SystemExit: pass\n"
+        "print(sorted({'torch', 'transformers', 'cv2'} & set(sys.modules)), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True)
+    assert json.loads(ended.stdout)["all"] == 3
+    assert ended.stderr.splitlines()[-1] == "[]"

@@ -1,0 +1,116 @@
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from tests.conftest import HANGS
+from tests.report.test_tables import printed
+from tests.test_cli import vtune
+from vtune.errors import DataError
+from vtune.report.watch import render_watch, watch_line
+from vtune.runs.folder import locked
+from vtune.runs.view import watch
+from vtune.runs.view.watch import follow, is_running, watched
+
+
+def line(step: int, **numbers: float) -> str:
+    return (
+        json.dumps({"step": step, "source": "all", "seconds": 10.0, "seconds_rollout": 8.0, **numbers}) + "\n"
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "recipe.yaml").write_text("steps: 20\n")
+    (tmp_path / "metrics.jsonl").write_text("".join(line(step, reward=step / 10) for step in range(5)))
+    return tmp_path
+
+
+def test_how_far_it_is_and_how_long_the_rest_takes(run: Path) -> None:
+    state = watched(run)
+    assert (state["done"], state["total"], state["seconds_left"], state["running"]) == (5, 20, 150.0, False)
+    assert state["phases"] == {"rollout": 8.0}
+    assert state["sources"]["all"]["reward"][-1] == 0.4
+    with locked(run):
+        assert watch_line(watched(run)).endswith("step 5/20  10 s a step  2 min 30 s left  reward 0.4")
+    assert "25 %" in printed(render_watch(state))
+
+
+def test_a_run_is_running_while_a_process_holds_its_folder(run: Path) -> None:
+    assert not is_running(run)
+    with locked(run):
+        assert is_running(run)
+    assert not is_running(run)
+
+
+def test_the_loss_of_supervised_training_is_shown(run: Path) -> None:
+    (run / "metrics.jsonl").write_text("".join(line(step, loss=6.5 - step) for step in range(5)))
+    assert watch_line(watched(run)).endswith("10 s a step  loss 2.5")
+    assert "loss" in vtune("report", str(run)).stdout
+
+
+def test_an_evaluation_during_training_is_no_further_step(run: Path) -> None:
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 5, "source": "eval/lens", "score": 0.5}) + "\n")
+    assert watched(run)["done"] == 5
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(line(5))
+    assert watched(run)["done"] == 6
+
+
+def test_a_run_that_has_only_just_begun_has_done_no_step(run: Path) -> None:
+    (run / "metrics.jsonl").unlink()
+    with locked(run):
+        state = watched(run)
+        assert (state["done"], state["total"], state["running"]) == (0, 20, True)
+        assert watch_line(state) == f"{run.name}: step 0/20"
+        assert "0 %" in printed(render_watch(state))
+    with pytest.raises(DataError, match=r"no metrics\.jsonl"):
+        watched(run)
+
+
+def test_new_steps_are_followed_until_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "EVERY", 0.01)
+    seen = []
+    held = locked(run)
+    held.__enter__()
+    for state in follow(run):
+        seen.append((state["done"], state["running"]))
+        if state["done"] == 5:
+            with (run / "metrics.jsonl").open("a") as file:
+                file.write(line(5))
+        elif state["running"]:
+            held.__exit__(None, None, None)
+    assert seen == [(5, True), (6, True), (6, False)]
+
+
+def test_without_a_terminal_a_step_is_a_line(run: Path) -> None:
+    assert vtune("watch", str(run)).stdout.splitlines() == [
+        f"{run.name}: step 5/20, not running  10 s a step  reward 0.4"
+    ]
+    assert json.loads(vtune("watch", str(run), "--json").stdout)["done"] == 5
+
+
+def test_who_stops_to_look_is_told_nothing(run: Path) -> None:
+    # What was started in the background ignores Ctrl-C, and so would what it starts.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code += "; from vtune.cli.main import main; main()"
+    words = [sys.executable, "-c", code, "watch", str(run)]
+    with locked(run), subprocess.Popen(words, stdout=PIPE, stderr=PIPE, text=True) as looking:
+        assert looking.stdout is not None
+        assert looking.stdout.readline().startswith(f"{run.name}: step 5/20")
+        looking.send_signal(signal.SIGINT)
+        assert looking.communicate(timeout=HANGS) == ("", "")
+    assert looking.returncode == 0
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    for name in ("", "suite.yaml", "sweep.yaml"):
+        if name:
+            (tmp_path / name).touch()
+        with pytest.raises(DataError, match="is not the folder of a run"):
+            watched(tmp_path)

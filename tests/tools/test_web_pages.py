@@ -1,0 +1,431 @@
+"""Search that reads pages, against a web on 127.0.0.1: records, budgets, blocks, and pages that mean harm."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.rollout.build import PHOTO, SAMPLE
+from tests.tools.web_server import FACT, PAGES, FakeWeb, serve_web
+from vtune.errors import DataError, MissingExtra, RecipeError, ServiceError
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
+from vtune.tools.calls import Asked
+from vtune.tools.engines import ENGINES, read_hits
+from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
+from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public, is_blocked
+from vtune.tools.http import Patience
+from vtune.tools.once import Once
+from vtune.tools.passage import Passage
+from vtune.tools.tool import SOURCES, Scene
+from vtune.tools.web_pages import PageSearch, WebPages
+
+PATIENCE = Patience(timeout_s=5, retries=0, deadline_s=10, concurrency=2)
+
+
+@pytest.fixture
+def web() -> Iterator[FakeWeb]:
+    with serve_web(tower=["/good", "/other"], island=["/other"], picture=["/good"]) as found:
+        yield found
+
+
+def limits(web: FakeWeb, **changes: Any) -> Limits:
+    return Limits(
+        **({"max_bytes": 1_000_000, "timeout_s": 2.0, "redirects": 3, "private": (web.host,)} | changes)
+    )
+
+
+def fetched(web: FakeWeb, path: str, *, blocked: tuple[str, ...] = (), **changes: Any) -> str:
+    """The text of a page, or why it was not read."""
+
+    async def main() -> str:
+        fetcher = Fetcher(limits(web, **changes), blocked)
+        try:
+            return (await fetcher.fetch(path if "://" in path else web.url(path))).text
+        except NotRead as why:
+            return f"not read: {why}"
+        finally:
+            await fetcher.aclose()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/good", "/plain", "/packed", "/charset", "/letters", "/moved"])
+def test_a_page_is_read_whatever_its_packing_and_charset(web: FakeWeb, path: str) -> None:
+    assert FACT in fetched(web, path)
+
+
+HOSTILE = {
+    "/huge": "larger than 1000000 bytes",
+    "/bomb": "larger than 1000000 bytes",
+    "/notgzip": "it is not gzip",
+    "/brotli": "packed as br",
+    "/slow": "nothing within 1 s",
+    "/image": "image/png is no text",
+    "/untyped": "application/octet-stream is no text",
+    "/gone": "HTTP 404",
+    "/home": "127.0.0.1 is no public address",
+    "/metadata": "169.254.169.254 is no public address",
+    "/v6": "::1 is no public address",
+    "/mapped": "is no public address",
+    "/number": "InvalidUrl",
+    "/name": "no public address",
+    "/file": "not an address of the web",
+    "/login": "holds a name or a password",
+    "/leak": "data.huggingface.co is blocked",
+    "/loop": "more than 3 redirects",
+    "/nowhere": "HTTP 302 without an address",
+}
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_page_that_means_harm_is_refused_and_says_why(web: FakeWeb, path: str) -> None:
+    assert len(HOSTILE) > 15
+    told = fetched(web, path, blocked=("huggingface.co",), timeout_s=1.0)
+    assert told.startswith("not read: ")
+    assert HOSTILE[path] in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://a.example/",
+        "javascript:1",
+        "http://",
+        "http://[",
+        "//a.example",
+        "http://10.0.0.1/",
+        "http://0/",
+    ],
+)
+def test_an_address_that_leads_out_of_the_web_is_refused(web: FakeWeb, url: str) -> None:
+    assert fetched(web, url if "://" in url else f"{url}://").startswith("not read: ")
+    assert web.asked == []
+
+
+@pytest.mark.parametrize("host", ["１２７.0.0.1", "127。0。0。1", "①②⑦.0.0.1"])
+def test_a_host_is_read_as_the_connection_reads_it(web: FakeWeb, host: str) -> None:
+    port = web.url("").rsplit(":", 1)[-1].strip("/")
+    assert "public address" in fetched(web, f"http://{host}:{port}/good", private=())
+    assert web.asked == []
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("64:ff9b::5db8:d822", True),
+        ("64:ff9b::a9fe:a9fe", False),
+        ("::127.0.0.1", False),
+        ("fec0::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("2002:7f00:1::", False),
+    ],
+)
+def test_what_is_a_public_address(address: str, public: bool) -> None:
+    assert _is_public(address) == public
+
+
+def test_one_s_own_machine_is_refused_unless_it_is_named(web: FakeWeb) -> None:
+    assert "no public address" in fetched(web, "/good", private=())
+    assert web.asked == []
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_blocked_or_has_a_host(url: str) -> None:
+    assert is_blocked(url, ()) in (True, False)
+    assert is_blocked(f"http://a.example/{url.replace(chr(92), '')}", ("a.example",))
+
+
+def test_blocks_hold_for_all_below_a_host_and_nothing_beside_it() -> None:
+    assert is_blocked("https://sub.Example.org:8443/x", ("example.org",))
+    assert is_blocked("https://example.org./x", ("EXAMPLE.org",))
+    assert is_blocked("https://ｅxample。org/x", ("example.org",))
+    assert is_blocked("https://bücher.example/", ("xn--bcher-kva.example",))
+    assert not is_blocked("https://notexample.org/", ("example.org",))
+    assert not is_blocked("https://example.org.evil/", ("example.org",))
+
+
+def section(web: FakeWeb, engine: str = "searxng", **changes: Any) -> WebPages:
+    values = {
+        "engine": engine,
+        "url": web.url("/search" if engine == "searxng" else "/serper"),
+        "api_key_env": None,
+        "read": 1,
+        "page_chars": 200,
+        "limits": limits(web),
+    }
+    return WebPages(**(values | changes))
+
+
+def searched(
+    where: WebPages, file: Path, *queries: str, top_k: int = 2, **rules: Any
+) -> list[list[Passage] | BaseException]:
+    async def main() -> list[list[Passage] | BaseException]:
+        exchanges = Exchanges(file, WebRules(**rules))
+        searcher = PageSearch(where, PATIENCE, exchanges)
+        try:
+            found = [searcher.search(query, top_k) for query in queries]
+            return await asyncio.gather(*found, return_exceptions=True)
+        finally:
+            await searcher.aclose()
+            await exchanges.aclose()
+
+    return asyncio.run(main())
+
+
+def found(result: list[Passage] | BaseException) -> list[Passage]:
+    assert isinstance(result, list), result
+    return result
+
+
+@pytest.mark.parametrize("engine", ["searxng", "serper"])
+def test_the_first_results_are_read_and_the_others_show_what_the_engine_says(
+    web: FakeWeb, tmp_path: Path, engine: str
+) -> None:
+    first, second = found(searched(section(web, engine), tmp_path / "web.jsonl", "tower")[0])
+    assert FACT in first.text
+    assert "Home" not in first.text  # navigation is not text
+    assert first.source == f"{web.url('/good')} (read, {len(first.text)} characters)"
+    assert second.text in ("S 1", "S")
+    assert second.source == f"{web.url('/other')} (not read)"
+
+
+def test_a_page_that_cannot_be_read_leaves_its_snippet_and_is_no_failure(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    web.found["bad"] = ["/gone", "/empty", "/metadata"]
+    passages = found(searched(section(web, read=3), tmp_path / "web.jsonl", "bad", top_k=3)[0])
+    assert [passage.text for passage in passages] == ["S 0", "S 1", "S 2"]
+    assert "HTTP 404" in passages[0].source
+    assert "no text was found" in passages[1].source
+    assert "169.254.169.254" in passages[2].source
+
+
+def test_a_run_is_replayed_bit_by_bit_without_the_web(web: FakeWeb, tmp_path: Path) -> None:
+    file, where = tmp_path / "web.jsonl", section(web, read=2)
+    web.found["bad"] = ["/gone", "/bomb"]
+    asked = ("tower", "island", "bad", "nothing")
+    before = searched(where, file, *asked)
+    kept, sent = file.read_bytes(), len(web.asked)
+    again = searched(where, tmp_path / "none.jsonl", *reversed(asked), replay=(str(file),))
+    assert list(reversed(again)) == before
+    assert (len(web.asked), file.read_bytes()) == (sent, kept)
+    assert not (tmp_path / "none.jsonl").exists()
+    (missing,) = searched(where, tmp_path / "none.jsonl", "volcano", replay=(str(file),))
+    assert isinstance(missing, ServiceError)
+    assert "the search 'volcano' is not on record" in missing.what
+    # Another order of asking, the same file.
+    searched(where, tmp_path / "other.jsonl", *reversed(asked))
+    assert (tmp_path / "other.jsonl").read_bytes() == kept
+
+
+def test_what_is_on_record_is_not_asked_again_and_a_kill_loses_a_line_at_most(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    file, where = tmp_path / "web.jsonl", section(web)
+    searched(where, file, "tower", "island")
+    whole, sent = file.read_bytes(), len(web.asked)
+    searched(where, file, "tower", "island")
+    assert (file.read_bytes(), len(web.asked)) == (whole, sent)
+    # Killed while the last of its lines was written.
+    lines = whole.splitlines(keepends=True)
+    file.unlink()
+    (tmp_path / "web.jsonl.journal").write_bytes(b"".join(lines[:-1]) + lines[-1][:-9])
+    searched(where, file, "tower", "island")
+    assert file.read_bytes() == whole
+    assert len(web.asked) == sent + 1
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path: Path) -> None:
+    file = tmp_path / "web.jsonl"
+    file.write_text('{"key": "a", "kind": "page", "what": "x", "answer": {}}\n{"key": "b"}\n')
+    for rules in ({}, {"replay": (str(file),)}):
+        with pytest.raises(DataError, match=r"web\.jsonl:2"):
+            searched(section(web), file, "tower", **rules)
+    with pytest.raises(DataError, match="no record of the web"):
+        searched(section(web), file, "tower", replay=(str(tmp_path / "absent"),))
+
+
+def test_the_budget_counts_searches_and_pages_and_what_the_record_has_cost(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    file, where = tmp_path / "web.jsonl", section(web)
+    tight = Budget(requests=3)
+    first, second = (searched(where, file, query, budget=tight)[0] for query in ("tower", "island"))
+    assert isinstance(first, list)
+    assert isinstance(second, ServiceError)  # its page would be the fourth
+    assert "budget of 3 requests is spent" in str(second)
+    dear = Budget(requests=99, money=0.02, per_search=0.01, per_page=0.005)
+    (third,) = searched(where, tmp_path / "dear.jsonl", "tower", budget=dear)
+    (fourth,) = searched(where, tmp_path / "dear.jsonl", "island", budget=dear)
+    assert isinstance(third, list)
+    assert isinstance(fourth, ServiceError)
+    assert "would cost more than the web's budget of 0.02" in str(fourth)
+
+
+def test_blocked_pages_are_neither_shown_nor_read_and_others_take_their_place(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    web.found["leak"] = ["http://data.huggingface.co/answers", "/good", "/other"]
+    passages = found(searched(section(web), tmp_path / "web.jsonl", "leak", blocked=("huggingface.co",))[0])
+    assert [passage.id for passage in passages] == [web.url("/good"), web.url("/other")]
+    # A record that was made without the block is not a way around it.
+    web.found["way"] = ["/moved"]
+    searched(section(web), tmp_path / "open.jsonl", "way")
+    (around,) = found(
+        searched(
+            section(web),
+            tmp_path / "x",
+            "way",
+            replay=(str(tmp_path / "open.jsonl"),),
+            blocked=("127.0.0.1",),
+        )[0]
+    ) or [None]
+    assert around is None
+
+
+def test_an_engine_that_fails_is_ours_and_nothing_is_kept(web: FakeWeb, tmp_path: Path) -> None:
+    web.engine_status = 503
+    (failed,) = searched(section(web), tmp_path / "web.jsonl", "tower")
+    assert isinstance(failed, ServiceError)
+    assert not (tmp_path / "web.jsonl").exists()
+    web.engine_status = 200
+    assert isinstance(searched(section(web), tmp_path / "web.jsonl", "tower")[0], list)
+
+
+@pytest.mark.parametrize("answer", [None, [], "x", {"results": 7}, {"results": ["x"]}])
+def test_what_is_no_answer_of_an_engine_is_ours(answer: Any) -> None:
+    with pytest.raises(ServiceError):
+        read_hits(ENGINES["searxng"], answer)
+
+
+def test_a_result_without_address_or_title_is_left_out() -> None:
+    rows = [
+        {"url": "u", "title": "t"},
+        {"url": 7, "title": "t"},
+        {"url": "u"},
+        {"title": "t"},
+        {"url": "", "title": ""},
+    ]
+    assert [(hit.url, hit.snippet) for hit in read_hits(ENGINES["searxng"], {"results": rows})] == [("u", "")]
+    assert read_hits(ENGINES["searxng"], {}) == []
+
+
+def recipe(web: FakeWeb, **rules: Any) -> ToolsRecipe:
+    patience = PATIENCE.model_dump()
+    pages = section(web).model_dump()
+    return ToolsRecipe.model_validate(
+        {
+            "text_search": {"pages": pages, "top_k": 1, "max_chars": 500, "patience": patience},
+            "image_search": {
+                "web": {"url": web.url("/lens"), "api_key_env": None},
+                "top_k": 2,
+                "max_chars": 500,
+                "patience": patience,
+            },
+            "web": rules,
+        }
+    )
+
+
+def called(tools: ToolsRecipe, record: Path, *asked: Asked) -> list[Any]:
+    async def main() -> list[Any]:
+        async with tools_of(tools, record) as toolbox:
+            scene = Scene(SAMPLE, (PHOTO,), ())
+            return [await toolbox.run(one, scene, 0, Once()) for one in asked]
+
+    return asyncio.run(main())
+
+
+TEXT = Asked("text_search_tool", {"query": "tower"}, "", 0)
+PICTURE = Asked("image_search_tool", {}, "", 0)
+
+
+def test_both_tools_share_a_record_and_keep_the_addresses_that_were_read(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    text, picture = called(recipe(web), tmp_path / "search.jsonl", TEXT, PICTURE)
+    assert (text.status, picture.status) == ("ok", "ok")
+    assert FACT in text.text
+    assert web.url("/good") not in text.text
+    assert text.output.partition(f"\n{SOURCES}\n")[2].startswith(f"{web.url('/good')} (read")
+    assert picture.text == "1. T\nS"
+    assert picture.output == f"1. T\nS\n{SOURCES}\n{web.url('/good')}"
+    file = tmp_path / "search-web.jsonl"
+    kinds = sorted(json.loads(line)["kind"] for line in file.read_text().splitlines())
+    assert kinds == ["page", "picture", "search"]
+    sent = len(web.asked)
+    again = called(recipe(web, replay=[str(file)]), tmp_path / "x.jsonl", TEXT, PICTURE)
+    assert [replace(one, seconds=0) for one in again] == [replace(one, seconds=0) for one in (text, picture)]
+    assert len(web.asked) == sent
+
+
+def test_our_failure_and_the_models_mistake_are_told_apart(web: FakeWeb, tmp_path: Path) -> None:
+    web.engine_status = 500
+    ours, model = called(
+        recipe(web), tmp_path / "s.jsonl", TEXT, Asked("text_search_tool", {"query": " "}, "", 0)
+    )
+    assert (ours.status, ours.text) == ("infra", "")
+    assert model.status == "error"
+
+
+def test_a_record_without_a_tool_that_asks_the_web_is_refused(web: FakeWeb, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="nothing to record"):
+        check_indexes(ToolsRecipe.model_validate({"web": {"record": "web.jsonl"}}))
+
+
+def test_pages_need_what_extracts_them_and_a_replay_does_not(
+    web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "web.jsonl"
+    before = searched(section(web), file, "tower")
+    monkeypatch.setitem(sys.modules, "trafilatura", None)
+    with pytest.raises(MissingExtra, match="trafilatura"):
+        check_indexes(recipe(web))
+    check_indexes(recipe(web, replay=[str(file)]))
+    assert searched(section(web), tmp_path / "x", "tower", replay=(str(file),)) == before
+
+
+def test_two_runs_do_not_write_one_record(tmp_path: Path) -> None:
+    file = tmp_path / "web.jsonl"
+    one = Exchanges(file, WebRules())
+    with pytest.raises(RecipeError, match="another process writes the record"):
+        Exchanges(file, WebRules())
+    asyncio.run(one.aclose())
+    asyncio.run(Exchanges(file, WebRules()).aclose())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_to_ask_is_not_kept(tmp_path: Path) -> None:
+    async def main(ask: Callable[[], Awaitable[Any]]) -> Any:
+        exchanges = Exchanges(tmp_path / "web.jsonl", WebRules())
+        try:
+            return await exchanges.get(Request("search", "x", {}), ask)
+        finally:
+            await exchanges.aclose()
+
+    async def fails() -> Any:
+        raise ServiceError("down")
+
+    async def works() -> Any:
+        return 7
+
+    with pytest.raises(ServiceError):
+        asyncio.run(main(fails))
+    assert asyncio.run(main(works)) == 7
+    assert asyncio.run(main(fails)) == 7
+
+
+def test_every_hostile_page_of_the_server_is_tried() -> None:
+    tried = {*HOSTILE, "/good", "/plain", "/packed", "/charset", "/letters", "/moved", "/other", "/empty"}
+    assert set(PAGES) <= tried

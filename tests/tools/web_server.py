@@ -1,0 +1,148 @@
+"""A search engine, a reverse image search and the pages that they find, some hostile, on 127.0.0.1."""
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+ARTICLE = (
+    "<html><head><title>Towers</title></head><body><nav><a href='/'>Home</a></nav><article><h1>The tower</h1>"
+    "<p>{}</p><p>It stands in Paris and is made of iron, and many people climb it in every year.</p>"
+    "</article></body></html>"
+)
+FACT = "The tower was designed by Gustave Eiffel and opened in the year 1889, after two years of work."
+BOMB = gzip.compress(b"<p>" + b"a" * 50_000_000)
+
+# path -> (status, headers, body)
+PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "/good": (200, {"Content-Type": "text/html; charset=utf-8"}, ARTICLE.format(FACT).encode()),
+    "/other": (
+        200,
+        {"Content-Type": "text/html"},
+        ARTICLE.format("An island, far away from it all.").encode(),
+    ),
+    "/plain": (200, {"Content-Type": "text/plain"}, FACT.encode()),
+    "/packed": (
+        200,
+        {"Content-Type": "text/html", "Content-Encoding": "gzip"},
+        gzip.compress(ARTICLE.format(FACT).encode()),
+    ),
+    "/charset": (200, {"Content-Type": "text/html; charset=klingon"}, ARTICLE.format(FACT).encode()),
+    "/letters": (
+        200,
+        {"Content-Type": "text/html; charset=utf-8"},
+        ARTICLE.format(FACT).encode() + b"\xff\xfe",
+    ),
+    "/huge": (200, {"Content-Type": "text/html"}, b"<p>" + b"a" * 3_000_000),
+    "/bomb": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, BOMB),
+    "/notgzip": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, b"<p>plain</p>"),
+    "/brotli": (200, {"Content-Type": "text/html", "Content-Encoding": "br"}, b"\x8b"),
+    "/image": (200, {"Content-Type": "image/png"}, b"\x89PNG"),
+    "/untyped": (200, {}, b"?"),
+    "/gone": (404, {"Content-Type": "text/html"}, b"gone"),
+    "/empty": (200, {"Content-Type": "text/html"}, b""),
+    "/home": (302, {"Location": "http://127.0.0.1:1/"}, b""),
+    "/metadata": (302, {"Location": "http://169.254.169.254/latest/meta-data/"}, b""),
+    "/v6": (302, {"Location": "http://[::1]:80/"}, b""),
+    "/mapped": (302, {"Location": "http://[::ffff:10.0.0.1]/"}, b""),
+    "/number": (302, {"Location": "http://2130706433/"}, b""),
+    "/name": (302, {"Location": "http://localhost:1/"}, b""),
+    "/file": (302, {"Location": "file:///etc/passwd"}, b""),
+    "/login": (302, {"Location": "http://me:secret@example.org/"}, b""),
+    "/leak": (302, {"Location": "http://data.huggingface.co/answers"}, b""),
+    "/loop": (302, {"Location": "/loop"}, b""),
+    "/nowhere": (302, {}, b""),
+    "/moved": (301, {"Location": "/good"}, b""),
+}
+
+
+@dataclass
+class FakeWeb:
+    """What was asked, and what the engine finds: query -> addresses."""
+
+    found: dict[str, list[str]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    """Method, path and what was sent."""
+    port: int = 0
+    engine_status: int = 200
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def url(self, path: str) -> str:
+        return f"http://{self.host}{path}"
+
+    def results(self, query: str) -> list[str]:
+        return [one if "://" in one else self.url(one) for one in self.found.get(query, [])]
+
+
+@contextmanager
+def serve_web(**found: list[str]) -> Iterator[FakeWeb]:
+    web = FakeWeb(dict(found))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            web.asked.append(f"GET {parts.path}")
+            if parts.path == "/search":
+                sent = parse_qs(parts.query)
+                assert sent["format"] == ["json"]
+                rows = [
+                    {"url": url, "title": "T", "content": f"S {place}"}
+                    for place, url in enumerate(web.results(sent["q"][0]))
+                ]
+                self._json({"query": sent["q"][0], "results": rows})
+            elif parts.path == "/slow":
+                self._slowly()
+            else:
+                status, headers, body = PAGES.get(parts.path, PAGES["/gone"])
+                self._send(status, headers, body)
+
+        def do_POST(self) -> None:
+            sent: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            web.asked.append(f"POST {self.path}")
+            query = sent.get("q", "picture")
+            rows = [{"link": url, "title": "T", "snippet": "S"} for url in web.results(query)]
+            self._json({"organic": rows})
+
+        def _json(self, value: Any) -> None:
+            body = json.dumps(value).encode()
+            self._send(web.engine_status, {"Content-Type": "application/json"}, body)
+
+        def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(OSError):  # who has read enough hangs up
+                self.wfile.write(body)
+
+        def _slowly(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(50):
+                    self.wfile.write(b"a")
+                    self.wfile.flush()
+                    time.sleep(0.1)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the output of the tests clean."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    web.port = server.server_address[1]
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield web
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,93 @@
+"""Processes that come late: objects and barriers have a group with a patience of its own."""
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.update.pair import both_end_well
+from vtune.models.network import address_towards, name_interface
+from vtune.update import deepspeed as ours
+from vtune.update.ranks import COLLECTIVES, MEETINGS, Ranks
+
+LATE = timedelta(minutes=12)
+
+
+class Late:
+    """A process group whose last member comes `LATE`: the clock of these calls."""
+
+    def __init__(self) -> None:
+        self.patience: dict[Any, timedelta] = {}
+
+    def init(self, *, timeout: timedelta = timedelta(minutes=10), **_: Any) -> None:
+        self.patience[None] = timeout
+
+    def new_group(self, *, backend: str, timeout: timedelta) -> str:
+        self.patience[backend] = timeout
+        return backend
+
+    def all_meet(self, *_: Any, group: Any = None) -> None:
+        if self.patience[group] < LATE:
+            raise RuntimeError(f"timed out after {self.patience[group]}")
+
+
+def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import deepspeed
+
+    late = Late()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(deepspeed, "init_distributed", late.init)
+    monkeypatch.setattr(torch.distributed, "new_group", late.new_group)
+    monkeypatch.setattr(torch.distributed, "all_gather_object", late.all_meet)
+    monkeypatch.setattr(torch.distributed, "barrier", late.all_meet)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    ranks = ours.start(Ranks(rank=1, world=8, local=1))
+    ranks.wait()
+    ranks.gather("what it drew")
+    late.all_meet()  # gradients
+    assert late.patience == {None: COLLECTIVES, "gloo": MEETINGS}
+
+
+MEETS = """
+import os, sys, time
+from datetime import timedelta
+import torch
+from vtune.update.ranks import Ranks
+
+torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=2))
+ranks = Ranks.of_this_process().joined()
+if ranks.rank:
+    time.sleep(5)
+ranks.wait()
+assert ranks.gather(ranks.rank * 10) == [0, 10]
+"""
+
+
+def test_the_default_groups_patience_is_not_that_of_gathering(tmp_path: Path) -> None:
+    """Two processes of gloo; one comes after the other's default timeout."""
+    both_end_well(MEETS, tmp_path)
+
+
+def test_alone_there_is_nobody_to_wait_for() -> None:
+    alone = Ranks(rank=0, world=1, local=0)
+    assert alone.joined() is alone
+    began = time.monotonic()
+    alone.wait()
+    assert alone.gather(1) == [1]
+    assert time.monotonic() - began < 1
+
+
+def test_gloo_is_told_the_interface_of_the_route_to_the_first_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert address_towards("127.0.0.1") == "127.0.0.1"
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    name_interface("127.0.0.1")
+    assert os.environ.pop("GLOO_SOCKET_IFNAME") == "lo"
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    name_interface("127.0.0.1")
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "eth7"

@@ -1,0 +1,146 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from tests.report.test_tables import printed
+from tests.schema.records import trajectories
+from tests.view.runs import LOOKED, MISSED, make_run
+from vtune.errors import DataError
+from vtune.report.trajectory import render_trajectory
+from vtune.schema.labels import Label, append_label, read_labels
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.trajectory import Trajectory
+from vtune.view.document import LONGEST, document_of, picture_bytes, shortened
+from vtune.view.place import Place
+from vtune.view.turns import turns_of
+
+
+def documented(
+    folder: Path, trajectory: Trajectory, asked: dict[str, object] | None = None
+) -> dict[str, object]:
+    file = folder / "trajectories" / "step-000003.parquet"
+    return document_of(Place(folder, "run", "run"), file, 0, trajectory, asked)
+
+
+@given(trajectories())
+def test_the_parts_of_a_turn_are_the_turn(trajectory: Trajectory) -> None:
+    for message, turn in zip(trajectory.messages, turns_of(trajectory), strict=True):
+        texts = [IMAGE if part["kind"] == "picture" else part["text"] for part in turn["parts"]]
+        assert "".join(texts) == message.content
+
+
+@given(trajectories())
+def test_every_call_belongs_to_one_turn_of_the_policy(trajectory: Trajectory) -> None:
+    turns = turns_of(trajectory)
+    found = [k for turn in turns for k in turn["calls"]]
+    assert sorted(found) == (
+        list(range(len(trajectory.calls))) if any(t["by"] == "policy" for t in turns) else []
+    )
+    assert all(turn["by"] == "policy" for turn in turns if turn["calls"])
+
+
+def test_calls_are_placed_by_tokens_and_pictures() -> None:
+    first = Message("assistant", "<code>a</code>")
+    second = replace(
+        LOOKED, messages=(*LOOKED.messages[:2], first, Message("user", "out"), *LOOKED.messages[2:])
+    )
+    spans = replace(second.calls[0], span=(7, 8))
+    masked = replace(second, loss_mask=(True, False, True, False, False, False, False, True), calls=(spans,))
+    assert [turn["calls"] for turn in turns_of(second)] == [[], [], [], [], [0], [], []]
+    assert [turn["calls"] for turn in turns_of(masked)] == [[], [], [], [], [], [], [0]]
+
+
+def test_a_document_says_what_was_earned_and_shown(tmp_path: Path) -> None:
+    found = documented(tmp_path, LOOKED)
+    assert (found["key"], found["step"], found["right"], found["advantage"]) == (
+        "step-000003/0",
+        3,
+        True,
+        0.5,
+    )
+    assert found["pictures"][0] == {"origin": "input", "seen": None, "width": 64, "height": 48, "problem": ""}
+    (call,) = found["calls"]
+    assert call["crops"] == [{"picture": 0, "box": [8.0, 8.0, 24.0, 20.0], "shown": 1, "look": "verified"}]
+    assert (call["code"], call["advantage"]) == ("image.crop((8, 8, 24, 20))", 0.75)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_long_text_keeps_its_ends() -> None:
+    cut = shortened({"a": ["x" * 10_000_000 + "end"]})["a"][0]
+    assert len(cut) < LONGEST + 100
+    assert cut.endswith("end")
+    assert f"{10_000_003 - LONGEST} characters are left out" in cut
+
+
+def test_pictures_outside_of_the_place_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(LOOKED.images[0].data or b"")
+    run = make_run(tmp_path / "run", {})
+    place = Place(run, "run", "run")
+    (run / "trajectories").mkdir()
+    (run / "inside.png").write_bytes(b"mine")
+    assert picture_bytes(Picture(path="../inside.png"), run / "trajectories" / "x.parquet", place) == b"mine"
+    (run / "link.png").symlink_to(tmp_path / "secret.png")
+    for path in ("../../secret.png", str(tmp_path / "secret.png"), "../link.png", "a\0b"):
+        with pytest.raises(DataError):
+            picture_bytes(Picture(path=path), run / "trajectories" / "x.parquet", place)
+    shown = documented(run, replace(LOOKED, images=(Picture(path="../../secret.png"), LOOKED.images[1])))
+    assert "leads out of" in shown["pictures"][0]["problem"]
+
+
+def test_a_broken_picture_is_a_problem_of_the_picture(tmp_path: Path) -> None:
+    bomb = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + b"\x00\x01\x00\x00" * 2 + b"\x08\x02\0\0\0" + b"\0" * 4
+    shown = documented(tmp_path, replace(LOOKED, images=(Picture(data=bomb), Picture(data=b"<svg>"))))
+    assert [bool(one["problem"]) for one in shown["pictures"]] == [True, True]
+
+
+def test_the_terminal_shows_boxes_and_spells_no_control(tmp_path: Path) -> None:
+    asked = {"ground_truth": "4", "verifier": "exact", "choices": [], "evidence": [
+        {"label": "sign", "picture": 0, "box": [40, 24, 60, 40]}]}  # fmt: skip
+    text = printed(render_trajectory(documented(tmp_path, MISSED, asked)))
+    for line in (
+        "picture 0 (input): 64 x 48 px",
+        "red flags: whole_image",
+        "stopped by: length",
+        "call 0: python",
+    ):
+        assert line in text
+    assert "0───" in text
+    assert "*───" in text
+
+
+def label(key: str, said: str | None) -> Label:
+    return Label(key=key, sample_id="s", source="lens", rollout=0, label=said)  # type: ignore[arg-type]
+
+
+def test_the_last_label_of_a_trajectory_counts(tmp_path: Path) -> None:
+    file = tmp_path / "labels.jsonl"
+    assert read_labels(file) == {}
+    for key, said in (("a/0", "right"), ("a/1", "box wrong"), ("a/0", "judge erred"), ("a/1", None)):
+        append_label(file, label(key, said))
+    assert {key: one.label for key, one in read_labels(file).items()} == {"a/0": "judge erred"}
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write('{"key": "half')
+    assert len(read_labels(file)) == 1
+
+
+NO_LABEL = {"key": "a", "sample_id": "s", "source": "x", "rollout": 0, "label": "great"}
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"key": 1}', "nonsense", json.dumps(NO_LABEL)])
+def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "labels.jsonl"
+    file.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"not a label"):
+        read_labels(file)
+
+
+def test_a_label_that_a_kill_has_cut_does_not_spoil_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "labels.jsonl"
+    append_label(file, label("a/0", "right"))
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"key": "a/1", "sam')
+    append_label(file, label("a/2", "wrong"))
+    assert {key: one.label for key, one in read_labels(file).items()} == {"a/0": "right", "a/2": "wrong"}

@@ -1,0 +1,201 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
+from vtune.errors import DataError, RecipeError
+from vtune.schema.parquet import write_trajectories
+from vtune.view.index import Index
+from vtune.view.place import Place, find_places
+from vtune.view.query import facets, parse_query, select
+from vtune.view.search import holds
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", {0: [LOOKED, MISSED], 5: [UNSCORED, replace(LOOKED, rollout=2)]})
+
+
+def opened(path: Path) -> Index:
+    (place,) = find_places(path)
+    index = Index(place)
+    index.refresh()
+    return index
+
+
+def keys(index: Index, query: str, labels: dict[str, str] | None = None) -> list[str]:
+    found = select(index.table, parse_query(query), labels or {})
+    return index.table["key"].take(found).to_pylist()
+
+
+A, B, C, D = "step-000000/0", "step-000000/1", "step-000005/0", "step-000005/1"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", [A, B, C, D]),
+        ("right:yes", [A, D]),
+        ("right:no", [B]),
+        ("right:none", [C]),
+        ("-right:yes", [B, C]),
+        ("faithful:yes", [A, D]),
+        ("faithful:no", [B, C]),
+        ("reward:0.1", [B]),
+        ("reward>=0.1 reward<1", [B]),
+        ("reward:none,1.5", [A, C, D]),
+        ("step:5 source:lens", [D]),
+        ("source:lens,charts calls:0", [C]),
+        ("flag:whole_image", [B]),
+        ("flag:whole", []),
+        ("flag:none", [A, C, D]),
+        ("status:ok", [A, D]),
+        ("stop:length", [B]),
+        ("red sign", [A, B, C, D]),
+        ('"RED sign" judge', [C]),
+        ("NameError", [B]),
+        ("sign? sort:-rollout", [D, B, A, C]),
+        ("sort:reward", [B, A, D, C]),
+        ("tokens:5", [A, B, D]),
+        ("answer:4", [A, D]),
+        ("label:wrong", [B]),
+        ("label:none", [A, C, D]),
+        ("label:wrong,none", [A, B, C, D]),
+        ("sample:charts/1", [C]),
+    ],
+)
+def test_a_query_finds(run: Path, query: str, expected: list[str]) -> None:
+    assert keys(opened(run), query, {B: "wrong"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("rihgt:no", "did you mean `right`"),
+        ("right:maybe", "yes, no or none"),
+        ("reward>high", "is a number"),
+        ("source>lens", "cannot be compared"),
+        ("sort:colour", "nothing is sorted by"),
+        ('"open', "a quote is open"),
+        ("x" * 1001, "at most 1000"),
+    ],
+)
+def test_a_wrong_query_is_an_error(query: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        parse_query(query)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_query_or_an_error(text: str) -> None:
+    try:
+        parse_query(text)
+    except RecipeError:
+        return
+
+
+@given(
+    st.lists(st.text("abé", max_size=6), max_size=8),
+    st.text("abé", min_size=1, max_size=3),
+    st.integers(0, 4),
+)
+def test_text_search_finds_what_python_finds(texts: list[str], wanted: str, cut: int) -> None:
+    column = pa.chunked_array([pa.array(texts, pa.string()).slice(cut), pa.array(texts, pa.string())])
+    assert holds(column, wanted).to_pylist() == [wanted in text for text in texts[cut:] + texts]
+
+
+def test_only_new_and_changed_files_are_indexed(run: Path) -> None:
+    index, advanced = opened(run), []
+    write_trajectories(run / "trajectories" / "step-000009.parquet", [MISSED])
+    write_trajectories(run / "trajectories" / "step-000005.parquet", [MISSED, MISSED, MISSED])
+    assert index.refresh(lambda: advanced.append(1))
+    assert len(advanced) == 4
+    assert keys(index, "step>0") == [C, D, "step-000005/2", "step-000009/0"]
+    assert not index.refresh()
+    again: list[int] = []
+    Index(index.place).refresh(lambda: again.append(1))
+    assert again == []
+    assert len(list(index.folder.glob("*.arrow"))) == 3
+
+
+def test_a_part_that_was_cut_short_is_not_taken_for_one(run: Path) -> None:
+    index = opened(run)
+    part = next(index.folder.glob("step-000000*"))
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(DataError, match="index is damaged"):
+        opened(run)
+
+
+def test_indexing_writes_to_the_folder_of_the_index_alone(run: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    index = opened(run)
+    after = {path for path in run.rglob("*") if path.is_file() and path.parent != index.folder}
+    assert after == before.keys()
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+
+
+def test_where_nobody_may_write_the_index_is_elsewhere_and_goes_away(run: Path) -> None:
+    (run / ".view").touch()  # a file where the folder would be
+    index = opened(run)
+    folder = index.folder
+    assert folder != run / ".view"
+    assert keys(index, "right:no") == [B]
+    index.close()
+    assert not folder.exists()
+
+
+def test_links_out_of_the_run_are_refused(run: Path, tmp_path: Path) -> None:
+    elsewhere = make_run(tmp_path / "other", {7: [LOOKED]}) / "trajectories" / "step-000007.parquet"
+    (run / "trajectories" / "step-000007.parquet").symlink_to(elsewhere)
+    with pytest.raises(DataError, match="leads out of"):
+        opened(run)
+
+
+def test_facets_are_what_there_is(run: Path) -> None:
+    found = facets(opened(run).table)
+    assert found == {
+        "source": ["charts", "lens"],
+        "stop": ["answer", "length"],
+        "flag": ["whole_image"],
+        "status": ["error", "ok"],
+        "step": ["0", "5"],
+    }
+
+
+def test_a_file_of_others_does_not_hide_the_runs(run: Path, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "b"):
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"text": ["a"]}), folder / "passages.parquet")
+    assert [place.path for place in find_places(tmp_path)] == [run]
+    with pytest.raises(DataError, match="neither trajectories nor samples"):
+        find_places(tmp_path / "passages.parquet")
+
+
+def test_places_are_found_below_a_folder(run: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "deep" / "other", {})
+    assert {place.path for place in find_places(tmp_path)} == {run, tmp_path / "deep" / "other"}
+    with pytest.raises(DataError, match="holds no run"):
+        find_places(_empty(tmp_path))
+
+
+def _empty(folder: Path) -> Path:
+    (folder / "empty").mkdir()
+    return folder / "empty"
+
+
+def test_a_trajectory_is_located(run: Path) -> None:
+    index = opened(run)
+    assert index.locate(D) == (run / "trajectories" / "step-000005.parquet", 1)
+    for key in ("step-000005/9", "step-000005/-1", "../recipe/0", "x", "step-000005/²"):
+        with pytest.raises(DataError, match="has no trajectory"):
+            index.locate(key)
+
+
+def test_a_file_alone_is_a_place(run: Path) -> None:
+    file = run / "trajectories" / "step-000000.parquet"
+    assert find_places(file) == [Place(file, "step-000000", "trajectories")]
+    assert keys(opened(file), "right:yes") == [A]

@@ -1,0 +1,101 @@
+"""Modules of the page that need no browser, in Node."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from vtune.errors import RecipeError
+from vtune.view.query import parse_query
+
+NODE = shutil.which("node") or ""
+pytestmark = pytest.mark.skipif(not NODE, reason="no node")
+STATIC = ROOT / "vtune" / "view" / "static"
+NO_PAGE = "globalThis.document = { getElementById: () => null };"
+
+
+def said(folder: Path, code: str) -> Any:
+    """What an expression of the page's modules comes to."""
+    shutil.copytree(STATIC, folder, dirs_exist_ok=True)
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "asked.js").write_text(
+        f"{NO_PAGE}\nconsole.log(JSON.stringify(await (async () => {{ {code} }})()));"
+    )
+    ended = subprocess.run([NODE, "asked.js"], cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_runs_of_one_recipe_are_one_line_and_a_seed_that_comes_again_is_its_own(tmp_path: Path) -> None:
+    runs = [
+        {"line": "a", "seed": 0},
+        {"line": "a", "seed": 1},
+        {"line": "a", "seed": 1},
+        {"line": "b", "seed": 0},
+    ]
+    places = [{"name": name} for name in ("lr/seed-0", "lr/seed-1", "again", "other/seed-0")]
+    code = f"""
+        const {{ byLine }} = await import("./run.js");
+        return byLine({json.dumps(places)}, {json.dumps(runs)}).map((one) => [one.name, one.runs.length]);
+    """
+    assert said(tmp_path, code) == [["lr (2 seeds)", 2], ["again", 1], ["other/seed-0", 1]]
+
+
+def test_pages_of_a_list_are_kept_in_the_addresses_of_their_trajectories(tmp_path: Path) -> None:
+    code = """
+        const { address } = await import("./list.js");
+        const ones = [[0, "a b", "step-1/2", 100], [0, "", "", 100], [0, "a", "k/0"], [3, ""]];
+        return ones.map((one) => address(...one));
+    """
+    assert said(tmp_path, code) == ["#/0/step-1/2?q=a%20b&first=100", "#/0?first=100", "#/0/k/0?q=a", "#/3"]
+
+
+BAD = (
+    "right:maybe",
+    "faithful:1",
+    "reward:high",
+    "calls>1,",
+    "step<none",
+    "source>lens",
+    "flag<=2",
+    "right>=yes",
+    "sort:flags",
+    "sort:-label",
+    "sort:rewrd",
+    "rihgt:no",
+    "x" * 1001,
+)
+GOOD = (
+    "right:no,none",
+    "reward>=-.5e1",
+    "step=3",
+    "step:none",
+    "sort:--reward",
+    "-label:none",
+    'answer:"a,b"',
+)
+
+
+def test_a_file_refuses_the_queries_that_the_viewer_refuses_in_its_words(tmp_path: Path) -> None:
+    code = f"""
+        const {{ query }} = await import("./query.js");
+        const told = (text) => {{
+            try {{ query(text); return null; }} catch (error) {{ return error.message; }}
+        }};
+        return {json.dumps([*BAD, *GOOD])}.map(told);
+    """
+    assert said(tmp_path, code) == [*map(refusal, BAD), *(None for _ in GOOD)]
+    assert all(map(refusal, BAD))
+    assert not any(map(refusal, GOOD))
+
+
+def refusal(text: str) -> str | None:
+    try:
+        parse_query(text)
+    except RecipeError as error:
+        return error.what
+    return None

@@ -1,0 +1,367 @@
+"""What vLLM's own senders do with our weights, on GPUs that are played: nothing has memory."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import vllm.distributed.weight_transfer.ipc_engine as ipc
+import vllm.distributed.weight_transfer.packed_tensor as packed
+from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
+
+from tests.models.rows import ragged
+from tests.models.test_shape import on_meta
+from vtune.errors import RunFailed
+from vtune.models.policy import Policy
+from vtune.models.shape import known_shapes
+from vtune.rollout import vllm, vllm_senders
+from vtune.rollout.apart import Apart
+from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.submission import Answer
+from vtune.rollout.team import Team
+from vtune.rollout.transfer import Link
+from vtune.rollout.vllm_environment import child_environment, environment
+from vtune.rollout.vllm_senders import HandleSender
+from vtune.rollout.vllm_team import TeamEngine
+
+INSECURE = "VLLM_ALLOW_INSECURE_SERIALIZATION"
+
+
+class Here(threading.local):
+    """CUDA's current device: of a thread, and 0 in a new one."""
+
+    device = 0
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Eight GPUs without memory: what would be on one is on `meta`, and its handle says on which."""
+    here = Here()
+    empty = torch.empty
+
+    class Card:
+        def __init__(self, number: int) -> None:
+            self.uuid = f"GPU-{number}"
+
+    class Stream:
+        def synchronize(self) -> None:
+            """There is nothing to wait for."""
+
+    def on_meta(*shape: int, device: Any = None, **kinds: Any) -> torch.Tensor:
+        return empty(*shape, device="meta" if device == "cuda" else device, **kinds)
+
+    def handle(tensor: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
+        # As torch makes it: types among numbers.
+        kinds = (torch.Tensor, tensor.shape, (1,), 0, torch.UntypedStorage, torch.uint8)
+        return None, (*kinds, here.device, b"h")
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: setattr(here, "device", device.index))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: here.device)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", Card)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "ipc_collect", lambda: None)
+    monkeypatch.setattr(packed.torch, "empty", on_meta)
+    monkeypatch.setattr(packed, "reduce_tensor", handle)
+    return here
+
+
+class Told(Link):
+    """A vLLM that notes what it is sent."""
+
+    def __init__(self) -> None:
+        self.updates: list[dict[str, Any]] = []
+        self.calls: list[str] = []
+
+    async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
+        self.calls.append("init")
+        assert info == {"packed": True}
+
+    async def start_weight_update(self) -> None:
+        self.calls.append("start")
+
+    async def update_weights(self, info: dict[str, Any]) -> None:
+        self.calls.append("update")
+        self.updates.append(info)
+
+    async def finish_weight_update(self, label: str) -> None:
+        self.calls.append(label)
+
+
+def sent(policy: Any, rank: int) -> Told:
+    told = Told()
+
+    async def send() -> None:
+        sender = HandleSender(policy, torch.device("cuda", rank))
+        await sender.send(lambda: weights(policy), told, "vtune-1")
+        sender.close()
+
+    asyncio.run(send())
+    return told
+
+
+def weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, parameter in policy.model.named_parameters():
+        yield name, parameter.detach().to("meta")
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_rank_offers_handles_of_its_own_gpu(policy: Policy, gpus: Here, rank: int) -> None:
+    gpus.device = rank  # as DeepSpeed sets it in the main thread
+    told = sent(policy, rank)
+    assert told.calls == ["init", "start", "update", "vtune-1"]
+    with environment(child_environment(torch.device("cuda", rank), threads=1)):
+        read = [ipc.IPCWeightTransferUpdateInfo(**update) for update in told.updates]
+    assert [list(one.ipc_handles) for one in read] == [[f"GPU-{rank}"]]
+    assert [one.ipc_handles[f"GPU-{rank}"][6] for one in read] == [rank]
+    assert read[0].names == [name for name, _ in policy.model.named_parameters()]
+
+
+def test_what_is_sent_passes_vllms_encoder_and_only_its_child_reads_it(policy: Policy, gpus: Here) -> None:
+    assert INSECURE not in os.environ
+    (update,) = sent(policy, 2).updates
+    wire = MsgpackEncoder().encode(("update_weights", None, (), {"update_info": update}))
+    arrived = MsgpackDecoder().decode(wire)[3]["update_info"]
+    assert set(arrived) == {field.name for field in fields(ipc.IPCWeightTransferUpdateInfo)}
+    with pytest.raises(ValueError, match=INSECURE):
+        ipc.IPCWeightTransferUpdateInfo(**arrived)
+    with environment(child_environment(torch.device("cuda", 2), threads=1)):
+        assert ipc.IPCWeightTransferUpdateInfo(**arrived).ipc_handles["GPU-2"][0] is torch.Tensor
+    assert INSECURE not in os.environ
+
+
+@pytest.mark.parametrize("name", known_shapes())
+def test_every_tensor_of_a_known_model_fits_into_the_buffer(
+    name: str, policy: Policy, gpus: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through vLLM's own producer, at full size, without memory."""
+
+    class Known:
+        model = on_meta(name).to(torch.bfloat16)
+
+    metadata = [(n, p.dtype, tuple(p.shape)) for n, p in Known.model.named_parameters()]
+    monkeypatch.setattr(vllm_senders, "plain_shapes", lambda policy: metadata)
+    told = sent(Known, 0)
+    assert [n for update in told.updates for n in update["names"]] == [n for n, _, _ in metadata]
+    sizes = [sum(update["tensor_sizes"]) for update in told.updates]
+    assert max(sizes) <= max(1 << 30, *(max(update["tensor_sizes"]) for update in told.updates))
+
+
+def test_a_sender_waits_for_no_other_process(
+    policy: Policy, gpus: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process has a vLLM of its own: another's may have died."""
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 8)
+    for name in ("all_gather_object", "barrier"):
+        monkeypatch.setattr(torch.distributed, name, lambda *_: pytest.fail("waited for the others"))
+    assert sent(policy, 1).calls[-1] == "vtune-1"
+
+
+def test_compiled_code_is_kept_apart_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_CACHE_ROOT", "/cache")
+    found = []
+    for rank in ("0", "11"):
+        monkeypatch.setenv("RANK", rank)
+        found.append(child_environment(torch.device("cuda", int(rank) % 8), threads=1)["VLLM_CACHE_ROOT"])
+    monkeypatch.delenv("RANK")
+    found.append(child_environment(torch.device("cuda", 0), threads=1)["VLLM_CACHE_ROOT"])
+    assert found == ["/cache/rank-0", "/cache/rank-11", "/cache"]
+
+
+class FakeLLM:
+    """Notes what the engine asks of vLLM."""
+
+    errored = False
+
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+        self.output_processor = None
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*given: Any, **named: Any) -> None:
+            self.calls.append(" ".join([name, *(str(one) for one in (given or named.values()))][:2]))
+
+        return call
+
+
+def test_cached_memory_is_handed_back_before_vllm_takes_its_own(
+    policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it starts, and before each part of it wakes."""
+    calls: list[str] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
+    monkeypatch.setattr(
+        vllm.AsyncLLM, "from_engine_args", lambda given: calls.append("start") or FakeLLM(calls)
+    )
+    monkeypatch.setattr(vllm, "keep_numbers_alone", lambda processor: None)
+    device = torch.device("cuda", 1)
+    setup = vllm.Setup(
+        model=str(tiny),
+        dtype="bfloat16",
+        max_tokens=512,
+        max_batch=4,
+        gpu_memory=0.5,
+        threads=1,
+        device=device,
+    )
+    engine = vllm.VllmEngine(policy, setup, tmp_path)
+    assert calls == ["empty_cache", "start"]
+    calls.clear()
+
+    async def hand_over() -> None:
+        await engine.rest()
+        await engine.take(lambda: weights(policy), 1)
+        engine._sender.close()
+
+    asyncio.run(hand_over())
+    sent = [call.partition(" ")[0] for call in calls]
+    assert sent == [
+        "sleep",
+        *("empty_cache", "wake_up", "pause_generation", "init_weight_transfer_engine"),
+        *("start_weight_update", "update_weights", "finish_weight_update"),
+        *("empty_cache", "wake_up", "resume_generation"),
+    ]
+    assert [call for call in calls if "wake" in call] == ["wake_up ['weights']", "wake_up ['kv_cache']"]
+
+
+class FakeTeam(Team):
+    """A team of two in threads of this process."""
+
+    def __init__(self, index: int, address: Path, barrier: threading.Barrier, table: list[Any]) -> None:
+        super().__init__(index, 2, None, address)
+        self.barrier = barrier
+        self.table = table
+
+    def gather(self, value: Any) -> list[Any]:
+        self.table[self.index] = value
+        self.barrier.wait(60)
+        found = list(self.table)
+        self.barrier.wait(60)
+        return found
+
+
+class SharedLLM(FakeLLM):
+    """Answers turns, and may die while it takes weights."""
+
+    def __init__(self, calls: list[str], *, dies: bool) -> None:
+        super().__init__(calls)
+        self.dies = dies
+        self.updates: list[dict[str, Any]] = []
+        self.images: list[Any] = []
+
+    async def update_weights(self, request: Any) -> None:
+        self.calls.append("update_weights")
+        if self.dies:
+            raise vllm.EngineDeadError()
+        self.updates.append(request.update_info)
+
+    async def generate(self, prompt: dict[str, Any], sampling: Any, name: str) -> AsyncIterator[Any]:
+        self.calls.append("generate")
+        self.images += prompt.get("multi_modal_data", {}).get("image", [])
+        yield name
+
+
+def shared(
+    policy: Policy, tiny: Path, folder: Path, patch: pytest.MonkeyPatch, *, dies: bool
+) -> tuple[SharedLLM, list[str], list[Any]]:
+    """A hand-over, a turn of the second process and a rest, in a team of two; with what each returned."""
+    calls: list[str] = []
+    llm = SharedLLM(calls, dies=dies)
+    patch.setattr(vllm.AsyncLLM, "from_engine_args", lambda given: llm)
+    patch.setattr(vllm, "keep_numbers_alone", lambda processor: None)
+    patch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
+    row = ragged(policy)[0]
+    patch.setattr(
+        vllm, "answer_of", lambda name: Answer(row.token_ids, [5], [-0.1], "length", None, [("vtune-1", 1)])
+    )
+    barrier, table = threading.Barrier(2), [None, None]
+    teams = [FakeTeam(index, folder / "turns", barrier, table) for index in range(2)]
+    setup = vllm.Setup(
+        model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
+        device=torch.device("cuda", 0), tensor_parallel=2,
+    )  # fmt: skip
+    second = TeamEngine(on_gpu(policy, 1), teams[1])
+    first = Apart(lambda: vllm.VllmEngine(policy, setup, folder, team=teams[0]))
+    sampling = Sampling(temperature=1.0, max_new_tokens=1)
+    request = Request(token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, 0, 0, 0))
+
+    async def go(engine: Any, draws: bool) -> Any:
+        await engine.rest()
+        await engine.take(lambda: weights(policy), 1)
+        found = await engine.generate(request) if draws else None
+        await engine.rest()
+        return found
+
+    def run(engine: Any, draws: bool) -> Any:
+        try:
+            return asyncio.run(go(engine, draws))
+        except RunFailed as error:
+            return error
+
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(run, first, False), threads.submit(run, second, True)]
+        return llm, calls, [one.result(120) for one in both]
+
+
+def on_gpu(policy: Policy, number: int) -> Any:
+    """The policy as on a GPU, which this machine has not."""
+    return SimpleNamespace(
+        device=torch.device("cuda", number), model=policy.model, chat=policy.chat, pictures=policy.pictures
+    )
+
+
+def test_a_team_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
+    policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm, calls, found = shared(policy, tiny, tmp_path, monkeypatch, dies=False)
+    assert found[0] is None
+    assert found[1].token_ids == (5,)
+    assert [sorted(read(update).ipc_handles) for update in llm.updates] == [["GPU-0", "GPU-1"]]
+    (image,) = llm.images[:1]
+    assert image.tobytes() == policy.pictures.shown(ragged(policy)[0].pixels[0]).convert("RGB").tobytes()
+    words = [call.partition(" ")[0] for call in calls]
+    assert words[0] == "empty_cache", "before vLLM starts"
+    assert words[1] == words[-1] == "sleep"
+    # Both GPUs' memory is handed back before vLLM takes any; it sleeps when the other has drawn.
+    assert words[2:5] == ["empty_cache", "empty_cache", "wake_up"]
+    again = words.index("wake_up", 5)
+    assert words[again - 2 : again] == ["empty_cache", "empty_cache"]
+    assert words.index("generate") == len(words) - 2
+
+
+def test_a_team_ends_together_when_its_vllm_dies_while_weights_come(
+    policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, found = shared(policy, tiny, tmp_path, monkeypatch, dies=True)
+    assert [type(one) for one in found] == [RunFailed, RunFailed]
+
+
+def read(update: dict[str, Any]) -> Any:
+    with environment(child_environment(torch.device("cuda", 0), threads=1)):
+        return ipc.IPCWeightTransferUpdateInfo(**update)
+
+
+def test_a_shared_vllm_sees_the_gpus_of_its_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.device("cuda", 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert child_environment(device, threads=1, gpus=2)["CUDA_VISIBLE_DEVICES"] == "2,3"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    assert child_environment(device, threads=1, gpus=2)["CUDA_VISIBLE_DEVICES"] == "6,7"
+    assert child_environment(device, threads=1)["CUDA_VISIBLE_DEVICES"] == "6"
+
+
+def test_the_arguments_of_a_shared_vllm(policy: Policy, tiny: Path) -> None:
+    for gpus, mode in ((1, "weights"), (4, "data")):
+        setup = vllm.Setup(
+            model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
+            device=torch.device("cuda", 0), tensor_parallel=gpus,
+        )  # fmt: skip
+        found = vllm._arguments(policy, setup)
+        assert (found.tensor_parallel_size, found.mm_encoder_tp_mode) == (gpus, mode)

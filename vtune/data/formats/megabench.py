@@ -1,0 +1,133 @@
+"""MEGA-Bench: 440 tasks of its core, each with its own metrics, in eight fields (TIGER-Lab/MEGA-Bench)."""
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.data.folders import within
+from vtune.data.formats import specimens_scored
+from vtune.data.formats.building import Found, Options, build_sample
+from vtune.data.formats.source import Place, files, read_json, read_rows
+from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.values import needed, pictures, text_of
+from vtune.errors import DataError
+from vtune.schema.fields import Row, mistyped, wrong
+from vtune.schema.message import IMAGE
+from vtune.schema.sample import Sample
+from vtune.verifiers import reading
+
+SOURCE = "mega_bench"
+META = "all_task_meta.json"
+"""Of the authors' repository: task -> its field, `app`, among others."""
+VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
+MEDIA = ("global_media", "example_media", "query_media")
+TEXTS = ("task_description", "example_text", "query_text")
+
+
+def read_megabench(path: Path, options: Options) -> Iterator[Found]:
+    """The Parquet of a configuration, in a folder with the unpacked `data.zip` and `all_task_meta.json`.
+
+    Questions about videos are no part of it: no picture stands for them.
+
+    Raises:
+        DataError: If the folder lacks the file of fields.
+    """
+    root = path if path.is_dir() else path.parent
+    fields = _fields(root)
+    for file, _ in files(path, (".parquet",)):
+        for place, row in read_rows(file):
+            try:
+                if isinstance(row, DataError):
+                    raise row
+                media = [name for column in MEDIA for name in _listed(row, column)]
+                if not any(name.lower().endswith(VIDEOS) for name in media):
+                    yield place, _sample(row, place, media, fields, options.images or root)
+            except DataError as error:
+                yield place, error
+
+
+def _fields(root: Path) -> Mapping[str, str]:
+    """Task -> field.
+
+    Raises:
+        DataError: If there is no such file, or it has another layout.
+    """
+    file = root / META
+    if not file.is_file():
+        raise DataError(
+            f"there is no {file}, which says of which field a task is",
+            fix=f"copy {META} of https://github.com/TIGER-AI-Lab/MEGA-Bench there",
+        )
+    try:
+        return {str(task): str(about["app"]) for task, about in read_json(file).items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"not the tasks of MEGA-Bench: {type(error).__name__} {error}",
+            where=str(file),
+            fix="copy it again",
+        ) from None
+
+
+def _sample(row: Row, place: Place, media: list[str], fields: Mapping[str, str], base: Path) -> Sample:
+    task, number = text_of("task_name", needed(row, "task_name")), text_of("id", needed(row, "id"))
+    if task not in fields:
+        raise wrong("task_name", f"{META} has no task {task!r:.60}", "take both from the same version")
+    texts = [text_of(column, row.get(column) or "") for column in TEXTS]
+    content = "\n".join(texts)
+    inline = bool(media) and content.count(IMAGE) == len(media)
+    if IMAGE in content and not inline:
+        raise wrong(
+            "query_text", f"{content.count(IMAGE)} marks for {len(media)} pictures", "download the file again"
+        )
+    answer = _literal(row, "answer")
+    if not isinstance(answer, dict) or not answer:
+        raise mistyped("answer", answer, "an object of fields")
+    shown = pictures("query_media", [str(within(base, name)) for name in media], base)
+    return build_sample(
+        place,
+        source=SOURCE,
+        turns=[{"role": "user", "content": content if inline else f"{IMAGE}\n" * len(media) + content}],
+        images=shown,
+        ability="mixed",
+        identity=f"{SOURCE}/{task}/{number}",
+        ground_truth=json.dumps([json.dumps(answer, ensure_ascii=False, default=str)], ensure_ascii=False),
+        verifier=reading.NAME,
+        verifier_parm={"metric": "mega_task"},
+        extra={
+            "category": fields[task],
+            "task": task,
+            "inline": inline,
+            "row": {"id": row["id"], "answer": answer}
+            | dict(zip(TEXTS, texts, strict=True))
+            | {column: _listed(row, column) for column in MEDIA},
+        },
+    )
+
+
+def _listed(row: Row, column: str) -> list[str]:
+    found = _literal(row, column)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise mistyped(column, found, "a list of paths")
+    return found
+
+
+def _literal(row: Row, column: str) -> Any:
+    """The value of a column that holds Python's form of one. Nothing of it is run."""
+    value = row.get(column)
+    try:
+        return ast.literal_eval(value) if isinstance(value, str) and value.strip() else (value or [])
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise mistyped(column, value, "a value in Python's form") from None
+
+
+FORMATS.add(
+    "mega_bench",
+    Format(
+        read_megabench,
+        "Parquet of MEGA-Bench in a folder with its pictures and all_task_meta.json",
+        takes=("images", "tools"),
+        specimen=specimens_scored.mega_bench,
+    ),
+)

@@ -1,0 +1,269 @@
+"""MathVista, MathVerse and MathVision as their authors publish them: Parquet, a question per row.
+
+A row's query stays as it is published; which prompt it is put in, a protocol says. `extra` keeps what the
+rules of protocols need, and under `facets` what the authors split scores by.
+"""
+
+import math as numbers
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from vtune.data.formats.values import listed_options
+from vtune.data.shards import ShardRow, Table, scan_shards
+from vtune.errors import DataError
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.sample import Sample
+from vtune.verifiers import choice, exact, math
+
+MATHVISTA = Table(
+    split="testmini",
+    columns={
+        "id": "pid",
+        "question": "question",
+        "choices": "choices",
+        "answer": "answer",
+        "question_type": "question_type",
+        "answer_type": "answer_type",
+        "metadata": "metadata",
+        "query": "query",
+    },
+    may={"unit": "unit", "precision": "precision"},
+    pictures=("decoded_image",),
+)
+MATHVERSE = Table(
+    split="testmini",
+    columns={
+        "id": "sample_index",
+        "version": "problem_version",
+        "question": "question",
+        "answer": "answer",
+        "question_type": "question_type",
+        "metadata": "metadata",
+        "query_wo": "query_wo",
+        "query_cot": "query_cot",
+        "question_for_eval": "question_for_eval",
+    },
+    may={"problem": "problem_index"},
+    pictures=("image",),
+)
+MATHVISION_COLUMNS = {
+    "id": "id",
+    "question": "question",
+    "options": "options",
+    "answer": "answer",
+    "level": "level",
+    "subject": "subject",
+}
+FACETS = ("language", "source", "category", "task", "context", "grade", "skills")
+"""Of `metadata`, by which MathVista's authors split scores, beside `question_type` and `answer_type`."""
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?")
+
+
+def scan_mathvista(path: Path) -> Iterator[Sample | DataError]:
+    """MathVista, testmini: options, or a number, or a list of numbers."""
+    return _scan(path, MATHVISTA, _mathvista)
+
+
+def scan_mathverse(path: Path) -> Iterator[Sample | DataError]:
+    """MathVerse, testmini: a problem in five versions, from most of it in text to all in the picture."""
+    return _scan(path, MATHVERSE, _mathverse)
+
+
+def scan_mathvision(path: Path) -> Iterator[Sample | DataError]:
+    """MathVision, test: options, which are often in the picture alone, or an open answer."""
+    return _scan(path, _mathvision_table("test"), _mathvision)
+
+
+def scan_mathvision_mini(path: Path) -> Iterator[Sample | DataError]:
+    """MathVision, testmini."""
+    return _scan(path, _mathvision_table("testmini"), _mathvision)
+
+
+def _mathvision_table(split: str) -> Table:
+    return Table(split=split, columns=MATHVISION_COLUMNS, pictures=("decoded_image",))
+
+
+def _scan(path: Path, table: Table, read: Callable[[ShardRow], Sample]) -> Iterator[Sample | DataError]:
+    """One entry per row: the sample, or what is wrong with it.
+
+    Raises:
+        DataError: As `scan_shards` does.
+    """
+    for row in scan_shards(path, table):
+        try:
+            yield row if isinstance(row, DataError) else read(row)
+        except DataError as error:
+            yield error
+
+
+def _mathvista(row: ShardRow) -> Sample:
+    options = _texts(row, "choices")
+    answer = _answer(row)
+    about = _about(row)
+    kinds = {name: row.text(name) for name in ("question_type", "answer_type")}
+    if (kinds["question_type"] == "multi_choice") != bool(options):
+        raise DataError(
+            f"`question_type` is {kinds['question_type']!r} with {len(options)} option(s)",
+            where=row.place,
+            fix="download it again",
+        )
+    if options and answer not in options:
+        raise DataError(
+            f"the answer {answer!r} is not one of the options", where=row.place, fix="download it again"
+        )
+    truth = ascii_uppercase[options.index(answer)] if options else answer
+    precision = row.values["precision"]
+    known = isinstance(precision, int | float) and numbers.isfinite(precision)
+    return _sample(
+        row,
+        source="mathvista",
+        text=row.text("query"),
+        truth=truth,
+        answer=answer,
+        options=options,
+        category=str(about.get("task") or "all"),
+        facets={**kinds, **{name: about[name] for name in FACETS if about.get(name)}},
+        question=row.text("question"),
+        unit=row.text("unit"),
+        answer_type=kinds["answer_type"],
+        precision=int(precision) if known else None,
+    )
+
+
+def _mathverse(row: ShardRow) -> Sample:
+    answer = _answer(row)
+    whole = row.text("question_for_eval")
+    options: tuple[str, ...] = ()
+    if row.text("question_type") == "multi-choice":
+        listed = listed_options(whole)
+        # Some problems show their options in the picture alone.
+        options = listed if answer in ascii_uppercase[: len(listed)] else ()
+    about = _about(row)
+    version = row.text("version")
+    return _sample(
+        row,
+        source="mathverse",
+        text=row.text("query_wo"),
+        truth=answer,
+        answer=answer,
+        options=options,
+        lettered=row.text("question_type") == "multi-choice",
+        category=version,
+        facets={
+            "problem_version": version,
+            "question_type": row.text("question_type"),
+            **{name: about[name] for name in ("subject", "subfield") if about.get(name)},
+        },
+        question=row.text("question"),
+        query_cot=row.text("query_cot"),
+        question_for_eval=whole,
+        **({} if row.values["problem"] is None else {"problem": str(row.values["problem"])}),
+    )
+
+
+def _mathvision(row: ShardRow) -> Sample:
+    options = _texts(row, "options")
+    answer = _answer(row)
+    if options and answer not in ascii_uppercase[: len(options)]:
+        raise DataError(
+            f"the answer {answer!r} is not the letter of an option",
+            where=row.place,
+            fix=f"write one of {', '.join(ascii_uppercase[: len(options)])}",
+        )
+    question, subject = row.text("question"), row.text("subject")
+    listed = "".join(
+        f"\n({letter}) {option}" for letter, option in zip(ascii_uppercase, options, strict=False)
+    )
+    return _sample(
+        row,
+        source="mathvision",
+        text=question + (f"\nChoices:{listed}" if options else ""),
+        truth=answer,
+        answer=options[ascii_uppercase.index(answer)] if options else answer,
+        options=options,
+        category=subject,
+        facets={"subject": subject, "level": str(row.values["level"])},
+        question=question,
+    )
+
+
+def _sample(
+    row: ShardRow,
+    *,
+    source: str,
+    text: str,
+    truth: str,
+    answer: str,
+    options: tuple[str, ...],
+    category: str,
+    facets: Mapping[str, Any],
+    lettered: bool = False,
+    **kept: Any,
+) -> Sample:
+    """A question about the pictures of a row.
+
+    Args:
+        row: The row.
+        source: Of the sample, and what its id begins with.
+        text: What is asked; an `<image>` in it would be taken for a picture.
+        truth: Letter, or the answer.
+        answer: In words.
+        options: Empty where there are none, or where only the picture shows them.
+        category: By which items are told apart.
+        facets: What a score is split by: name -> value, or several.
+        lettered: Whether the answer is a letter although no option is known.
+        kept: Further `extra`.
+    """
+    if not text.strip():
+        raise DataError("the question is empty", where=row.place, fix="drop the row, or download it again")
+    if IMAGE in text:
+        raise DataError(f"the question holds {IMAGE}", where=row.place, fix="is it the published file?")
+    verifier, parm = exact.NAME, {}
+    if options:
+        verifier, parm = choice.NAME, {"letter_rule": "loose"}
+    elif lettered:
+        verifier = choice.NAME
+    elif _NUMBER.fullmatch(truth):
+        verifier = math.NAME
+    return Sample(
+        id=f"{source}/{row.values['id']}",
+        source=source,
+        prompt=(Message("user", f"{IMAGE}\n" * len(row.pictures) + text, tuple(range(len(row.pictures)))),),
+        images=tuple(Picture(data=picture) for picture in row.pictures),
+        ability="math",
+        ground_truth=truth,
+        answer=answer,
+        verifier=verifier,
+        verifier_parm=parm,
+        choices=options,
+        extra={"category": category, "facets": dict(facets), "query": text, **kept},
+    )
+
+
+def _answer(row: ShardRow) -> str:
+    value = row.values["answer"]
+    text = "" if value is None else str(value).strip()
+    if not text:
+        raise DataError("there is no answer", where=row.place, fix="is it a split that publishes answers?")
+    return text
+
+
+def _texts(row: ShardRow, name: str) -> tuple[str, ...]:
+    """A column of texts, none where it is null."""
+    value = row.values[name]
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise DataError(f"`{name}` is not a list", where=row.place, fix="is it the published file?")
+    return tuple(str(one) for one in value)
+
+
+def _about(row: ShardRow) -> Mapping[str, Any]:
+    value = row.values["metadata"]
+    if not isinstance(value, Mapping):
+        raise DataError("`metadata` is not a struct", where=row.place, fix="is it the published file?")
+    return value

@@ -1,0 +1,131 @@
+"""What asking a model costs, and a limit that is kept before it is exceeded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import ServiceError
+
+MILLION = 1_000_000
+
+AROUND = 64
+"""Tokens that a chat template may put around a question; ours."""
+PICTURE = 16_384
+"""Tokens of a picture at most: Qwen2.5-VL's default limit; OpenAI's models take fewer."""
+
+
+class Prices(Strict):
+    """What tokens cost, per million; the user says it, for nobody here knows."""
+
+    input: float = Field(ge=0)
+    cached_input: float = Field(ge=0)
+    """Of input tokens that the endpoint reports as cached; the price of `input` where it has no other."""
+    output: float = Field(ge=0)
+    """Of output tokens, thoughts included."""
+    currency: str = Field(min_length=1)
+
+
+class Budget(Strict):
+    """The most that may be spent, over all sessions of one evaluation."""
+
+    tokens: int | None = Field(default=None, gt=0)
+    """Input and output together; null: no limit."""
+    money: float | None = Field(default=None, gt=0)
+    """In the currency of `prices`; null: no limit."""
+
+
+class OverBudget(ServiceError):
+    """A question that was not asked, for its answer might cost more than is left."""
+
+
+@dataclass(slots=True)
+class Tokens:
+    """What requests took."""
+
+    input: int = 0
+    """Cached ones included."""
+    cached: int = 0
+    output: int = 0
+
+    def add(self, other: "Tokens") -> None:
+        """Count those of another as well."""
+        self.input += other.input
+        self.cached += other.cached
+        self.output += other.output
+
+    def cost(self, prices: Prices) -> float:
+        """What they cost."""
+        fresh = (self.input - self.cached) * prices.input
+        return (fresh + self.cached * prices.cached_input + self.output * prices.output) / MILLION
+
+
+class Purse:
+    """Knows what was spent and what requests under way may still take.
+
+    A request is let through only where all of it fits: as many input tokens as it has bytes, which no
+    tokenizer exceeds, and the longest reply. So the limit holds, and a little of it may be left over. A
+    request that was sent and never answered counts as all that was set aside for it. A retry inside of a
+    request, after an attempt that the server charges for, is not counted.
+
+    Args:
+        budget: The limits.
+        prices: What tokens cost; None where no limit is in money.
+    """
+
+    def __init__(self, budget: Budget, prices: Prices | None) -> None:
+        self._budget = budget
+        self._prices = prices
+        self._held = Tokens()
+        self.spent = Tokens()
+
+    def hold(self, texts: list[str], pictures: int, output: int) -> Tokens:
+        """Set aside what a request may take; to be given to `settle`.
+
+        Raises:
+            OverBudget: If it may be more than is left.
+        """
+        size = sum(len(text.encode()) for text in texts) + AROUND + pictures * PICTURE
+        most = Tokens(input=size, output=output)
+        whole = Tokens()
+        for part in (self.spent, self._held, most):
+            whole.add(part)
+        if self._budget.tokens is not None and whole.input + whole.output > self._budget.tokens:
+            raise OverBudget(
+                f"the next question may exceed the budget of {self._budget.tokens} tokens",
+                fix="raise `budget.tokens`, and continue with --resume",
+            )
+        if self._budget.money is not None and self._prices is not None:
+            # Cached tokens may be dearer than others: nobody has said they are not.
+            dearest = max(self._prices.input, self._prices.cached_input)
+            cost = (
+                self.spent.cost(self._prices)
+                + ((self._held.input + size) * dearest + (self._held.output + output) * self._prices.output)
+                / MILLION
+            )
+            if cost > self._budget.money:
+                raise OverBudget(
+                    f"the next question may exceed {self._budget.money} {self._prices.currency}",
+                    fix="raise `budget.money`, and continue with --resume",
+                )
+        self._held.add(most)
+        return most
+
+    def settle(self, held: Tokens, used: Tokens) -> None:
+        """Replace what was set aside by what was taken."""
+        self._held.add(Tokens(-held.input, -held.cached, -held.output))
+        self.spent.add(used)
+
+    def facts(self) -> Mapping[str, Any]:
+        """`input_tokens`, `cached_input_tokens`, `output_tokens` and `cost`, null without prices."""
+        cost = None if self._prices is None else self.spent.cost(self._prices)
+        return {
+            "input_tokens": self.spent.input,
+            "cached_input_tokens": self.spent.cached,
+            "output_tokens": self.spent.output,
+            "cost": None
+            if cost is None or self._prices is None
+            else {"amount": cost, "currency": self._prices.currency},
+        }

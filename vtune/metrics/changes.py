@@ -1,0 +1,136 @@
+"""What changed in a run: where each number began, was best and ended, as means over windows of steps."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Literal
+
+from vtune.metrics.by_source import ALL, EVAL
+
+WINDOW = 10
+"""Steps of a window, at most (ours)."""
+PART = 4
+"""A window is no more than one part in so many of a curve (ours)."""
+CLEAR = 3.0
+"""Standard errors from which on a difference of two windows is called a change (ours)."""
+
+_RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
+_RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}
+_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
+
+TELLING = (
+    *("score", "reward", "accuracy", "faithful_of_all", "faithful_of_correct", "evidence_rate", "iou"),
+    *(
+        "red_flags",
+        "unscored",
+        "truncated",
+        "tool_calls",
+        "no_tool",
+        "response_tokens",
+        "entropy",
+        "mismatch",
+        "loss",
+    ),
+)
+"""Numbers whose change says something about a run, the most important first (ours)."""
+
+Verdict = Literal["better", "worse", "fell back", "higher", "lower", "no clear change"]
+
+
+def direction(name: str) -> int:
+    """1 where more of a number is better, -1 where less is, 0 where neither."""
+    if name in _RISING or name.startswith(("reward_", "iou@", "score_")):
+        return 1
+    return -1 if name in _FALLING or name.startswith("seconds") else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One number of one source."""
+
+    source: str
+    name: str
+    first: float
+    """Mean of the first window."""
+    last: float
+    """Mean of the last window."""
+    best: float | None
+    """Mean of the best window; None where neither more nor less is better."""
+    best_step: int | None
+    """The last step of the best window."""
+    verdict: Verdict
+
+
+def changes(sources: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) -> list[Change]:
+    """The change of every curve of two steps or more.
+
+    A difference of two windows counts as a change from `CLEAR` standard errors on, with the noise of a curve
+    taken from the differences of its neighbouring steps, so that a trend is not taken for noise.
+
+    Args:
+        sources: Source -> number -> `steps` and `values`, equally long.
+    """
+    return [
+        _change(source, name, curve["steps"], curve["values"])
+        for source, curves in sources.items()
+        for name, curve in curves.items()
+        if len(curve["values"]) > 1
+    ]
+
+
+def telling(found: Sequence[Change]) -> list[Change]:
+    """Clear changes of numbers that matter: what got worse first, then by the weight of the number.
+
+    Of a run with one source, the row over all says the same and is left out. The loss says something of
+    supervised training alone: that of a policy gradient need not fall while a reward rises.
+    """
+    rewarded = {one.source for one in found if one.name == "reward"}
+    order = ("worse", "fell back", "better", "higher", "lower")
+    sources = {one.source for one in found if not one.source.startswith(EVAL)}
+    alike = ALL if sources == {ALL, *sorted(sources - {ALL})[:1]} and len(sources) > 1 else None
+    shown = [
+        one
+        for one in found
+        if one.name in TELLING
+        and one.verdict in order
+        and one.source != alike
+        and not (one.name == "loss" and one.source in rewarded)
+    ]
+    return sorted(shown, key=lambda one: (min(order.index(one.verdict), 3), TELLING.index(one.name)))
+
+
+def _change(source: str, name: str, steps: Sequence[float], values: Sequence[float]) -> Change:
+    width = max(1, min(WINDOW, len(values) // PART))
+    first, last = fmean(values[:width]), fmean(values[-width:])
+    windows = [fmean(values[at : at + width]) for at in range(len(values) - width + 1)]
+    wanted = direction(name)
+    best = max(range(len(windows)), key=lambda at: wanted * windows[at]) if wanted else None
+    bound = CLEAR * _noise(values) * math.sqrt(2 / width)
+    return Change(
+        source=source,
+        name=name,
+        first=first,
+        last=last,
+        best=None if best is None else windows[best],
+        best_step=None if best is None else int(steps[best + width - 1]),
+        verdict=_verdict(wanted, first, last, None if best is None else windows[best], bound),
+    )
+
+
+def _verdict(wanted: int, first: float, last: float, best: float | None, bound: float) -> Verdict:
+    if best is not None and wanted * (best - last) > bound and wanted * (best - first) > bound:
+        return "fell back"
+    if abs(last - first) <= bound:
+        return "no clear change"
+    if wanted:
+        return "better" if wanted * (last - first) > 0 else "worse"
+    return "higher" if last > first else "lower"
+
+
+def _noise(values: Sequence[float]) -> float:
+    """The standard deviation of steps around their trend (von Neumann: by their differences)."""
+    steps = [(b - a) ** 2 for a, b in pairwise(values)]
+    # A curve of two steps is all trend or all noise: nobody can tell.
+    return math.sqrt(fmean(steps) / 2) if len(steps) > 1 else math.inf

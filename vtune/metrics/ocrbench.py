@@ -1,0 +1,64 @@
+"""The scores of OCRBench v2: eight categories in English and five in Chinese."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from vtune.metrics.benchmarks import SCORERS, Mark, Scores, extra_of, mean
+
+LANGUAGES = ("en", "cn")
+
+
+def ocrbench(marks: Sequence[Mark]) -> Scores:
+    """`en` and `cn`, the means of their categories' means, whatever their sizes; `score` is the mean of both.
+
+    `categories` has each. Of a category that waits for an official scorer there is no mean, and of what it is
+    part of there is none either. Upstream prints `en` and `cn`; their mean is ours.
+
+    Source: `get_score.py` of OCRBench v2, and VLMEvalKit.
+
+    Raises:
+        DataError: If a sample has no category.
+    """
+    return _scores(marks, weighted=False)
+
+
+def ocrbench_weighted(marks: Sequence[Mark]) -> Scores:
+    """The same categories; `en`, `cn` and `score` are means over questions.
+
+    Source: `ocrbench_v2` of lmms-eval, as V-Triune reports it.
+
+    Raises:
+        DataError: If a sample has no category.
+    """
+    return _scores(marks, weighted=True)
+
+
+def _scores(marks: Sequence[Mark], *, weighted: bool) -> Scores:
+    names = sorted({extra_of(mark, "category") for mark in marks})
+    groups = {name: whole([mark for mark in marks if mark.extra["category"] == name]) for name in names}
+    found = whole(marks)
+    for language in LANGUAGES:
+        inside = [group for name, group in groups.items() if name.endswith(f"_{language}")]
+        known = [group for group in inside if "score" in group]
+        if known and len(known) == len(inside):
+            sizes = [group["n"] if weighted else 1 for group in known]
+            total = sum(size * group["score"] for size, group in zip(sizes, known, strict=True))
+            found[language] = total / sum(sizes)
+    overall = [found[language] for language in LANGUAGES if language in found]
+    if not weighted and overall and "score" in found:
+        found["score"] = fmean(overall)
+        del found["intervals"]  # those of the plain mean
+    return found | {"categories": groups}
+
+
+def whole(marks: Sequence[Mark]) -> Scores:
+    """`mean`; without a score as long as a reply waits for its scorer: the others are not a fair share."""
+    found = mean(marks)
+    if any(mark.waits for mark in marks):
+        found.pop("score", None)
+        found.pop("intervals", None)
+    return found
+
+
+SCORERS.add("ocrbench_v2", ocrbench)
+SCORERS.add("ocrbench_v2_weighted", ocrbench_weighted)

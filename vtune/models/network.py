@@ -1,0 +1,53 @@
+"""This machine's address and network interface, as other machines of a run see them."""
+
+import fcntl
+import os
+import socket
+import struct
+
+SIOCGIFADDR = 0x8915
+"""The request for an interface's IPv4 address (Linux, `netdevice(7)`)."""
+
+
+def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
+    """The address under which a host reaches this machine: that of the route to it; no packet is sent.
+
+    A machine's own name will not do: many resolve it to a loopback address.
+
+    Raises:
+        OSError: If there is no route, or no such host.
+    """
+    kind, _, _, _, there = socket.getaddrinfo(host, 9, family=family, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+        probe.connect(there)
+        return str(probe.getsockname()[0])
+
+
+def name_interface(master: str) -> None:
+    """Let gloo use the interface of the route to `master`, where nothing is said (`GLOO_SOCKET_IFNAME`).
+
+    By itself it takes the one of the machine's own name, often the loopback: processes of other machines do
+    not find this one then. Where `master` has no IPv4 address, gloo decides.
+    """
+    if "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    try:
+        address = address_towards(master, family=socket.AF_INET)
+    except socket.gaierror:
+        return
+    name = _interface(address)
+    if name is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
+def _interface(address: str) -> str | None:
+    """The interface that has an IPv4 address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # it has none
+                continue
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return None

@@ -1,0 +1,12 @@
+"""OCRBench v2 and MEGA-Bench: the question as it is, whichever harness asks."""
+
+from vtune.protocols import vtune as ours
+from vtune.protocols.expressions import ask_as_is
+from vtune.protocols.protocol import Rule
+
+OFFICIAL = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench_v2", reads="reply")
+"""The authors' script and VLMEvalKit: means of categories."""
+LMMS = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench_v2_weighted", reads="reply")
+"""lmms-eval: the mean over questions. It also cuts replies at 128 tokens; here an agent says so."""
+MEGA = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="mega_bench", reads="reply")
+"""Description, example and query of a task, each on its line; the authors' evaluator reads the answer."""

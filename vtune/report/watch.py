@@ -1,0 +1,85 @@
+"""How far a run is, for a terminal: one screen, or one line where there is none."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.changes import render_changes
+from vtune.report.foreign import foreign
+from vtune.report.numbers import number, sparkline
+
+WIDTH = 40
+"""Characters of a bar or a curve."""
+FEW = 4
+"""Curves of a source."""
+REPLY = 240
+"""Characters of a reply, from its end: the answer is there."""
+HOUR, MINUTE = 3600, 60
+
+State = Mapping[str, Any]
+"""What `vtune.runs.view.watch.watched` returned."""
+
+
+def render_watch(state: State) -> RenderableType:
+    """Progress, phases of a step, curves by source, what changed, and a reply."""
+    parts: list[RenderableType] = [Text(watch_line(state))]
+    if state["total"]:
+        parts.append(Text(_bar(state["done"] / state["total"])))
+    parts += [_phases(state), _curves(state), *render_changes([state])]
+    if state["reply"] is not None:
+        parts += [
+            Text(f"a reply of step {state['reply']['step']}, reward {number(state['reply']['reward'])}:")
+        ]
+        parts += [foreign(state["reply"]["reply"][-REPLY:])]
+    return Group(*parts)
+
+
+def watch_line(state: State) -> str:
+    """Steps, pace and time left, and the last value of the numbers that matter most."""
+    steps = f"{state['done']}/{state['total']}" if state["total"] else str(state["done"])
+    told = [f"{state['name']}: step {steps}" + ("" if state["running"] else ", not running")]
+    if state["seconds_per_step"] is not None:
+        told.append(f"{number(round(state['seconds_per_step'], 1))} s a step")
+    if state["seconds_left"] and state["running"]:
+        told.append(f"{duration(state['seconds_left'])} left")
+    curves: Mapping[str, Any] = state["sources"].get("all") or next(iter(state["sources"].values()), {})
+    told += [f"{name} {number(values[-1])}" for name, values in list(curves.items())[:FEW]]
+    return "  ".join(told)
+
+
+def duration(seconds: float) -> str:
+    """Hours and minutes, or minutes and seconds.
+
+    >>> duration(3725), duration(65), duration(5)
+    ('1 h 2 min', '1 min 5 s', '5 s')
+    """
+    whole = round(seconds)
+    if whole >= HOUR:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+    return f"{whole // MINUTE} min {whole % MINUTE} s" if whole >= MINUTE else f"{whole} s"
+
+
+def _bar(part: float) -> str:
+    full = round(min(part, 1.0) * WIDTH)
+    return f"{'█' * full}{'░' * (WIDTH - full)} {100 * part:.0f} %"
+
+
+def _phases(state: State) -> Table:
+    """A bar for each phase of a step, as long as its share of the longest."""
+    table = Table.grid(padding=(0, 1))
+    longest = max((value for value in state["phases"].values() if value), default=0.0)
+    for name, value in state["phases"].items():
+        if value:
+            table.add_row(name, "█" * max(1, round(value / longest * WIDTH)), f"{number(round(value, 2))} s")
+    return table
+
+
+def _curves(state: State) -> Table:
+    table = Table("source", "number", "last", "curve")
+    for source, curves in state["sources"].items():
+        for place, (name, values) in enumerate(list(curves.items())[:FEW]):
+            table.add_row("" if place else source, name, number(values[-1]), sparkline(values, WIDTH))
+    return table

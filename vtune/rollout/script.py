@@ -1,0 +1,135 @@
+"""`scripted:FILE`: a policy whose replies are written down, by question and turn.
+
+A JSON object per line: `id` of the question; `turns`, what the policy writes in each of its turns, none where
+it fails; `rollout`, for which of several (left out: for all that have no line of their own).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError, ServiceError, nearest
+from vtune.files.json_text import parse_json
+from vtune.files.reading import open_input, read_lines
+from vtune.models.served import SCRIPTED
+from vtune.rollout.engine import Completion, Finish, Request, Weights
+
+SHAPE = 'write a JSON object per line: {"id": "vstar/0", "turns": ["<answer>A</answer>"]}'
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a file says."""
+
+    path: Path
+    turns: dict[tuple[str, int | None], tuple[str, ...]]
+    """(question, number of the rollout; None: any) -> turns."""
+
+    def of(self, question: str, rollout: int) -> tuple[str, ...] | None:
+        """The turns of a rollout; None where the file has none."""
+        return self.turns.get((question, rollout), self.turns.get((question, None)))
+
+    def check(self, questions: Iterable[str], rollouts: int) -> None:
+        """See that every rollout of a suite has its turns.
+
+        Raises:
+            DataError: If one has none.
+        """
+        missing = [name for name in questions for n in range(rollouts) if self.of(name, n) is None]
+        if missing:
+            known = dict.fromkeys(question for question, _ in self.turns)
+            raise DataError(
+                f"{len(missing)} rollout(s) have no line, the first of question {missing[0]!r}",
+                where=str(self.path),
+                fix=f"{SHAPE}; {nearest(missing[0], list(known)[:1000])}",
+            )
+
+
+def read_script(model: str) -> Script:
+    """The script that `scripted:FILE` names.
+
+    Raises:
+        DataError: If the file is not there, or a line is not of the form.
+    """
+    path = Path(model.removeprefix(SCRIPTED))
+    found: dict[tuple[str, int | None], tuple[str, ...]] = {}
+    try:
+        with open_input(path) as stream:
+            for number, line in enumerate(read_lines(stream)):
+                if line.strip():
+                    key, turns = _line(line, f"{path}, row {number}")
+                    if key in found:
+                        raise DataError(
+                            f"question {key[0]!r} has two lines for the same rollout",
+                            where=f"{path}, row {number}",
+                            fix="number them with `rollout`, from 0",
+                        )
+                    found[key] = turns
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}", fix="check the path") from None
+    return Script(path, found)
+
+
+def _line(line: bytes, where: str) -> tuple[tuple[str, int | None], tuple[str, ...]]:
+    try:
+        row: Any = parse_json(line)
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}", where=where, fix=SHAPE) from None
+    row = row if isinstance(row, dict) else {}
+    question, turns, rollout = row.get("id"), row.get("turns"), row.get("rollout")
+    texts = isinstance(turns, list) and all(isinstance(turn, str) for turn in turns)
+    number = rollout is None or (isinstance(rollout, int) and not isinstance(rollout, bool) and rollout >= 0)
+    if not isinstance(question, str) or not texts or not number:
+        raise DataError("not the turns of a question", where=where, fix=SHAPE)
+    assert isinstance(turns, list)
+    return (question, rollout), tuple(turns)
+
+
+class ScriptEngine:
+    """Draws turns from a script. It has no tokens; a turn is cut after the first of the stop texts."""
+
+    cohorts = 1
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def join(self, cohort: int) -> None:
+        """Nothing to wait for."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing to wait for."""
+
+    async def generate(self, request: Request) -> Completion:
+        """The turn that is written for a place in a conversation.
+
+        Raises:
+            ServiceError: If there is none.
+        """
+        *_, rollout, turn = request.key
+        turns = self._script.of(request.question, rollout) or ()
+        if turn >= len(turns):
+            raise ServiceError(
+                f"the script has {len(turns)} turn(s) of question {request.question!r}, and the conversation "
+                f"came to turn {turn + 1}",
+                where=str(self._script.path),
+                fix="write it, or let an earlier turn end the conversation",
+            )
+        text = turns[turn]
+        stops = [text.find(stop) + len(stop) for stop in request.sampling.stop if stop in text]
+        finish: Finish = "stop" if stops else "end"
+        return Completion((), (), finish, (), text=text[: min(stops)] if stops else text)
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Refuse: a script learns nothing.
+
+        Raises:
+            ServiceError: Always.
+        """
+        raise ServiceError("weights cannot be given to a script", fix="train a model")
+
+    async def rest(self) -> None:
+        """Nothing to give back."""
+
+    async def aclose(self) -> None:
+        """Nothing to end."""

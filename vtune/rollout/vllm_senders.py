@@ -1,0 +1,204 @@
+"""Weights from the training to vLLM by vLLM's own channels: handles to memory of the same GPU, and NCCL.
+
+Beside `vllm.py` the only file that imports vllm.
+"""
+
+import asyncio
+import base64
+import math
+import pickle
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import torch
+from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
+from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
+from vllm.distributed.weight_transfer.ipc_engine import (
+    IPCTrainerInitInfo,
+    IPCTrainerWeightTransferEngine,
+)
+from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+from vllm.distributed.weight_transfer.packed_tensor import DEFAULT_PACKED_BUFFER_SIZE_BYTES
+from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+from vtune.errors import RunFailed
+from vtune.models.device import device_thread
+from vtune.models.policy import Policy, plain_shapes
+from vtune.rollout.engine import Weights
+from vtune.rollout.servers import Fleet
+from vtune.rollout.team import Team
+from vtune.rollout.transfer import BlockingLink, Link, trainer_address
+
+
+class Source(WeightSource):
+    """The policy's weights as vLLM's senders read them: once for each `weights`."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._metadata = [ParamMeta(*one) for one in plain_shapes(policy)]
+        self.weights: Weights | None = None
+        """Of the next transfer."""
+
+    def metadata(self) -> list[ParamMeta]:
+        """Name, type and shape of each weight, in order."""
+        return self._metadata
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        assert self.weights is not None
+        return self.weights()
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of the buffer in which weights travel: no tensor is split, so the largest one fits in."""
+        sizes = [one.dtype.itemsize * math.prod(one.shape) for one in self._metadata]
+        largest: int = max(DEFAULT_PACKED_BUFFER_SIZE_BYTES, *sizes)
+        return largest
+
+
+class HandleSender:
+    """Sends weights to a vLLM on this process's GPU: only handles to the trainer's memory travel.
+
+    Args:
+        policy: Whose weights they are.
+        device: The GPU of this process.
+        team: Of this process, where several share a vLLM; None: it has one of its own.
+    """
+
+    def __init__(self, policy: Policy, device: torch.device, team: Team | None = None) -> None:
+        self._source = Source(policy)
+        self._thread = device_thread(device)
+        self._team = team
+
+    async def send(self, weights: Weights, link: Link | None, label: str) -> None:
+        """Send all weights, a buffer at a time; all processes of a team call it together.
+
+        Args:
+            weights: Whole, in every process of a team.
+            link: To the vLLM; None where the first process of the team has it.
+            label: What they are called.
+        """
+        loop = asyncio.get_running_loop()
+        self._source.weights = weights
+        # vLLM's side of a transfer blocks; its calls of the engine run in this loop meanwhile.
+        client = _NoClient() if link is None else _Pickling(link, loop, label)
+        await loop.run_in_executor(self._thread, self._send, client)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+    def _send(self, client: "_Pickling | _NoClient") -> None:
+        info = IPCTrainerInitInfo(
+            rank=self._team.index if self._team else 0,
+            packed=True,
+            packed_buffer_size_bytes=self._source.buffer_bytes,
+        )
+        engine = _Sender.trainer_init(info, client=client, source=self._source)
+        engine.team = self._team
+        engine.send_weights()
+        if client.failure is not None:
+            raise client.failure
+
+
+class _Sender(IPCTrainerWeightTransferEngine):
+    """A sender that meets its team alone.
+
+    vLLM's own takes all processes of the default group for senders to the same vLLM: it would wait for all of
+    them at each buffer, and for ever where the vLLM of one of them has died.
+    """
+
+    team: Team | None = None
+
+    def _all_gather_and_merge_handles(self, handles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self.team is None:
+            return handles
+        of_all = self.team.gather(handles)
+        return [{key: one[key] for one in same for key in one} for same in zip(*of_all, strict=True)]
+
+    def _post_send_sync(self) -> None:
+        if self.team is not None:
+            # The buffer is filled again when the workers on all GPUs have read it.
+            self.team.gather(None)
+        collect: Any = torch.cuda.ipc_collect
+        collect()
+
+
+class _NoClient:
+    """What a sender asks that asks nothing."""
+
+    failure: Exception | None = None
+
+
+class _Pickling(BlockingLink):
+    """Handles as text: they hold types, which vLLM's encoder refuses.
+
+    vLLM's process reads them back where `VLLM_ALLOW_INSECURE_SERIALIZATION` is set (see `child_environment`);
+    they come from its own parent. After a failure nothing more is asked of vLLM, but the pass over the
+    weights goes on to its end: other processes gather in step with it.
+    """
+
+    failure: Exception | None = None
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        text = base64.b64encode(pickle.dumps(update_info["ipc_handles"])).decode()
+        super().update_weights({**update_info, "ipc_handles": None, "ipc_handles_pickled": text})
+
+    def _wait(self, call: Coroutine[Any, Any, None]) -> None:
+        if self.failure is not None:
+            call.close()
+            return
+        try:
+            super()._wait(call)
+        except (RunFailed, EngineDeadError, EngineGenerateError) as error:
+            self.failure = error
+
+
+def nccl_sender(
+    policy: Policy, device: torch.device, *, first: bool
+) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+    """Sends weights to servers on other GPUs; every process of the training calls it.
+
+    Args:
+        policy: Whose weights they are.
+        device: The GPU of this process.
+        first: Whether this process sends; the others only help to gather.
+    """
+    source = Source(policy)
+    senders: dict[tuple[str, ...], Any] = {}
+    thread = device_thread(device)
+
+    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
+        source.weights = weights
+        if not first:
+            for _ in source:
+                pass
+            return
+        await fleet.pause()
+        loop = asyncio.get_running_loop()
+        client = BlockingLink(fleet, loop, label)
+        # A group is formed anew when a server has gone or come back.
+        members = tuple(server.url for server in fleet.left())
+        if members not in senders:
+            senders.clear()
+            info = NCCLTrainerInitInfo(
+                master_address=trainer_address(members),
+                master_port=_free_port(),
+                world_size=1 + await fleet.workers(),
+                rank=0,
+                packed_buffer_size_bytes=source.buffer_bytes,
+            )
+            senders[members] = await loop.run_in_executor(
+                thread, lambda: WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
+            )
+        senders[members].client = client
+        await loop.run_in_executor(thread, senders[members].send_weights)
+        await fleet.resume()
+
+    return send
+
+
+def _free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,86 @@
+"""A process of a team that has no vLLM of its own: the first one's draws for it, on its GPU too."""
+
+from vtune.models.device import release_cache
+from vtune.models.pictures import Pixels
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.rollout.submission import Kept, Submissions
+from vtune.rollout.team import Counter, Team, Turn
+from vtune.rollout.vllm_senders import HandleSender
+
+KEPT = 1 << 30
+"""Bytes of pictures that stay put together, and of their patches."""
+
+Shown = tuple[tuple[int, int], bytes]
+
+
+class TeamEngine:
+    """Asks the first process of its team for turns, and gives its share of the weights.
+
+    Args:
+        policy: Tokens and pictures.
+        team: Of this process.
+        waiting: Covered while something is drawn.
+    """
+
+    cohorts = 1
+
+    def __init__(self, policy: Policy, team: Team, *, waiting: Stopwatch | None = None) -> None:
+        self._policy = policy
+        self._team = team
+        self._stopwatch = waiting or Stopwatch()
+        self._submissions = Submissions(policy)
+        self._pictures: Kept[Shown] = Kept(KEPT, lambda shown: len(shown[1]))
+        self._sender = HandleSender(policy, policy.device, team)
+        self._counter = Counter(team.address)
+
+    def join(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    async def generate(self, request: Request) -> Completion:
+        """Draw one turn.
+
+        Raises:
+            RunFailed: If the team's vLLM has died.
+        """
+        with self._stopwatch.covered():
+            turn = Turn(
+                name="-".join(map(str, request.key)),
+                token_ids=self._submissions.prompt(request),
+                images=tuple(self._shown(pixels) for pixels in request.pixels),
+                sampling=self._submissions.sampling(request),
+            )
+            return self._submissions.completion(request, await self._counter.ask(turn))
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Give this GPU's handles to the weights, in step with the first process (`VllmEngine.take`)."""
+        release_cache(self._policy.device)
+        await self._team.meet()
+        await self._team.meet()  # it wakes vLLM
+        await self._team.meet(self._sender.send(weights, None, ""))
+        release_cache(self._policy.device)
+        await self._team.meet()
+        await self._team.meet()  # it wakes the rest
+        await self._counter.open()
+
+    async def rest(self) -> None:
+        """All of the team have drawn; vLLM gives back the memory of this GPU too."""
+        await self._team.meet()
+        await self._team.meet()  # it puts vLLM to sleep
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._counter.close()
+        self._sender.close()
+        self._team.close()
+
+    def _shown(self, pixels: Pixels) -> Shown:
+        found = self._pictures.get(pixels)
+        if found is not None:
+            return found
+        picture = self._policy.pictures.shown(pixels).convert("RGB")
+        return self._pictures.put(pixels, (picture.size, picture.tobytes()))

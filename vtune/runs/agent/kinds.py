@@ -1,0 +1,71 @@
+"""The kinds of engines, by the names that recipes and commands have for them; without importing one."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from vtune.errors import MissingExtra, RecipeError
+
+if TYPE_CHECKING:
+    from vtune.models.families.shape import Shape
+
+Kind = Literal["transformers", "vllm", "openai", "scripted"]
+"""`openai`: an endpoint, which has the weights; `scripted`: a file of replies (`vtune.runs.agent.served`)."""
+
+
+def check_vllm() -> None:
+    """See that vLLM is there.
+
+    Raises:
+        MissingExtra: If it is not.
+    """
+    if find_spec("vllm") is None:
+        raise MissingExtra("vllm is not installed", fix="pip install 'vtune[vllm]'")
+
+
+def check_devices(gpus: int) -> None:
+    """See that this machine has the GPUs that are to share a model.
+
+    Raises:
+        RecipeError: If it has not.
+    """
+    import torch
+
+    if gpus > 1 and torch.cuda.device_count() < gpus:
+        raise RecipeError(
+            f"rollout.tensor_parallel is {gpus}, and this machine has {torch.cuda.device_count()} GPUs",
+            fix="set it to 1, or run where there are as many",
+        )
+
+
+def check_tensor_parallel(gpus: int, shape: "Shape | None", *, kind: str) -> None:
+    """See that so many GPUs can share a model.
+
+    Args:
+        gpus: `rollout.tensor_parallel`.
+        shape: The model's; None where it is not known.
+        kind: The engine.
+
+    Raises:
+        RecipeError: If something of it does not split, or its engine uses one GPU.
+    """
+    if gpus == 1:
+        return
+    if kind != "vllm":
+        raise RecipeError(
+            f"rollout.tensor_parallel is {gpus}, and {kind} does not draw on several GPUs",
+            fix="set rollout.engine to vllm (`vtune eval --vllm`), or tensor_parallel to 1",
+        )
+    if shape is None:
+        return
+    wrong = [
+        f"{count} {what}"
+        for what, count in (("attention heads", shape.heads), ("intermediate units", shape.intermediate))
+        if count % gpus
+    ]
+    if shape.kv_heads % gpus and gpus % shape.kv_heads:
+        wrong.append(f"{shape.kv_heads} key heads")
+    if wrong:
+        raise RecipeError(
+            f"rollout.tensor_parallel {gpus} does not divide the model's {' and '.join(wrong)}",
+            fix="take a power of two that does, e.g. 2 or 4",
+        )

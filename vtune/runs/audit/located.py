@@ -1,0 +1,107 @@
+"""Which samples stored trajectories answer, and by which settings they are judged."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, model_validator
+
+from vtune.config import Strict, find, load_recipe
+from vtune.errors import DataError
+from vtune.protocols import ProtocolName
+from vtune.protocols import vtune as ours
+from vtune.reward.recipe import RewardRecipe
+from vtune.runs.evaluate.questions import AnswerIn, Choices, Format, Source, as_today
+from vtune.tools import ToolName
+
+SEED = 0
+"""Of the bootstrap where no run says one: the same trajectories give the same intervals."""
+
+
+class _Asked(Strict):
+    """What an audit takes from the settings of a run; its other sections may be older than today's.
+
+    A key that is younger than a run has here the meaning that it had before it was there.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    data: tuple[str, ...] = Field(min_length=1)
+    seed: int
+    reward: RewardRecipe
+    format: Format = "samples"
+    """Only suites have another."""
+    offers: tuple[ToolName, ...] | None = None
+    answer_in: AnswerIn | None = None
+    kind: str | None = None
+    protocol: ProtocolName = ours.NAME
+    choices: Choices | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older_files(cls, values: Any) -> Any:
+        return as_today(values) if isinstance(values, dict) else values
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """Where trajectories are, what they are about and how they are judged."""
+
+    files: tuple[Path, ...]
+    source: Source
+    reward: RewardRecipe
+    seed: int
+    """Of the bootstrap: the run's own, so that an audit repeats what an evaluation said."""
+    settings: str
+    """The file that both were read from."""
+
+
+def locate(path: Path, data: tuple[str, ...]) -> Audited:
+    """Where the trajectories of a run, or of a file, are, and which samples they answer.
+
+    Args:
+        path: A folder, or a Parquet file.
+        data: Files of the samples; the run's own where there are none.
+
+    Raises:
+        DataError: If there are no trajectories, or nothing says which samples they answer.
+    """
+    if not path.exists():
+        raise DataError(f"there is no file or folder {path}", fix="give a run folder or a Parquet file")
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        files = tuple(sorted(path.glob("trajectories/*.parquet"))) or tuple(path.glob("trajectories.parquet"))
+    else:
+        files = (path,)
+    if not files:
+        raise DataError(
+            "there are no trajectories", where=str(path), fix="give a folder of `vtune rl` or `vtune eval`"
+        )
+    for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
+        if settings.is_file():
+            asked = load_recipe(settings, _Asked)
+            source = Source(
+                data=data or asked.data,
+                format=asked.format,
+                data_from="",
+                offers=asked.offers,
+                answer_in=asked.answer_in,
+                kind=asked.kind,
+                protocol=asked.protocol,
+                choices=asked.choices,
+            )
+            return Audited(files, source, asked.reward, asked.seed, str(settings))
+    if not data:
+        raise DataError(
+            "it is not known which samples these trajectories answer",
+            where=str(path),
+            fix="name their Parquet file with --data",
+        )
+    reward = load_recipe(find("codev", "recipes.rl"), _Asked).reward
+    return Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
+
+
+def _samples(data: Sequence[str]) -> Source:
+    """Parquet files of samples, as they are."""
+    return Source(data=tuple(data), format="samples", data_from="", choices=None)

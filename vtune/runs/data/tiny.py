@@ -1,0 +1,26 @@
+"""A tiny model beside the data that it is for."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from vtune.errors import RecipeError
+from vtune.runs.folder import check_folder
+
+
+def check_tiny(folder: Path) -> None:
+    """See, before data are made, that a model can be written to a folder.
+
+    Raises:
+        RecipeError: If it holds a model already, or cannot be written.
+    """
+    if (folder / "config.json").exists():
+        raise RecipeError(f"{folder} holds a model", fix="remove it, or name another folder")
+    check_folder(folder)
+
+
+def add_tiny(folder: Path, corpus: Iterable[str], *, seed: int) -> dict[str, object]:
+    """Build a tiny model, with random weights and a tokenizer of these texts; returns its path."""
+    from vtune.models.tiny import build_tiny
+
+    build_tiny(folder, corpus, seed=seed)
+    return {"path": str(folder)}

@@ -1,0 +1,155 @@
+"""What every export is made of: a rollout with its question, its answer, and its pictures as files."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from vtune.files.writing import write_atomically
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Reads
+from vtune.runs.evaluate.finished import RESULTS, TRAJECTORIES, Finished
+from vtune.schema.message import Picture
+from vtune.schema.parquet import load_picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.verifiers import verifier_of
+from vtune.verifiers.verifier import given_answer
+
+_MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp", b"BM": "bmp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A rollout."""
+
+    number: int
+    """Of its question in the data, from 0."""
+    sample: Sample
+    """As it was asked, without its pictures."""
+    trajectory: Trajectory
+    question: str
+    """Of the data, without options and request."""
+    prediction: str
+    """What the harness' parser is handed; empty where the policy gave no answer."""
+
+    @property
+    def score(self) -> float | None:
+        """Of the evaluation, by its protocol; None: unscored."""
+        reward = self.trajectory.reward
+        return None if reward is None else reward.accuracy
+
+
+def rows(finished: Finished, harness: str) -> Iterator[Row]:
+    """The rollouts that have a reply, in the order of the questions.
+
+    Args:
+        finished: The evaluation.
+        harness: The protocol whose parser reads the predictions; it says whether it is handed the answer or
+            all that the policy wrote. The answer, where it has no rule for the suite.
+    """
+    rule = PROTOCOLS[harness].rule(finished.suite.kind)
+    reads: Reads = "answer" if rule is None else rule.reads
+    numbers = {name: number for number, name in enumerate(finished.samples)}
+    for trajectory in finished.trajectories():
+        if trajectory.stop_reason != "error":
+            sample = finished.samples[trajectory.sample_id]
+            yield Row(
+                numbers[sample.id],
+                sample,
+                trajectory,
+                finished.questions[sample.id],
+                _handed(trajectory.reply, sample, reads),
+            )
+
+
+def _handed(reply: str, sample: Sample, reads: Reads) -> str:
+    if reads == "reply" or verifier_of(sample).reads_outcome:
+        return reply
+    return given_answer(reply, sample) or ""
+
+
+def task_of(finished: Finished, names: dict[str, str]) -> str:
+    """What a harness calls the benchmark of an evaluation.
+
+    Args:
+        finished: The evaluation.
+        names: File or folder of the data, without its suffix -> the harness' name; others keep their own.
+    """
+    stem = Path(finished.suite.data[0]).stem
+    return names.get(stem, stem)
+
+
+def model_of(finished: Finished) -> str:
+    """The name of the model, as part of a file's name."""
+    return re.sub(r"[^\w.-]+", "-", str(finished.results["model"])).strip("-.") or "model"
+
+
+def ended(finished: Finished) -> datetime:
+    """When the evaluation ended."""
+    return datetime.fromtimestamp((finished.folder / RESULTS).stat().st_mtime, UTC)
+
+
+@dataclass(slots=True)
+class Pictures:
+    """The pictures of an export, each a file of its own, named by its content."""
+
+    finished: Finished
+    out: Path
+    written: set[str] = field(default_factory=set)
+
+    def encoded(self, picture: Picture) -> bytes:
+        """The bytes of a stored picture."""
+        return load_picture(picture, (self.finished.folder / TRAJECTORIES).parent)
+
+    def names(self, pictures: Sequence[Picture]) -> list[str]:
+        """Write pictures that are not there yet; returns their paths in the export."""
+        found = []
+        for picture in pictures:
+            data = self.encoded(picture)
+            name = f"images/{hashlib.sha256(data).hexdigest()[:32]}.{kind_of(data)}"
+            if name not in self.written:
+                write_atomically(self.out / name, data)
+                self.written.add(name)
+            found.append(name)
+        return found
+
+
+def kind_of(data: bytes) -> str:
+    """The format of an encoded picture, as a suffix; `bin` where it is not known by its first bytes."""
+    return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "bin")
+
+
+def record(row: Row, pictures: Pictures) -> dict[str, Any]:
+    """The conversation of a rollout: turns with their pictures, calls, and why it ended."""
+    trajectory = row.trajectory
+    names = pictures.names(trajectory.images)
+    return {
+        "turns": [
+            {"role": turn.role, "content": turn.content, "images": [names[index] for index in turn.images]}
+            for turn in trajectory.messages
+        ],
+        "calls": [
+            {
+                "tool": call.tool,
+                "arguments": call.arguments,
+                "status": call.status,
+                "error": call.error,
+                "output": call.output,
+                "images": [names[index] for index in call.images],
+            }
+            for call in trajectory.calls
+        ],
+        "rollout": trajectory.rollout,
+        "stop_reason": trajectory.stop_reason,
+        "score": row.score,
+    }
+
+
+def compact(value: Any) -> str:
+    """JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,250 @@
+"""Grades for which a protocol asks a model: it reads or compares the stored replies of an evaluation."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.errors import RecipeError, RunFailed, ServiceError
+from vtune.files.writing import write_atomically
+from vtune.judge.budget import Budget, Prices, Purse
+from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.completions import NoVerdict
+from vtune.judge.prompts import Prompt, insisting
+from vtune.protocols.protocol import Grade, Judging, Rule
+from vtune.schema.sample import Sample
+
+CACHE = "grader.jsonl"
+"""In the folder of an evaluation: replies of the model, by what was asked."""
+BATCH = "grader.batch.json"
+"""The batch that is under way."""
+UNJUDGED = "unjudged.jsonl"
+"""Replies that the model was not asked about, and why."""
+NAMED = 5
+"""Of them, in a message."""
+
+Key = tuple[str, int]
+"""A sample's id, and the number of its rollout."""
+
+
+class Grader(JudgeEndpoint):
+    """The model that reads and compares answers where a protocol asks one."""
+
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=2048, gt=0)
+    """Of a reply, thoughts included; upstream has 128 or 256, which leave a model that reasons no room."""
+    concurrency: int = Field(default=16, gt=0)
+    retries: int = Field(default=6, ge=0)
+    timeout_s: float = Field(default=120.0, gt=0)
+    api_key_env: str | None = "OPENAI_API_KEY"
+    prices: Prices | None = None
+    """Null: no cost is reported, and no limit may be in money."""
+    budget: Budget = Budget()
+    """What is not asked is unscored, and the evaluation stops with the names."""
+    batch: bool = False
+    """Whether questions are sent in batches (`/v1/batches`)."""
+    batch_poll_s: float = Field(default=30.0, gt=0)
+
+    @model_validator(mode="after")
+    def _money_has_prices(self) -> Self:
+        if self.budget.money is not None and self.prices is None:
+            raise ValueError("`budget.money` needs `prices`")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer to be graded."""
+
+    key: Key
+    text: str
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What became of replies."""
+
+    grades: Mapping[Key, Grade] = field(default_factory=dict)
+    unreadable: Mapping[Key, str] = field(default_factory=dict)
+    """Why there is no grade: the model refuses the question, or says nothing that can be read."""
+    unjudged: Mapping[Key, str] = field(default_factory=dict)
+    """Why there is no grade: the model gave no reply, or may not be asked any more."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """`model`, SHA-256 of the `prompts`, what was spent."""
+
+    def as_result(self) -> dict[str, Any]:
+        """What results say of it: nothing where no model was asked."""
+        return {"grader": dict(self.facts)} if self.facts else {}
+
+
+class Judged(Strict):
+    """The part of a suite that says who grades."""
+
+    grader: Grader | None = None
+    """Asked where the protocol asks a model; null: its rules alone."""
+
+
+def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
+    """See that a protocol that cannot do without a model has one.
+
+    Raises:
+        RecipeError: If it has none.
+    """
+    if rule.needs_judge and grader is None:
+        raise RecipeError(
+            f"protocol `{protocol}` lets a model grade these questions, and the suite names none",
+            fix="--set 'grader={base_url: …, model: …}', or --protocol vtune, which needs no model",
+        )
+
+
+def ungraded(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What an evaluation was asked, less who grades: as long as there is no result, another model may."""
+    return {**asked, "suite": {**asked["suite"], "grader": None}}
+
+
+async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, folder: Path) -> Graded:
+    """The grades of replies by a rule that asks a model; what `folder` has of its replies is not asked again.
+
+    Args:
+        replies: All of an evaluation.
+        rule: Its `judge` is not None.
+        grader: The model.
+        folder: Of the evaluation.
+
+    Raises:
+        RecipeError: If the environment variable of the key is not set.
+        DataError: If the replies kept in `folder` cannot be read.
+    """
+    purse = Purse(grader.budget, grader.prices)
+    async with JudgeClient(grader, cache=folder / CACHE, purse=purse) as client:
+        failed = await _in_batches(replies, rule, grader, client, folder) if grader.batch else None
+        found = await asyncio.gather(*(_grade(reply, rule, client, failed) for reply in replies))
+    results = list(zip([reply.key for reply in replies], found, strict=True))
+    unreadable = {key: one.what for key, one in results if isinstance(one, NoVerdict)}
+    failed_at = {key: one.what for key, one in results if isinstance(one, ServiceError)}
+    return Graded(
+        {key: one for key, one in results if isinstance(one, Grade)},
+        unreadable,
+        {key: why for key, why in failed_at.items() if key not in unreadable},
+        {
+            "model": grader.model,
+            "prompts": prompts_hash(rule),
+            **purse.facts(),
+            "unscored": sorted({name for name, _ in unreadable}),
+        },
+    )
+
+
+def prompts_hash(rule: Rule) -> str:
+    """SHA-256 of what the model is asked, with places for what differs, in hexadecimal."""
+    texts = [[prompt.system, prompt.text] for prompt in rule.prompts]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def check_judged(graded: Graded, max_unscored: float, folder: Path) -> None:
+    """Stop where replies were not judged; a later run asks about those alone.
+
+    Args:
+        graded: All of an evaluation.
+        max_unscored: The share that may stay without a grade because nothing readable was said of them.
+        folder: Of the evaluation; `unjudged.jsonl` names those without a grade.
+
+    Raises:
+        RunFailed: If one was not judged, or too many replies of the model are unreadable.
+    """
+    path = folder / UNJUDGED
+    left = {**graded.unjudged, **graded.unreadable}
+    total = len(graded.grades) + len(left)
+    if not graded.unjudged and len(graded.unreadable) <= max_unscored * total:
+        path.unlink(missing_ok=True)
+        return
+    rows = ({"sample_id": key[0], "rollout": key[1], "why": why} for key, why in sorted(left.items()))
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    names = sorted({name for name, _ in left})
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    raise RunFailed(
+        f"{len(left)} of {total} replies have no grade: {', '.join(names[:NAMED])}{more} ({path} has all)",
+        where=next(iter((graded.unjudged or graded.unreadable).values())),
+        fix="see to the model that `grader` names, or raise its budget, then continue with --resume: "
+        "no rollout is drawn again, and nothing that was answered is asked again",
+    )
+
+
+async def _grade(
+    reply: Reply, rule: Rule, client: JudgeClient, failed: ServiceError | None
+) -> Grade | ServiceError:
+    """The grade of one reply, or why there is none."""
+    judging = _begun(rule, reply)
+    try:
+        ask = next(judging)
+        while True:
+            if failed is not None and not _answered(client, ask.prompt):
+                return failed
+            ask = judging.send(await client.ask_for(ask.prompt, (), ask.read, ask.wanted))
+    except StopIteration as ended:
+        grade: Grade = ended.value
+        return grade
+    except ServiceError as error:
+        return error
+
+
+def _begun(rule: Rule, reply: Reply) -> Judging:
+    if rule.judge is None:
+        raise RuntimeError("a rule that asks no model was to be judged by one")
+    return rule.judge(reply.text, reply.sample)
+
+
+def _answered(client: JudgeClient, prompt: Prompt) -> bool:
+    return client.kept(prompt) is not None
+
+
+async def _in_batches(
+    replies: Sequence[Reply], rule: Rule, grader: Grader, client: JudgeClient, folder: Path
+) -> ServiceError | None:
+    """Ask what is still open in one batch after another: later questions depend on earlier answers.
+
+    Returns:
+        Why a batch failed; None where all went well, or what is left has to be asked one by one.
+    """
+    before: set[Prompt] = set()
+    while True:
+        waiting = set(_open(replies, rule, client))
+        if not waiting - before and not (folder / BATCH).exists():
+            return None
+        try:
+            await client.ask_in_batch(
+                sorted(waiting - before, key=lambda prompt: (prompt.system, prompt.text)),
+                state=folder / BATCH,
+                poll_s=grader.batch_poll_s,
+            )
+        except ServiceError as error:
+            return error
+        before |= waiting
+
+
+def _open(replies: Iterable[Reply], rule: Rule, client: JudgeClient) -> Iterable[Prompt]:
+    """The next question about each reply that has no answer yet."""
+    for reply in replies:
+        judging = _begun(rule, reply)
+        answer: Any = None
+        try:
+            while True:
+                ask = judging.send(answer)
+                for prompt in (ask.prompt, insisting(ask.prompt, ask.wanted)):
+                    said = client.kept(prompt)
+                    answer = None if said is None else ask.read(said)
+                    if said is None or answer is not None:
+                        break
+                if answer is None:
+                    if said is None:
+                        yield prompt
+                    break
+        except StopIteration:
+            continue

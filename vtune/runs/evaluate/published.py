@@ -1,0 +1,140 @@
+"""Numbers that papers print, and what is known of how they came about: `--against published:SUITE/ROW`."""
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from vtune.config import Strict, find, load_recipe, shipped
+from vtune.errors import RecipeError, nearest
+from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
+from vtune.runs.evaluate.finished import Finished
+from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.rescored import judging, parser_keys, readings
+from vtune.runs.evaluate.suite import EvalSuite
+
+PUBLISHED = "published:"
+"""Before the name of a row."""
+TABLES = "eval_suites.published"
+"""The package in which the tables ship."""
+
+
+class Said(Strict):
+    """What is known of each cause, in words; null: nothing."""
+
+    prompt: str | None = None
+    parser: str | None = None
+    pixels: str | None = None
+    order: str | None = None
+    decoding: str | None = None
+    judge: str | None = None
+
+
+class PublishedTable(Strict):
+    """A table of a paper."""
+
+    paper: str
+    table: str
+    """Its number, and where it stands."""
+    authors: tuple[str, ...]
+    """Rows of the paper's own models: `settings` and `said` are of them; of others nothing is known."""
+    settings: dict[str, Any]
+    """Dotted keys of a suite as far as they are known."""
+    said: Said
+    rows: dict[str, dict[str, float]]
+    """Model -> name of a shipped suite -> its number as it is printed, in percent."""
+
+
+def published_rows() -> dict[str, tuple[PublishedTable, str, str]]:
+    """`SUITE/ROW` -> table, suite, row."""
+    found: dict[str, tuple[PublishedTable, str, str]] = {}
+    for path in shipped(TABLES).values():
+        table = load_recipe(path, PublishedTable)
+        for name, scores in table.rows.items():
+            found |= {f"{suite}/{name}": (table, suite, name) for suite in scores}
+    return found
+
+
+def published_row(name: str) -> tuple[PublishedTable, str, str]:
+    """The table, the suite and the row of `SUITE/ROW`.
+
+    Raises:
+        RecipeError: If there is no such number.
+    """
+    rows = published_rows()
+    if name not in rows:
+        raise RecipeError(f"no published number is called {name!r}", fix=nearest(name, rows))
+    return rows[name]
+
+
+def against_published(ours: Finished, name: str) -> dict[str, Any]:
+    """As `run_against`, with a number that a paper prints: what is not known of it is null.
+
+    Args:
+        ours: A finished evaluation.
+        name: `SUITE/ROW`.
+
+    Raises:
+        RecipeError: If there is no such number, or it is of other questions.
+    """
+    table, suite, key = published_row(name)
+    kind = load_recipe(find(suite, "eval_suites"), EvalSuite).kind
+    if kind != ours.suite.kind:
+        raise RecipeError(
+            f"{name} is of questions of the kind `{kind}`, and {ours.folder} of `{ours.suite.kind}`",
+            fix="name the row of the suite that was evaluated",
+        )
+    about = {
+        "name": f"{PUBLISHED}{name}",
+        "path": f"{table.paper}, {table.table}",
+        "model": key,
+        "score": table.rows[key][suite] / 100,
+    }
+    score = ours.results["score"].get("score")
+    here = {
+        "name": ours.folder.resolve().name,
+        "path": str(ours.folder),
+        "model": ours.results["model"],
+        "score": score,
+    }
+    theirs, known = ours.suite, set()
+    if key in table.authors:
+        known = set(table.settings)
+        words = [f"{setting}={json.dumps(value)}" for setting, value in table.settings.items()]
+        theirs = load_recipe(ours.folder / "suite.yaml", EvalSuite, words)
+    said = table.said if key in table.authors else Said()
+    causes = {name: _cause(ours, theirs, known, said, name) for name in KEYS}
+    return concluded(here, about, causes, []) | {"items": None}
+
+
+def _cause(ours: Finished, theirs: EvalSuite, known: Collection[str], said: Said, name: str) -> Cause:
+    """What is known of a cause: only settings that are known differ, or are the same."""
+    why = getattr(said, name) or "the paper does not say"
+    if not any(within(key, KEYS[name]) for key in known):
+        return _judge(ours, said) if name == "judge" else Cause(differs=None, keys={}, items=None, why=why)
+    keys = changed(ours.suite, theirs, name)
+    cause = Cause(differs=bool(keys), keys=keys, items=None, why=f"known: {why}")
+    if name == "prompt":
+        put = {sample.id: sample.prompt for sample in read_records(theirs)}
+        other = [one for one, sample in ours.samples.items() if put[one] != sample.prompt]
+        more = {key: values for key, values in keys.items() if key == "rollout.prompt"}
+        cause = replace(cause, differs=bool(other or more), keys=keys if other else more, items=len(other))
+    if name == "parser":
+        keys = {key: keys[key] for key in parser_keys(ours.suite, theirs)}
+        cause = replace(cause, differs=bool(keys), keys=keys, items=None if keys else 0)
+        if keys:
+            found = readings(ours, theirs, ["parser"], [ours.folder])["parser"]
+            cause = replace(cause, items=found.items, score=found.score, points=found.points)
+            cause = replace(cause, why=found.why or cause.why)
+    return with_command(ours, theirs, name, cause)
+
+
+def _judge(ours: Finished, said: Said) -> Cause:
+    """Whether a model judged there; which prompts it had, no paper says."""
+    asked = judging(ours.suite, ours.samples.values(), ours.results)
+    here = next((one["model"] for one in asked.values() if one is not None), None)
+    if said.judge is None:
+        return Cause(differs=None, keys={}, items=None, why="the paper does not say")
+    differs = None if here is not None else True
+    why = f"known: {said.judge}" + ("; not its prompts" if differs is None else "")
+    return Cause(differs=differs, keys={"grader": (here, said.judge)}, items=None, why=why)

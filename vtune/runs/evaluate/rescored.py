@@ -1,0 +1,161 @@
+"""Stored replies of an evaluation, read by the parser and the judge of another one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from vtune.config import differing_keys
+from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.judge.budget import Budget
+from vtune.runs.evaluate.finished import Finished
+from vtune.runs.evaluate.grading import graded_again, rule_of, thresholds_of
+from vtune.runs.evaluate.judged import CACHE, Grader, Key, check_grader, prompts_hash
+from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.schema.sample import Sample
+from vtune.verifiers import verifier_of
+from vtune.verifiers.detection import with_iou
+
+Reread = Literal["parser", "judge"]
+
+PARSER = ("protocol", "scorer", "answer_in", "reply_space", "choices.letter_rule", "reward.iou")
+"""Keys of a suite by which replies are read and scores put together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What another parser or judge makes of the replies."""
+
+    score: float | None = None
+    points: float | None = None
+    """The score as it was before this reading, minus the score by it."""
+    items: int | None = None
+    """Questions with a reply that has another grade."""
+    why: str = ""
+    """Why there is no score."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the readings so far have found."""
+
+    score: float | None
+    grades: Mapping[Key, float | None]
+    readings: dict[Reread, Reading] = field(default_factory=dict)
+
+
+def parser_keys(ours: EvalSuite, theirs: EvalSuite) -> list[str]:
+    """Keys by which two suites read replies differently; `protocol` where its rule reads differently."""
+    mine, other = rule_of(ours), rule_of(theirs)
+    parts = ("grade", "reads", "by", "prepared", "reply_space")
+    same = all(getattr(mine, part) == getattr(other, part) for part in parts)
+    changed = differing_keys(ours.model_dump(mode="json"), theirs.model_dump(mode="json"))
+    return [
+        key
+        for key in changed
+        if any(f"{key}.".startswith(f"{one}.") for one in PARSER) and not (same and key == "protocol")
+    ]
+
+
+def judging(
+    suite: EvalSuite, samples: Iterable[Sample], results: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Which models say what an answer is worth: null where none is asked.
+
+    Where a model is, its key and its price are left out: they change no grade.
+
+    Args:
+        suite: Asked.
+        samples: Its questions.
+        results: Of the evaluation; they name the prompts that were asked then.
+    """
+    rule, grader, verifiers = rule_of(suite), None, None
+    if rule.judge is not None and suite.grader is not None:
+        before = (results or {}).get("grader", {})
+        grader = _model(suite.grader) | {"prompts": before.get("prompts", prompts_hash(rule))}
+    if suite.reward.judge is not None and any(verifier_of(sample).asks_judge for sample in samples):
+        verifiers = _model(suite.reward.judge)
+    return {"grader": grader, "reward.judge": verifiers}
+
+
+def _model(endpoint: Any) -> dict[str, Any]:
+    return {key: getattr(endpoint, key) for key in ("model", "temperature", "max_tokens")}
+
+
+def readings(
+    ours: Finished, theirs: EvalSuite, causes: Sequence[Reread], kept: Sequence[Path]
+) -> dict[Reread, Reading]:
+    """What the replies of an evaluation are worth by the parser and the judge of another.
+
+    One after the other: with their parser and our judge, then with both of theirs. Where the first cannot be
+    done, what the second finds is of both.
+
+    Args:
+        ours: The evaluation whose replies are read.
+        theirs: The other's suite.
+        causes: In which of the two they differ, the parser first.
+        kept: Folders of evaluations whose judges' replies may be used; no model is asked.
+    """
+    stored = {
+        (t.sample_id, t.rollout): None if t.reward is None else t.reward.accuracy for t in ours.trajectories()
+    }
+    known = _Known(ours.results["score"].get("score"), stored)
+    for number, cause in enumerate(causes, start=1):
+        suite = read_by(ours.suite, theirs, causes[:number])
+        try:
+            score, grades = _again(ours, suite, kept)
+        except (DataError, RecipeError, RunFailed) as error:  # said in the result; the rest goes on
+            known.readings[cause] = Reading(why=error.what)
+            continue
+        changed = {key[0] for key, value in known.grades.items() if grades.get(key) != value}
+        both = known.score is not None and score is not None
+        known.readings[cause] = Reading(
+            score=score,
+            points=known.score - score if both else None,  # type: ignore[operator]
+            items=len(changed),
+            why="" if both else "the scorer gives no single score",
+        )
+        known.score, known.grades = score, grades
+    return known.readings
+
+
+def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> EvalSuite:
+    """Our suite with the parser, the judge or both of another; order of options and all else stay."""
+    changes: dict[str, Any] = {}
+    if "parser" in causes:
+        changes = {key: getattr(theirs, key) for key in PARSER if "." not in key}
+        changes["reward"] = ours.reward.model_copy(update={"iou": theirs.reward.iou})
+        if ours.choices is not None and theirs.choices is not None:
+            changes["choices"] = theirs.choices.model_copy(update={"order": ours.choices.order})
+    if "judge" in causes:
+        changes["grader"] = theirs.grader
+    return ours.model_copy(update=changes)
+
+
+def _again(
+    ours: Finished, suite: EvalSuite, kept: Sequence[Path]
+) -> tuple[float | None, dict[Key, float | None]]:
+    """The score of stored replies by a suite, and their grades, without asking anybody."""
+    rule, iou = rule_of(suite), thresholds_of(suite.reward)
+    check_grader(rule, suite.grader, suite.protocol)
+    samples = {}
+    for sample in read_records(suite):
+        if iou and verifier_of(sample).reads_iou:
+            sample = with_iou(sample, iou)
+        samples[sample.id] = sample
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        replies = [(one / CACHE).read_bytes() for one in kept if (one / CACHE).is_file()]
+        (folder / CACHE).write_bytes(b"".join(replies))
+        grader = None if suite.grader is None else _silent(suite.grader)
+        scores, grades = graded_again(ours, samples, rule, suite.scorer, grader, folder)
+    found: Any = scores.get("score")
+    return found, {(grade["sample_id"], grade["rollout"]): grade["score"] for grade in grades}
+
+
+def _silent(grader: Grader) -> Grader:
+    """A model of which only kept replies are used: its budget is too small for any question."""
+    changes = {"budget": Budget(tokens=1), "api_key_env": None, "batch": False}
+    return grader.model_copy(update=changes)

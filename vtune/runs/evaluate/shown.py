@@ -1,0 +1,113 @@
+"""What the policies of two evaluations saw of the same questions: texts, orders, sizes of pictures."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+AROUND = 60
+"""Characters of an example on each side of the first difference; ours."""
+
+Turn = tuple[str, str]
+"""(role, text)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a policy was shown of one question before it wrote."""
+
+    prompt: tuple[Turn, ...]
+    sizes: tuple[tuple[int, int] | None, ...]
+    """Of the question's pictures, as the policy saw them; None where that was not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Ids of the questions that were shown differently."""
+
+    prompt: tuple[str, ...]
+    """In their text, the order of options apart."""
+    order: tuple[str, ...]
+    pixels: tuple[str, ...]
+    sizes_known: bool
+    """Whether both evaluations have kept all sizes."""
+    example: Mapping[str, str] | None
+    """`id` of the first question of `prompt`, and both texts (`ours`, `theirs`) around what differs."""
+
+
+def asked_of(trajectories: Iterable[Trajectory]) -> dict[str, Asked]:
+    """Id of a question -> what was shown of it; all rollouts are shown the same."""
+    found: dict[str, Asked] = {}
+    for trajectory in trajectories:
+        if trajectory.sample_id in found or not trajectory.messages:
+            continue
+        prompt: list[Turn] = []
+        for message in trajectory.messages:
+            if message.role == "assistant":
+                break
+            prompt.append((message.role, message.content))
+        sizes = tuple(picture.seen for picture in trajectory.images if picture.origin == "input")
+        found[trajectory.sample_id] = Asked(prompt=tuple(prompt), sizes=sizes)
+    return found
+
+
+def differences(
+    ours: Mapping[str, Asked],
+    theirs: Mapping[str, Asked],
+    samples: Mapping[str, Sample],
+    suites: tuple[EvalSuite, EvalSuite],
+) -> Differences:
+    """Hold what was shown in one evaluation against what was shown in another.
+
+    The order of options changes a prompt, too. So where it differs, their question is put once more in our
+    order, and takes the place of itself in what they have asked.
+
+    Args:
+        ours: Id -> what was shown.
+        theirs: The same of the other.
+        samples: Id -> our question as it was asked.
+        suites: Ours and theirs, on the same data.
+    """
+    mine, other = suites
+    here = {sample.id: sample for sample in read_records(other)}
+    common = [name for name in ours if name in theirs and name in here]
+    order = tuple(name for name in common if samples[name].choices != here[name].choices)
+    turned = _turned(mine, other) if order else {}
+    moved = set(order)
+    texts = {
+        name: _with(theirs[name], here[name], turned[name]) if name in moved else theirs[name].prompt
+        for name in common
+    }
+    prompt = tuple(name for name in common if ours[name].prompt != texts[name])
+    return Differences(
+        prompt=prompt,
+        order=order,
+        pixels=tuple(name for name in common if ours[name].sizes != theirs[name].sizes),
+        sizes_known=all(None not in one[name].sizes for one in (ours, theirs) for name in common),
+        example=_example(prompt[0], ours[prompt[0]].prompt, texts[prompt[0]]) if prompt else None,
+    )
+
+
+def _turned(ours: EvalSuite, theirs: EvalSuite) -> dict[str, Sample]:
+    """Their questions in our order of options."""
+    if ours.choices is None or theirs.choices is None:
+        return {sample.id: sample for sample in read_records(theirs)}
+    choices = theirs.choices.model_copy(update={"order": ours.choices.order})
+    return {sample.id: sample for sample in read_records(theirs.model_copy(update={"choices": choices}))}
+
+
+def _with(asked: Asked, before: Sample, after: Sample) -> tuple[Turn, ...]:
+    """What was asked, with a question put in another way in the place of itself."""
+    old, new = before.prompt[-1].content, after.prompt[-1].content
+    return tuple((role, text.replace(old, new) if role == "user" else text) for role, text in asked.prompt)
+
+
+def _example(name: str, ours: tuple[Turn, ...], theirs: tuple[Turn, ...]) -> dict[str, str]:
+    mine, other = ("\n".join(text for _, text in one) for one in (ours, theirs))
+    ends = min(len(mine), len(other))
+    at = next((place for place in range(ends) if mine[place] != other[place]), ends)
+    start = max(0, at - AROUND)
+    return {"id": name, "ours": mine[start : at + AROUND], "theirs": other[start : at + AROUND]}

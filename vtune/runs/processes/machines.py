@@ -1,0 +1,148 @@
+"""The machines of a run: their names and GPUs, and what of this machine's environment the others get."""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import RecipeError
+from vtune.files.reading import read_text
+
+SLOTS = "one line per machine: `name slots=8`"
+"""What a hostfile holds."""
+
+ENVIRONMENT = "environment.json"
+"""In the folder `logs`, readable by its owner alone, while a run on many machines lasts."""
+
+FORWARDED = (
+    "HF_",
+    "HUGGINGFACE_",
+    "TRANSFORMERS_",
+    "TORCH",
+    "VLLM_",
+    "GLOO_",
+    "WANDB_",
+    "TRACKIO_",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "OMP_NUM_THREADS",
+    "XDG_CACHE_HOME",
+)
+"""Beginnings of the names of variables that mean the same on every machine of a run."""
+
+
+OWN = ("VLLM_HOST_IP",)
+"""Those of them that each machine has of its own."""
+
+
+def machines_of(hostfile: Path) -> dict[str, int]:
+    """Machine -> GPUs that a hostfile (`name slots=N` a line) gives of it, in order.
+
+    Raises:
+        RecipeError: If it cannot be read, or names no machine, or one twice or without slots.
+    """
+    try:
+        lines = read_text(hostfile).splitlines()
+    except FileNotFoundError:
+        raise RecipeError(f"there is no hostfile {hostfile}", fix=SLOTS) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            f"the hostfile {hostfile} cannot be read: {getattr(error, 'strerror', error)}",
+            fix=SLOTS,
+        ) from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        name, slots = words[0], words[1].removeprefix("slots=") if len(words) > 1 else ""
+        if not slots.isdecimal() or name in found:
+            what = f"{name} a second time" if name in found else repr(line.strip())
+            raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
+        found[name] = int(slots)
+    if not found:
+        raise RecipeError(f"{hostfile} names no machine", fix=SLOTS)
+    return found
+
+
+def included(hostfile: Path, processes: int) -> str:
+    """What DeepSpeed's `--include` is given: on each machine the GPUs that a run takes.
+
+    Those that `CUDA_VISIBLE_DEVICES` names here, or the first ones where it is not set.
+
+    Raises:
+        RecipeError: If a machine does not have them, or they are not named by numbers.
+    """
+    wanted = _visible(processes)
+    machines = machines_of(hostfile)
+    for name, slots in machines.items():
+        if missing := [number for number in wanted if number >= slots]:
+            raise RecipeError(
+                f"GPU {missing[0]} is wanted on every machine, and {hostfile} gives {slots} of {name}: "
+                f"0 to {slots - 1}",
+                fix="lower --gpus, or raise slots; CUDA_VISIBLE_DEVICES, where set, says which are taken",
+            )
+    return "@".join(f"{name}:{','.join(map(str, wanted))}" for name in machines)
+
+
+def _visible(processes: int) -> list[int]:
+    """Numbers of the GPUs to take on each machine."""
+    said = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not said:
+        return list(range(processes))
+    names = [name.strip() for name in said.split(",")]
+    if not all(name.isdecimal() for name in names):
+        raise RecipeError(
+            f"CUDA_VISIBLE_DEVICES is {said}, and other machines know their GPUs by numbers alone",
+            fix="give numbers, e.g. CUDA_VISIBLE_DEVICES=4,5,6,7",
+        )
+    if len(names) < processes:
+        raise RecipeError(
+            f"--gpus {processes}, and CUDA_VISIBLE_DEVICES names {len(names)}: {said}",
+            fix="ask for fewer, or name more",
+        )
+    return [int(name) for name in names[:processes]]
+
+
+def variables(values: Mapping[str, Any]) -> set[str]:
+    """Names of environment variables that a recipe reads, e.g. keys: those under `*_env`, at any depth."""
+    found = {
+        value
+        for key, value in values.items()
+        if isinstance(key, str) and key.endswith("_env") and isinstance(value, str)
+    }
+    return found.union(*(variables(one) for one in _sections(values)))
+
+
+def _sections(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for value in values.values():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(one, Mapping):
+                yield one
+
+
+def write_environment(logs: Path, names: Collection[str]) -> None:
+    """Write down, for the other machines, the variables of this one that mean the same there.
+
+    By a file and not by the launcher's command, which every user of either machine can read.
+
+    Args:
+        logs: The folder that all machines see.
+        names: Variables beside those that are always forwarded.
+    """
+    chosen = {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or (name.startswith(FORWARDED) and name not in OWN)
+    }
+    file = logs / ENVIRONMENT
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        json.dump(chosen, out)

@@ -1,0 +1,83 @@
+"""A socket that listens, and an application that answers at it until it is told to stop."""
+
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from vtune.errors import RecipeError
+from vtune.runs.serve.patience import IDLE, Patient
+
+GRACE = 15
+"""Seconds that requests under way get when the service is told to stop; ours."""
+
+BACKLOG = 2048
+"""Connections that may wait to be taken; uvicorn's own."""
+
+
+async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
+
+    Args:
+        app: What answers.
+        listener: Where requests come in.
+        ready: Called before the first one is answered.
+    """
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,  # nobody asks where a request came from
+            lifespan="off",  # what a service needs ends with its function, however the server ends
+            timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=IDLE,
+            http=Patient,
+            ws="none",
+        )
+    )
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # uvicorn sends itself the signal again when all is done; to be told to stop is how a service ends well.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ready()
+        await server.serve(sockets=[listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where clients find what listens."""
+    name, number = listener.getsockname()[:2]
+    return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        host: Name or address.
+        port: 0 takes a free one.
+
+    Raises:
+        RecipeError: If the address cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol is named: asyncio turns Nagle's algorithm off only where it is, and that costs 40 ms.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise RecipeError(
+            f"{host}:{port} cannot be listened at: {error.strerror}",
+            fix="choose another --port (0 takes a free one) or --host",
+        ) from None
+    return listener

@@ -1,0 +1,80 @@
+"""Services on a loopback address, seen from every machine of a run: each machine has one of its own."""
+
+import ipaddress
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from vtune.errors import RecipeError
+from vtune.update.ranks import Ranks
+
+SECONDS = 5.0
+"""That a service on this machine may take to accept a connection; ours."""
+
+
+PORTS = {"http": 80, "https": 443}
+"""Of addresses that name none."""
+
+
+def check_services_here(
+    recipe: Mapping[str, Any], suites: Mapping[str, Mapping[str, Any]], ranks: Ranks
+) -> None:
+    """See that services which a recipe names by a loopback address run on this machine too.
+
+    The first process of the run has asked its services itself; of every other machine, the first process
+    there looks. Other addresses mean the same machine everywhere.
+
+    Args:
+        recipe: Of the run, as values.
+        suites: Those of its evaluations, by name, as values.
+        ranks: Of this process.
+
+    Raises:
+        RecipeError: If nothing listens at such an address here.
+    """
+    if ranks.first or ranks.local:
+        return
+    for suite, values in {"": recipe, **suites}.items():
+        for key, url, listed in _urls(values):
+            parts = urlsplit(url)
+            if not _is_loopback(parts.hostname) or _listens(
+                parts.hostname, parts.port or PORTS[parts.scheme]
+            ):
+                continue
+            reached = parts._replace(netloc=f"HOST:{parts.port}" if parts.port else "HOST").geturl()
+            raise RecipeError(
+                f"{key}{f' of eval suite {suite}' if suite else ''} is {url}, and nothing listens there on "
+                f"{socket.gethostname()}",
+                fix="start the service on every machine, or name a host that all of them reach, e.g. "
+                + (reached if suite or listed else f"--set {key}={reached}"),
+            )
+
+
+def _urls(value: Any, key: str = "", *, listed: bool = False) -> Iterator[tuple[str, str, bool]]:
+    """(key path, URL, whether it is part of a list) of everything in a recipe that is one."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _urls(one, f"{key}.{name}" if key else name, listed=listed)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _urls(one, key, listed=True)
+    elif isinstance(value, str) and value.startswith(("http://", "https://")):
+        yield key, value, listed
+
+
+def _is_loopback(host: str | None) -> bool:
+    if host is None or host == "localhost":
+        return host is not None
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
+
+
+def _listens(host: str | None, port: int) -> bool:
+    try:
+        with socket.create_connection((str(host), port), timeout=SECONDS):
+            return True
+    except OSError:
+        return False

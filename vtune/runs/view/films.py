@@ -1,0 +1,89 @@
+"""One sample in several steps and places: what a policy showed of the same picture while it learnt."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vtune.runs.view.opened import Opened
+from vtune.view.query import parse_query, select
+
+MOST = 12
+"""Films that are suggested (ours)."""
+LOOKED_AT = 1_000
+"""Samples that are looked at for them, those with the most frames (ours)."""
+FRAMES = 512
+"""Trajectories of one sample, at most (ours)."""
+
+COLUMNS = ("key", "sample", "step", "rollout", "right", "faithful", "reward", "calls")
+
+Frame = dict[str, Any]
+"""`place`, its number, and `COLUMNS` of a trajectory."""
+
+
+def film(opened: Sequence[Opened], sample: str) -> list[Frame]:
+    """All trajectories of a sample, in the order of places, steps and rollouts."""
+    if '"' in sample:
+        return []
+    query = parse_query(f'sample:"{sample}"')
+    found = []
+    for number, one in enumerate(opened):
+        table = one.index.table.select(COLUMNS)
+        found += _frames(number, table.take(select(table, query, {})))
+    return found[:FRAMES]
+
+
+def films(opened: Sequence[Opened]) -> list[dict[str, Any]]:
+    """Samples with the most frames, and of them first those that a policy learnt to look at.
+
+    Returns:
+        `sample` and its `frames` of each. A sample that was drawn once, in one place, makes no film.
+    """
+    tables = [
+        rows.select(COLUMNS).append_column("place", pa.array([number] * rows.num_rows))
+        for number, one in enumerate(opened)
+        if one.place.kind != "samples" and (rows := one.index.table).num_rows  # it grows beneath us
+    ]
+    if not tables:
+        return []
+    table = pa.concat_tables(tables)
+    # A moment is a step of a place; evaluations have one alone.
+    steps = pc.fill_null(table["step"], -1)
+    moments = pc.add(pc.multiply(table["place"], 1_000_000_000), pc.cast(steps, pa.int64()))
+    counted = table.append_column("moment", moments).group_by("sample")
+    counts = counted.aggregate([("moment", "count_distinct")])
+    several = counts.filter(pc.greater(counts["moment_count_distinct"], 1))
+    order = pc.sort_indices(several, [("moment_count_distinct", "descending"), ("sample", "ascending")])
+    names = several["sample"].take(order[:LOOKED_AT])
+    frames_of = table.filter(pc.is_in(table["sample"], value_set=names.combine_chunks())).to_pylist()
+    found: dict[str, list[Frame]] = {name: [] for name in names.to_pylist() if name is not None}
+    for row in frames_of:
+        found[row["sample"]].append(row)
+    ranked = sorted(found.items(), key=lambda one: (-_learnt(_in_order(one[1])), one[0]))
+    return [{"sample": name, "frames": _in_order(frames)[:FRAMES]} for name, frames in ranked[:MOST]]
+
+
+def _learnt(frames: Sequence[Mapping[str, Any]]) -> float:
+    """How much more often the last frames are faithful than the first; more, where a call had missed."""
+    part = max(1, len(frames) // 3)
+    gain = _faithful(frames[-part:]) - _faithful(frames[:part])
+    moments = len({(one["place"], one["step"]) for one in frames})
+    beside = any(one["calls"] and one["faithful"] is False for one in frames)
+    return gain + (0.5 if beside and gain > 0 else 0.0) + moments / 1000
+
+
+def _faithful(frames: Sequence[Mapping[str, Any]]) -> float:
+    known = [bool(one["faithful"] and one["right"]) for one in frames if one["faithful"] is not None]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _frames(number: int, table: pa.Table) -> list[Frame]:
+    return _in_order([{"place": number, **row} for row in table.to_pylist()])
+
+
+def _in_order(frames: Sequence[Frame]) -> list[Frame]:
+    def rank(one: Frame) -> tuple[int, int, int]:
+        return one["place"], -1 if one["step"] is None else one["step"], one["rollout"] or 0
+
+    return sorted(frames, key=rank)

@@ -1,0 +1,102 @@
+"""What trajectories say first: shares and means with their intervals, at the first step and at the last."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vtune.metrics.intervals import Estimate, mean, share
+
+Facts = Sequence[Mapping[str, Any]]
+"""Rows of an index."""
+
+
+def headline(table: pa.Table) -> dict[str, Any]:
+    """Accuracy, faithful shares, reward and calls of the first kept step and of the last one.
+
+    Rollouts of one sample are one cluster of the interval. Trajectories that nobody could judge are left out
+    of the number that they have no value of.
+
+    Args:
+        table: Of an index, with the columns of `vtune.view.facts.FACTS`.
+
+    Returns:
+        `of`, which trajectories these are, and `rows`: `name`, `first` and `last`, each an estimate (`value`,
+        `low`, `high`, `n`) or None. Where there is one step alone, `first` is None.
+    """
+    names = [
+        name for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags") if table.num_rows
+    ]
+    steps = sorted(step for step in pc.unique(table["step"]).to_pylist() if step is not None) or [None]
+    parts = {step: _rows(table.select(names), step) for step in {steps[0], steps[-1]} if names}
+    last, alone = parts.get(steps[-1], []), len(steps) == 1
+    first = [] if alone else parts.get(steps[0], [])
+    rows = [
+        {"name": name, "first": measure(first) if first else None, "last": measure(last)}
+        for name, measure in MEASURES.items()
+    ]
+    of = f"{len(last)} trajectories" if alone else f"step {steps[0]} → step {steps[-1]}"
+    faith = "faithful: a call earned what showing a target does"
+    return {"of": f"{of}, 95 % intervals; {faith}", "rows": [row for row in rows if row["last"] is not None]}
+
+
+def _rows(table: pa.Table, step: int | None) -> list[dict[str, Any]]:
+    column = table["step"]
+    found: list[dict[str, Any]] = table.filter(
+        pc.is_null(column) if step is None else pc.equal(column, step)
+    ).to_pylist()
+    return found
+
+
+def _accuracy(rows: Facts) -> dict[str, Any] | None:
+    return _share(rows, lambda row: row["right"])
+
+
+def _faithful(rows: Facts) -> dict[str, Any] | None:
+    """Right, and a call earned what a look at the target does; of all."""
+    known = [row for row in rows if row["right"] is not None]
+    return _share(known, lambda row: None if row["faithful"] is None else row["right"] and row["faithful"])
+
+
+def _faithful_of_right(rows: Facts) -> dict[str, Any] | None:
+    return _share([row for row in rows if row["right"]], lambda row: row["faithful"])
+
+
+def _flagged(rows: Facts) -> dict[str, Any] | None:
+    return _share(rows, lambda row: None if row["calls"] is None else bool(row["flags"]))
+
+
+def _mean(name: str) -> Callable[[Facts], dict[str, Any] | None]:
+    def measured(rows: Facts) -> dict[str, Any] | None:
+        known = [row for row in rows if row[name] is not None]
+        return _told(mean([_cluster(row) for row in known], [row[name] for row in known]), len(known))
+
+    return measured
+
+
+MEASURES: Mapping[str, Callable[[Facts], dict[str, Any] | None]] = {
+    "accuracy": _accuracy,
+    "right and faithful, of all": _faithful,
+    "faithful, of the right": _faithful_of_right,
+    "reward": _mean("reward"),
+    "tool calls": _mean("calls"),
+    "with a red flag": _flagged,
+}
+"""Name -> how it is measured."""
+
+
+def _share(rows: Facts, of: Callable[[Mapping[str, Any]], bool | None]) -> dict[str, Any] | None:
+    known = [(_cluster(row), value) for row in rows if (value := of(row)) is not None]
+    if not known:
+        return None
+    return _told(share([cluster for cluster, _ in known], [value for _, value in known]), len(known))
+
+
+def _cluster(row: Mapping[str, Any]) -> str:
+    return str(row["sample"])
+
+
+def _told(estimate: Estimate | None, n: int) -> dict[str, Any] | None:
+    return None if estimate is None else asdict(estimate) | {"n": n}

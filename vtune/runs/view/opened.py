@@ -1,0 +1,158 @@
+"""A place that is looked at: its index, what its samples ask, its labels, and one document at a time."""
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError, RecipeError
+from vtune.files.json_text import read_json
+from vtune.files.writing import write_atomically
+from vtune.report.progress import Rows
+from vtune.runs.audit.located import locate
+from vtune.runs.evaluate.questions import Source, read_records
+from vtune.schema.labels import Label, read_labels
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.view.document import document_of, question_of, read_record
+from vtune.view.index import LIKELY_SHOWN_FROM, Index
+from vtune.view.place import Place, stamp
+from vtune.view.query import parse_query, select
+
+KEPT = 8
+"""Records that are kept for the pictures that are asked for next (ours)."""
+QUESTIONS = "questions"
+"""Files of the index that hold what samples ask."""
+
+Record = Trajectory | Sample
+
+
+class Opened:
+    """A place with its index.
+
+    Args:
+        place: What is looked at.
+        data: Files of the samples that its trajectories answer; the run's own where there are none.
+        show: Whether progress is shown.
+
+    Raises:
+        DataError: If a file of it cannot be read.
+    """
+
+    def __init__(self, place: Place, data: Sequence[Path] = (), *, show: bool = True) -> None:
+        self.place = place
+        self.why_not_asked = ""
+        # A page asks several things at once, each in a thread of its own.
+        self._lock = threading.Lock()
+        self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
+        source, shown_from = self._settings(tuple(map(str, data)))
+        self.index = Index(place, shown_from=shown_from)
+        self._show = show
+        self.refresh()
+        self._show = False  # a viewer asks every few seconds whether there is more
+        self._asked = self._questions(source)
+
+    def refresh(self) -> bool:
+        """Take in what the run has written since; returns whether that was anything."""
+        with self._lock, Rows(f"index of {self.place.name}", show=self._show) as progress:
+            return self.index.refresh(progress.advance)
+
+    def labels(self) -> dict[str, Label]:
+        """Key of a trajectory -> what a person said of it.
+
+        Raises:
+            DataError: If the file of labels cannot be read.
+        """
+        return read_labels(self.place.labels)
+
+    def find(self, query: str, *, first: int = 0, most: int) -> dict[str, Any]:
+        """Some of the trajectories that a query means, and how many there are.
+
+        Raises:
+            RecipeError: If the query cannot be read.
+        """
+        table = self.index.table
+        labels = {key: str(one.label) for key, one in self.labels().items()}
+        numbers = select(table, parse_query(query), labels)
+        shown = table.drop_columns(["text"]).take(numbers[first : first + most]).to_pylist()
+        rows = [row | {"label": labels.get(row["key"])} for row in shown]
+        return {"all": table.num_rows, "found": len(numbers), "first": first, "trajectories": rows}
+
+    def record(self, key: str) -> tuple[Record, Path, int]:
+        """The record of a key, with its file and row.
+
+        Raises:
+            DataError: If there is none, or it cannot be read.
+        """
+        with self._lock:
+            file, row = self.index.locate(key)
+            name = key, stamp(file)
+            if name not in self._records:
+                self._records[name] = read_record(self.place, file, row)
+                if len(self._records) > KEPT:
+                    self._records.popitem(last=False)
+            return self._records[name], file, row
+
+    def document(self, key: str) -> dict[str, Any]:
+        """What is shown of a trajectory; its siblings are the keys of its group.
+
+        Raises:
+            DataError: If there is none of that key, or it cannot be read.
+        """
+        record, file, row = self.record(key)
+        asked = None if isinstance(record, Sample) else self._asked.get(record.sample_id)
+        why = self.why_not_asked or "the data have no sample of this id"
+        found = document_of(self.place, file, row, record, asked, "" if asked else why)
+        label = self.labels().get(key)
+        said = None if label is None else {"label": label.label, "note": label.note}
+        return found | {"siblings": self._siblings(record, found["step"]), "label": said}
+
+    def _siblings(self, record: Record, step: int | None) -> list[dict[str, Any]]:
+        """Key, rollout, reward and what is known of the rollouts of the same sample in the same step."""
+        if isinstance(record, Sample):
+            return []
+        asked = f"sample:{json.dumps(record.sample_id)}" if '"' not in record.sample_id else ""
+        query = parse_query(f"{asked} step:{'none' if step is None else step} sort:rollout")
+        table = self.index.table.select(
+            ["key", "sample", "step", "group", "rollout", "reward", "right", "faithful"]
+        )
+        found = table.take(select(table, query, {})[:64]).to_pylist()
+        return [row for row in found if row["sample"] == record.sample_id and row["group"] == record.group]
+
+    def _settings(self, data: tuple[str, ...]) -> tuple[Source | None, float]:
+        """Where the samples are, and from which score on a call showed its target."""
+        if self.place.kind == "samples":
+            return None, LIKELY_SHOWN_FROM
+        try:
+            located = locate(self.place.path, data)
+        except (DataError, RecipeError) as error:
+            # Supervised runs have no trajectories, and traces name no samples: both can be looked at.
+            self.why_not_asked = error.what
+            return None, LIKELY_SHOWN_FROM
+        return located.source, located.reward.evidence.partial
+
+    def _questions(self, source: Source | None) -> Mapping[str, Any]:
+        """Sample id -> what it asks, read from the data once and kept in the index."""
+        if source is None:
+            return {}
+        try:
+            prints = [stamp(Path(name)) for name in source.data]
+        except OSError as error:
+            self.why_not_asked = f"the data are not there: {error.filename}; name them with --data"
+            return {}
+        name = hashlib.sha256(f"{source.model_dump_json()} {prints}".encode()).hexdigest()[:16]
+        file = self.index.folder / f"{QUESTIONS}.{name}.json"
+        if not file.exists():
+            try:
+                found = {sample.id: question_of(sample) for sample in read_records(source)}
+            except (DataError, RecipeError) as error:
+                self.why_not_asked = f"the data cannot be read: {error.what}"
+                return {}
+            for old in self.index.folder.glob(f"{QUESTIONS}.*.json"):
+                old.unlink(missing_ok=True)
+            write_atomically(file, json.dumps(found, ensure_ascii=False))
+        kept: Mapping[str, Any] = read_json(file, fix=f"remove {self.index.folder}")
+        return kept

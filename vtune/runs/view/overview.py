@@ -1,0 +1,208 @@
+"""The page of a run or an evaluation, as plain values: headline, curves, tables, recipe, data."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError, RecipeError
+from vtune.files.json_text import read_record
+from vtune.metrics.by_source import steps_done
+from vtune.report.curves import charts_of
+from vtune.report.values import cell, is_estimate
+from vtune.runs.report.document import run_report
+from vtune.runs.view.headline import headline
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.reported import reported_rows
+
+Table = dict[str, Any]
+"""`title`, `note`, `head` and `rows` of plain texts."""
+
+
+def overview(opened: Opened) -> dict[str, Any]:
+    """What is shown of a place before its trajectories.
+
+    Returns:
+        `name`, `path`, `kind`; `headline`, see `headline`; `sources`: source -> number -> `steps`, `values`;
+        `charts`, see `charts_of`; `changes`, see `vtune.metrics.changes.telling`; `tables`; `recipe` and
+        `environment`: dotted key -> text; `line`, alike for runs whose recipes differ in their seed alone and
+        whose own parts are the same; `seed`; `steps_done` and `total_steps`; `funnels` of the curations
+        behind the data; `problem`, why a file of it cannot be read: then all but the headline is empty, so
+        that one damaged place does not hide the others.
+    """
+    place = opened.place
+    found: dict[str, Any] = {
+        "name": place.name,
+        "path": str(place.path),
+        "kind": place.kind,
+        "headline": headline(opened.index.table),
+        "sources": {},
+        "charts": [],
+        "changes": [],
+        "tables": [],
+        "recipe": {},
+        "environment": {},
+        "line": str(place.path),
+        "seed": None,
+        "steps_done": 0,
+        "total_steps": None,
+        "funnels": [],
+        "problem": "",
+    }
+    try:
+        if place.kind == "run" and (place.path / "metrics.jsonl").is_file():
+            found |= _run(place.path)
+        elif place.kind == "evaluation" and (place.path / "results.json").is_file():
+            found |= _evaluation(place.path)
+    except (DataError, RecipeError) as error:
+        found["problem"] = "; ".join(filter(None, (error.where, error.what, error.fix)))
+    return found
+
+
+def _run(path: Path) -> dict[str, Any]:
+    runs: Any = run_report([path])["runs"]
+    (run,) = runs
+    recipe = run["recipe"] if isinstance(run["recipe"], dict) else {}
+    sources = {
+        source: {name: {"steps": one["steps"], "values": one["values"]} for name, one in curves.items()}
+        for source, curves in run["sources"].items()
+    }
+    # A recipe names the files of the user's own parts; what they hold stands in the environment.
+    asked = {key: recipe[key] for key in sorted(recipe) if key != "seed"}
+    own = {name: file["sha256"] for name, file in run.get("uses", {}).items()}
+    seedless = json.dumps([asked, own], default=str)
+    return {
+        "sources": sources,
+        "charts": charts_of(name for curves in sources.values() for name in curves),
+        "changes": run["changes"],
+        "tables": list(_tightenings(run["tightenings"])),
+        "recipe": _flat(recipe),
+        "environment": _flat(run["environment"]),
+        "line": hashlib.sha256(seedless.encode()).hexdigest(),
+        "seed": recipe.get("seed"),
+        "steps_done": steps_done(sources),
+        "total_steps": recipe.get("steps"),
+        "funnels": list(_funnels(recipe.get("data"))),
+    }
+
+
+def _evaluation(path: Path) -> dict[str, Any]:
+    results = read_record(path / "results.json", "score", "sources", "faithfulness", fix="restore the file")
+    suite = results.get("suite") or {}
+    environment = {"model": results.get("model"), "engine": results.get("engine")}
+    return {
+        "headline": _scores(results),
+        "tables": [
+            _faithfulness(results),
+            _buckets(results["faithfulness"]),
+            _by_source(results["sources"]),
+            *reported_rows(suite, results["score"]),
+        ],
+        "recipe": _flat(suite),
+        "environment": _flat(environment | (results.get("environment") or {})),
+        "funnels": list(_funnels(suite.get("data"))),
+    }
+
+
+HEADLINE = {
+    "accuracy": "accuracy",
+    "faithful_of_all": "right and faithful, of all",
+    "faithful_of_correct": "faithful, of the right",
+    "tool_calls": "tool calls",
+    "red_flags": "calls with a red flag",
+}
+"""Number of `vtune.metrics.faithfulness.Faithfulness` -> its name in a headline."""
+
+
+def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The headline of an evaluation: its score, and what is faithful of it."""
+    score, looks = results["score"], results["faithfulness"]
+    estimates = {"score": score.get("intervals", {}).get("score")}
+    estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
+    rows = [{"name": name, "first": None, "last": one} for name, one in estimates.items() if one]
+    return {"of": f"{results.get('samples')} samples, 95 % intervals", "rows": rows}
+
+
+SHARES = {
+    "accuracy": "right",
+    "faithful_of_correct": "faithful, of the correct",
+    "faithful_of_all": "faithful, of all (Table 5)",
+    "unfaithful_of_all": "right with calls that show no target",
+    "small_of_all": "of them: a target, but too small",
+    "no_tool_of_all": "right without a tool",
+    "shown_of_all": "a call shows a target, whatever the answer",
+    "tool_calls": "tool calls",
+    "red_flags": "calls with a red flag",
+}
+"""Number of `vtune.metrics.faithfulness.Faithfulness` -> its row."""
+
+
+def _faithfulness(results: Mapping[str, Any]) -> Table:
+    looks = results["faithfulness"]
+    rows = [[title, cell(looks.get(name))] for name, title in SHARES.items() if name in looks]
+    judged = ", ".join(f"{count} by {who}" for who, count in (results.get("judged_by") or {}).items())
+    said = [looks.get("no_shares"), f"looks were judged {judged}" if judged else None]
+    return _table("faithfulness", ["", "value [95 % interval]"], rows, "; ".join(filter(None, said)))
+
+
+def _buckets(looks: Mapping[str, Any]) -> Table:
+    rows = [
+        [bucket["calls"], cell(bucket["share"]), cell(bucket["accuracy"])]
+        for bucket in looks.get("buckets", ())
+    ]
+    return _table("by number of calls", ["calls", "share", "accuracy"], rows)
+
+
+def _by_source(sources: Mapping[str, Mapping[str, Any]]) -> Table:
+    names = list(dict.fromkeys(name for row in sources.values() for name in row if name != "intervals"))
+    rows = [[name, *(_text(row.get(name)) for row in sources.values())] for name in names]
+    return _table("by source", ["number", *sources], rows)
+
+
+def _tightenings(found: list[dict[str, Any]]) -> Iterator[Table]:
+    rows = [
+        [str(one["step"]), f"{cell(one['old'])} → {cell(one['new'])}", source, *map(cell, values.values())]
+        for one in found
+        for source, values in one["sources"].items()
+    ]
+    if rows:
+        head = ["step", "threshold", "source", "before", "after", "end of stage"]
+        yield _table("accuracy where the IoU threshold rises", head, rows)
+
+
+def _funnels(data: object) -> Iterator[Table]:
+    """Rows left after each filter of the curations that made the data, where they lie beside them."""
+    files = [Path(one) for one in data if isinstance(one, str)] if isinstance(data, list) else []
+    for folder in dict.fromkeys(file.parent for file in files):
+        report = folder / "curation.json"
+        if not report.is_file():
+            continue
+        result = read_record(report, "result", fix="the curation wrote it; restore it")["result"]
+        funnel = result.get("funnel") if isinstance(result, dict) else None
+        if not isinstance(funnel, dict) or not all(isinstance(row, dict) for row in funnel.values()):
+            raise DataError("this is not the funnel of a curation", where=str(report), fix="restore the file")
+        steps = list(next(iter(funnel.values()), {}))
+        rows = [[source, *(_text(row.get(step)) for step in steps)] for source, row in funnel.items()]
+        yield _table(str(folder), ["source", *steps], rows)
+
+
+def _table(title: str, head: list[str], rows: list[list[str]], note: str = "") -> Table:
+    return {"title": title, "note": note, "head": head, "rows": rows}
+
+
+def _flat(values: object, prefix: str = "") -> dict[str, str]:
+    """Dotted key -> text of nested values."""
+    if isinstance(values, Mapping) and values and not is_estimate(values):
+        return {
+            key: text
+            for name, value in values.items()
+            for key, text in _flat(value, f"{prefix}.{name}" if prefix else str(name)).items()
+        }
+    return {prefix: _text(values)} if prefix else {}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping) and not is_estimate(value):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return cell(value)

@@ -1,0 +1,200 @@
+"""`vtune report --html`: runs, with some of their trajectories, as one page that needs nothing else."""
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from vtune.errors import DataError
+from vtune.files.writing import check_file_output, write_atomically
+from vtune.runs.view.films import Frame, films
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.overview import overview
+from vtune.runs.view.pictures import page_picture
+from vtune.view.bundle import one_file
+from vtune.view.place import find_places
+from vtune.view.query import facets
+
+TRAJECTORIES = 40
+"""Of each run or evaluation, where nothing else is asked (ours)."""
+FILMS = 4
+"""Samples that are in the file at every step and place that has them (ours)."""
+FRAMES = 24
+"""Of each of them, at most (ours)."""
+SIDE = 640
+"""Pixels of the longer side of a picture, at most (ours)."""
+BYTES = 48 * 2**20
+"""Of all pictures together: a file that mail and browsers take (ours)."""
+TEXT = 4_000
+"""Characters of a trajectory that the page's own search looks through (ours)."""
+MOMENTS = 5
+"""Steps that examples are taken from, spread evenly (ours)."""
+
+
+def write_page(
+    paths: Sequence[Path], out: Path, *, trajectories: int = TRAJECTORIES, data: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Write the page.
+
+    Args:
+        paths: Runs, evaluations, folders of them, or files.
+        out: The HTML file.
+        trajectories: How many of each place are in it, those of films besides.
+        data: Files of the samples that trajectories answer; each run's own where it is empty.
+
+    Returns:
+        `page`, `bytes`, `trajectories`, how many are in it, and `of` how many.
+
+    Raises:
+        DataError: If there is nothing to show, or it cannot be read.
+        RecipeError: If the file cannot be written.
+    """
+    check_file_output(out, inputs=paths, option="--html")
+    opened = [Opened(place, data) for path in paths for place in find_places(path)]
+    try:
+        held = _Held(opened, trajectories)
+        page = one_file(held.values())
+    finally:
+        for one in opened:
+            one.index.close()
+    write_atomically(out, page)
+    there = sum(one.index.table.num_rows for one in opened)
+    return {"page": str(out), "bytes": len(page.encode()), "trajectories": len(held.ones), "of": there}
+
+
+class _Held:
+    """What a page holds, put together."""
+
+    def __init__(self, opened: Sequence[Opened], most: int) -> None:
+        self._opened = opened
+        self.ones: dict[str, dict[str, Any]] = {}
+        self._pictures: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
+        self._left_out = 0
+        self._films = [self._film(one) for one in films(opened)[:FILMS]]
+        chosen = [dict.fromkeys(_examples(one, most)) for one in opened]
+        for found in self._films:
+            for frame in found["frames"]:
+                chosen[frame["place"]][frame["key"]] = None
+        for number, keys in enumerate(chosen):
+            for key in keys:
+                self._add(number, key)
+        self._lists = [self._rows(number, keys) for number, keys in enumerate(chosen)]
+
+    def values(self) -> dict[str, Any]:
+        """For `one_file`.
+
+        Raises:
+            DataError: If no run can be read. The page says it of one among others.
+        """
+        runs = [overview(one) for one in self._opened]
+        if runs and all(run["problem"] for run in runs):
+            raise DataError(runs[0]["problem"])
+        return {
+            "told": self._told(),
+            "places": [self._place(number) for number in range(len(self._opened))],
+            "runs": runs,
+            "lists": self._lists,
+            "ones": self.ones,
+            "films": self._films,
+            "pictures": self._pictures,
+            "shown": self._shown,
+        }
+
+    def _told(self) -> str:
+        there = sum(one.index.table.num_rows for one in self._opened)
+        told = (
+            f"This file holds {len(self.ones)} of {there} trajectories: samples that were drawn several "
+            f"times, and examples of every source and outcome. Pictures have {SIDE} pixels a side at most."
+        )
+        return f"{told} {self._left_out} pictures had no room." if self._left_out else told
+
+    def _film(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The first rollout of each moment, spread evenly where there are too many."""
+        moments: dict[tuple[int, int | None], Frame] = {}
+        for frame in found["frames"]:
+            moments.setdefault((frame["place"], frame["step"]), frame)
+        return {"sample": found["sample"], "frames": _evenly(list(moments.values()), FRAMES)}
+
+    def _add(self, number: int, key: str) -> None:
+        one = self._opened[number]
+        document = one.document(key)
+        name = f"{number}/{key}"
+        self.ones[name] = document
+        for index, picture in enumerate(document["pictures"]):
+            if not picture["problem"]:
+                self._keep(f"{number}/{index}/{key}", one, key, index)
+
+    def _keep(self, name: str, one: Opened, key: str, index: int) -> None:
+        try:
+            content, kind = page_picture(one, key, index, SIDE)
+        except DataError as error:
+            document = self.ones[f"{name.split('/')[0]}/{key}"]
+            document["pictures"][index]["problem"] = error.what
+            return
+        mark = hashlib.sha256(content).hexdigest()[:24]
+        if mark not in self._pictures:
+            if sum(map(len, self._pictures.values())) + len(content) > BYTES:
+                self._left_out += 1
+                return
+            self._pictures[mark] = f"data:{kind};base64,{base64.b64encode(content).decode()}"
+        self._shown[name] = mark
+
+    def _rows(self, number: int, keys: dict[str, None]) -> list[dict[str, Any]]:
+        """The facts of the trajectories that are here, and only those siblings that are."""
+        one = self._opened[number]
+        labels = {key: str(label.label) for key, label in one.labels().items()}
+        rows = list(_facts(one, keys))
+        for row in rows:
+            document = self.ones[f"{number}/{row['key']}"]
+            document["siblings"] = [
+                sibling for sibling in document["siblings"] if f"{number}/{sibling['key']}" in self.ones
+            ]
+        return [row | {"text": row["text"][:TEXT], "label": labels.get(row["key"])} for row in rows]
+
+    def _place(self, number: int) -> dict[str, Any]:
+        one = self._opened[number]
+        keys = [row["key"] for row in self._lists[number]]
+        table = one.index.table
+        wanted = set(keys)
+        mask = [key in wanted for key in table["key"].to_pylist()]
+        return {
+            "number": number,
+            "name": one.place.name,
+            "path": str(one.place.path),
+            "kind": one.place.kind,
+            "rows": len(keys),
+            "revision": "",
+            "facets": facets(table.filter(mask)) if table.num_rows else facets(table),
+        }
+
+
+def _facts(one: Opened, keys: dict[str, None]) -> Iterator[dict[str, Any]]:
+    table = one.index.table
+    numbers = [number for number, key in enumerate(table["key"].to_pylist()) if key in keys]
+    yield from table.take(pa.array(numbers, pa.int64())).to_pylist()
+
+
+def _examples(one: Opened, most: int) -> list[str]:
+    """Keys of trajectories from several steps, in turn of every source and outcome."""
+    table = one.index.table.select(["key", "step", "source", "right", "faithful"])
+    rows = table.to_pylist()
+    steps = sorted({row["step"] for row in rows if row["step"] is not None})
+    wanted = set(_evenly(steps, MOMENTS)) if steps else {None}
+    parts: dict[tuple[Any, ...], list[str]] = {}
+    for row in rows:
+        if row["step"] in wanted:
+            name = row["step"], row["source"], row["right"], row["faithful"]
+            parts.setdefault(name, []).append(row["key"])
+    turns = [key for turn in zip_longest(*parts.values()) for key in turn if key is not None]
+    return sorted(turns[:most])
+
+
+def _evenly(items: Sequence[Any], most: int) -> list[Any]:
+    if len(items) <= most:
+        return list(items)
+    return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]

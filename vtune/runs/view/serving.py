@@ -1,0 +1,172 @@
+"""`vtune view`: places behind HTTP on this machine, with the page that shows them."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from fastapi import FastAPI, Request, Response
+from starlette.types import ASGIApp
+
+from vtune.errors import DataError, VtuneError
+from vtune.files.json_text import parse_json
+from vtune.files.writing import unwritable
+from vtune.runs.serve.listening import listen, serve_until_told
+from vtune.runs.view.films import film, films
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.overview import overview
+from vtune.runs.view.pictures import page_picture
+from vtune.schema.labels import NOTE, Judgement, Label, append_label
+from vtune.schema.sample import Sample
+from vtune.view.bundle import static
+from vtune.view.gate import Gate, answer
+from vtune.view.place import find_places
+from vtune.view.query import facets
+
+HOST = "127.0.0.1"
+ROWS = 100
+"""Trajectories of a list that are sent at a time (ours)."""
+SIDE = 2048
+"""Pixels of the longer side of a picture on a page, at most (ours)."""
+MODULES = "app", "chart", "dom", "frames", "list", "picture", "query", "run", "source", "trajectory"
+FILES = {"": "index.html"} | {
+    name: name for name in (*(f"{module}.js" for module in MODULES), "style.css", "icon.svg")
+}
+KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+
+
+def run_view(
+    paths: Sequence[Path], port: int, *, data: Sequence[Path], ready: Callable[[dict[str, Any]], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        paths: Runs, evaluations, folders of them, or Parquet files.
+        port: To listen at, on this machine alone; 0 takes a free one.
+        data: Files of the samples that trajectories answer; each run's own where it is empty.
+        ready: Called with `url` and `ssh`, how to forward the port, once it listens.
+
+    Raises:
+        DataError: If there is nothing to look at.
+        RecipeError: If the port cannot be had.
+    """
+    places = [place for path in paths for place in find_places(path)]
+    opened = [Opened(place, data) for place in places]
+    token = secrets.token_urlsafe(24)
+    try:
+        with listen(HOST, port) as listener:
+            number = listener.getsockname()[1]
+            facts = {
+                "url": f"http://{HOST}:{number}/{token}/",
+                "ssh": f"ssh -L {number}:{HOST}:{number} THIS_MACHINE",
+            }
+            asyncio.run(serve_until_told(app_of(opened, token), listener, lambda: ready(facts)))
+    finally:
+        for one in opened:
+            one.index.close()
+
+
+def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
+    """The ASGI application that shows places, by their numbers."""
+    app = FastAPI(title="vtune view", openapi_url=None)
+
+    @app.get("/api/places")
+    def places() -> Response:
+        return answer([_place(number, one) for number, one in enumerate(opened)])
+
+    @app.get("/api/films")
+    def suggested() -> Response:
+        return answer(films(opened))
+
+    @app.get("/api/film")
+    def one_film(sample: str) -> Response:
+        return answer(film(opened, sample))
+
+    @app.get("/api/{number}/run")
+    def run(number: int) -> Response:
+        return answer(overview(_of(opened, number)))
+
+    @app.get("/api/{number}/list")
+    def listed(number: int, q: str = "", first: int = 0) -> Response:
+        return answer(_of(opened, number).find(q, first=max(first, 0), most=ROWS))
+
+    @app.get("/api/{number}/one/{key:path}")
+    def one(number: int, key: str) -> Response:
+        return answer(_of(opened, number).document(key))
+
+    @app.get("/api/{number}/picture/{index}/{key:path}")
+    def picture(number: int, index: int, key: str) -> Response:
+        content, kind = page_picture(_of(opened, number), key, index, SIDE)
+        return Response(content, media_type=kind)
+
+    @app.post("/api/{number}/label/{key:path}")
+    async def label(number: int, key: str, request: Request) -> Response:
+        _label(_of(opened, number), key, await request.body())
+        return answer({"done": True})
+
+    @app.get("/{name}")
+    @app.get("/")
+    def file(name: str = "") -> Response:
+        if name not in FILES:
+            return answer({"error": "there is no such page"}, 404)
+        return Response(static(FILES[name]), media_type=KINDS[FILES[name].rpartition(".")[2]])
+
+    @app.exception_handler(VtuneError)
+    async def refuse(_: Request, error: VtuneError) -> Response:
+        return answer({"error": error.what, "fix": error.fix}, 422)
+
+    return Gate(app, token)
+
+
+def _of(opened: Sequence[Opened], number: int) -> Opened:
+    if not 0 <= number < len(opened):
+        raise DataError(f"there is no place {number}", fix="open the first page again")
+    return opened[number]
+
+
+def _place(number: int, one: Opened) -> dict[str, Any]:
+    one.refresh()
+    table = one.index.table
+    return {
+        "number": number,
+        "name": one.place.name,
+        "path": str(one.place.path),
+        "kind": one.place.kind,
+        "rows": table.num_rows,
+        "revision": one.place.revision(),
+        "facets": facets(table),
+    }
+
+
+def _label(one: Opened, key: str, body: bytes) -> None:
+    """Write what a person said of a trajectory into the file of labels.
+
+    Raises:
+        DataError: If it is not a label, or there is no such trajectory.
+    """
+    record, _, _ = one.record(key)
+    try:
+        said = parse_json(body.decode())
+    except ValueError:
+        said = None
+    fix = f'send {{"label": one of {", ".join(get_args(Judgement))} or null, "note": text}}'
+    if not isinstance(said, dict) or said.keys() != {"label", "note"} or not isinstance(said["note"], str):
+        raise DataError("not a label", fix=fix)
+    if said["label"] not in (None, *get_args(Judgement)) or len(said["note"]) > NOTE:
+        raise DataError(f"not a label: {json.dumps(said['label'])[:80]}", fix=fix)
+    label = Label(
+        key=key,
+        sample_id=record.id if isinstance(record, Sample) else record.sample_id,
+        source=record.source,
+        rollout=None if isinstance(record, Sample) else record.rollout,
+        label=said["label"],
+        note=said["note"],
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    try:
+        append_label(one.place.labels, label)
+    except OSError as error:
+        raise unwritable(one.place.labels, error, "the run") from None

@@ -1,0 +1,55 @@
+"""`vtune show`: a list of trajectories, or one of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError, RecipeError
+from vtune.runs.view.opened import Opened
+from vtune.view.place import find_places
+
+
+def run_show(
+    path: Path, key: str | None, *, where: str, limit: int, data: Sequence[Path]
+) -> tuple[dict[str, Any], bool]:
+    """What `vtune show` prints.
+
+    Args:
+        path: A run, an evaluation, or a file of trajectories, traces or samples.
+        key: Of a trajectory (`step-000004/12`), or the id of a sample; None lists them.
+        where: A query that picks and sorts those of a list.
+        limit: How many are listed.
+        data: Files of the samples that the trajectories answer; the run's own where it is empty.
+
+    Returns:
+        A document, or a list; and whether it is a document. A sample's id gives the list of its trajectories
+        where there are several.
+
+    Raises:
+        DataError: If there is no such trajectory, or nothing to look at.
+        RecipeError: If the query cannot be read, or the folder holds several runs.
+    """
+    places = find_places(path)
+    if len(places) > 1:
+        names = ", ".join(str(place.path) for place in places[:8])
+        raise RecipeError(f"{path} holds several things to look at", fix=f"choose one: {names}")
+    opened = Opened(places[0], data)
+    try:
+        if key is None:
+            return {"path": str(path)} | opened.find(where, most=limit), False
+        stem, _, row = key.rpartition("/")
+        if row.isdecimal() and stem in {file.stem for file in places[0].files()}:
+            return {"path": str(path)} | opened.document(key), True
+        if '"' not in key:
+            found = opened.find(f'sample:"{key}" {where}', most=limit)
+            if found["found"] == 1:
+                return {"path": str(path)} | opened.document(found["trajectories"][0]["key"]), True
+            if found["found"]:
+                return {"path": str(path)} | found, False
+        raise DataError(
+            f"there is no trajectory {key}, and none of a sample of that id",
+            where=str(path),
+            fix=f"`vtune show {path}` lists those that there are",
+        )
+    finally:
+        opened.index.close()

@@ -1,0 +1,101 @@
+"""What people said about trajectories: one line of JSON each, the last one about a trajectory counts."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text
+
+Judgement = Literal["right", "wrong", "judge erred", "box wrong"]
+"""right, wrong: the answer is, whatever it earned. judge erred: a verdict or a reason is mistaken. box wrong:
+the evidence box of the sample is not where the thing is."""
+
+NOTE = 2_000
+"""Characters of a note (ours)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a person said about one trajectory, or sample."""
+
+    key: str
+    """Of the trajectory: stem of its file, and row."""
+    sample_id: str
+    source: str
+    rollout: int | None
+    label: Judgement | None
+    """None takes an earlier one back."""
+    note: str = ""
+    at: str = ""
+    """When, in UTC, as ISO 8601."""
+
+
+def read_labels(path: Path) -> dict[str, Label]:
+    """Key of a trajectory -> its label; none where there is no file.
+
+    A last line without its line break is left out: it is being written, or was cut by a kill.
+
+    Raises:
+        DataError: Naming the line of the first that cannot be read.
+    """
+    if not path.exists():
+        return {}
+    found = {label.key: label for label in _lines(path)}
+    return {key: label for key, label in found.items() if label.label is not None}
+
+
+def append_label(path: Path, label: Label) -> None:
+    """Write one more line, whole, behind those that are there.
+
+    Raises:
+        OSError: If the machine refuses.
+    """
+    line = json.dumps(asdict(label), ensure_ascii=False, allow_nan=False) + "\n"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # another viewer may write, too
+        whole = os.pread(descriptor, os.fstat(descriptor).st_size, 0).rfind(b"\n") + 1
+        os.ftruncate(descriptor, whole)  # what a kill has cut is not a label
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _lines(path: Path) -> Iterator[Label]:
+    try:
+        lines = read_text(path, limit=MAX_DOCUMENT).split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"labels cannot be read: {error}", where=str(path), fix="restore the file") from None
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield _label(parse_json(line))
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"not a label: {error}", where=f"{path}:{number}", fix="fix or remove the line"
+            ) from None
+
+
+def _label(values: object) -> Label:
+    """The label of a line.
+
+    Raises:
+        ValueError: If it is not a label.
+        TypeError: If it lacks something, or has more.
+    """
+    if not isinstance(values, dict):
+        raise ValueError("it is not an object")
+    label = Label(**values)
+    if label.label is not None and label.label not in get_args(Judgement):
+        raise ValueError(f"`label` is one of {', '.join(get_args(Judgement))}, not {label.label!r}")
+    for name in ("key", "sample_id", "source", "note", "at"):
+        if not isinstance(getattr(label, name), str):
+            raise ValueError(f"`{name}` is a text")
+    if len(label.note) > NOTE:
+        raise ValueError(f"a note has at most {NOTE} characters")
+    return label

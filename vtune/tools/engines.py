@@ -1,0 +1,103 @@
+"""Search engines behind JSON: how each is asked, and where its answer has its results."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from vtune.errors import ServiceError
+from vtune.tools.http import Poster
+
+EngineName = Literal["serper", "searxng"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A result: a page, or one that has a picture which looks alike."""
+
+    url: str
+    title: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One shape of JSON."""
+
+    url: str | None
+    """Where it is, if it is at one place."""
+    key_header: str
+    """In which a key goes along."""
+    asks: Callable[[str, int], dict[str, Any]]
+    """(query, how many) -> what is sent."""
+    posts: bool
+    """JSON is posted; else it is asked with the same as parameters."""
+    results: str
+    """Key of the list of results."""
+    columns: tuple[str, str, str]
+    """Of a result: address, title, snippet."""
+
+
+ENGINES: Mapping[str, Engine] = MappingProxyType(
+    {
+        "serper": Engine(
+            url="https://google.serper.dev/search",
+            key_header="X-API-KEY",
+            asks=lambda query, count: {"q": query, "num": count},
+            posts=True,
+            results="organic",
+            columns=("link", "title", "snippet"),
+        ),
+        "searxng": Engine(
+            url=None,
+            key_header="Authorization",
+            asks=lambda query, count: {"q": query, "format": "json"},
+            posts=False,
+            results="results",
+            columns=("url", "title", "content"),
+        ),
+    }
+)
+"""Name -> engine."""
+
+PICTURES = Engine(
+    url=None,
+    key_header="X-API-KEY",
+    asks=lambda picture, count: {"image": picture, "num": count},
+    posts=True,
+    results="organic",
+    columns=("link", "title", "snippet"),
+)
+"""Reverse image search: the picture in base64 is posted, the answer is that of `serper`. Ours: what takes
+only the address of a picture needs a service before it that gives it one."""
+
+
+async def ask(engine: Engine, poster: Poster, what: str, count: int) -> list[Hit]:
+    """What an engine finds, in its order, at most `count`.
+
+    Raises:
+        ServiceError: If it gives no usable answer.
+    """
+    sent = engine.asks(what, count)
+    answer = await (poster.post(sent) if engine.posts else poster.get(sent))
+    return read_hits(engine, answer)[:count]
+
+
+def read_hits(engine: Engine, answer: Any) -> list[Hit]:
+    """The results of an answer; one without an address or a title is left out.
+
+    Raises:
+        ServiceError: If it is not an answer of the engine.
+    """
+    rows = answer.get(engine.results, []) if isinstance(answer, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ServiceError(
+            f"not an answer of a search engine: {str(answer)[:200]!r}",
+            fix="see `engine` and `url` of the tool",
+        )
+    found = [tuple(row.get(column) for column in engine.columns) for row in rows]
+    return [
+        Hit(url, title, snippet if isinstance(snippet, str) else "")
+        for url, title, snippet in found
+        if isinstance(url, str) and url and isinstance(title, str)
+    ]

@@ -1,0 +1,220 @@
+"""What the web answered: every exchange is kept under the hash of its request, and can be replayed.
+
+The file holds JSON lines in the order of their keys, so that it is the same whoever asked first. New lines go
+to `FILE.journal`; closing puts both together and replaces the file at once. After a kill the journal is taken
+up, without a last line that was cut short.
+"""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, read_text, whole_lines
+from vtune.files.writing import write_atomically
+from vtune.tools.once import Once
+
+Kind = Literal["search", "page", "picture", "summary"]
+PRICED: Mapping[str, str] = {"search": "per_search", "page": "per_page", "picture": "per_picture"}
+"""Kind of exchange -> what one costs; a summary is asked of a model of one's own."""
+
+
+class Budget(Strict):
+    """What the web may cost one process of a run, with what its record holds already."""
+
+    requests: int = Field(ge=0)
+    """Searches, pages and pictures together."""
+    money: float | None = Field(default=None, ge=0)
+    """In the currency of the prices; null: no limit."""
+    per_search: float = Field(default=0.0, ge=0)
+    per_page: float = Field(default=0.0, ge=0)
+    per_picture: float = Field(default=0.0, ge=0)
+
+
+class WebRules(Strict):
+    """What holds for all tools that ask the web."""
+
+    record: str | None = None
+    """File that exchanges are kept in; null: one in the folder of the run."""
+    replay: tuple[str, ...] = ()
+    """Such files: nothing but what stands there is answered, and nobody is asked."""
+    blocked: tuple[str, ...] = ()
+    """Hosts whose pages are neither shown nor read, with all below them; those of a suite come on top."""
+    budget: Budget = Budget(requests=5000)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that is asked of the web; equal ones are one exchange."""
+
+    kind: Kind
+    what: str
+    """As errors name it: a query, an address, a picture's hash."""
+    facts: Mapping[str, Any]
+    """All that the answer depends on; no secrets."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of what it is."""
+        text = json.dumps({"kind": self.kind, "what": self.what, **self.facts}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Exchanges:
+    """Asks once, and remembers.
+
+    Args:
+        file: Where exchanges are kept; of one process. Not written where `rules` replay.
+        rules: Of the run.
+
+    Raises:
+        DataError: If a record cannot be read.
+        RecipeError: If another process writes it.
+    """
+
+    def __init__(self, file: Path, rules: WebRules) -> None:
+        self._file = Path(rules.record) if rules.record is not None else file
+        self._rules = rules
+        self._replays = bool(rules.replay)
+        self._known: dict[str, dict[str, Any]] = {}
+        for path in map(Path, rules.replay):
+            self._known |= _read(path)
+        self._lock: IO[str] | None = None
+        if not self._replays:
+            self._lock = _locked(self._file)
+            self._known = (_read(self._file) if self._file.exists() else {}) | _journal(self._beside)
+        self._spent = [line["kind"] for line in self._known.values() if line["kind"] in PRICED]
+        self._out: IO[str] | None = None
+        self._once: Once[Any] = Once()
+
+    @property
+    def rules(self) -> WebRules:
+        """Of the run."""
+        return self._rules
+
+    @property
+    def replays(self) -> bool:
+        """Whether nobody is asked."""
+        return self._replays
+
+    @property
+    def _beside(self) -> Path:
+        return self._file.with_name(f"{self._file.name}.journal")
+
+    async def get(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer to a request, as JSON has it: a recorded one, else what `ask` returns, which is kept.
+
+        Raises:
+            ServiceError: If it is not on the record that is replayed, the budget is spent, or `ask` fails.
+        """
+        line = self._known.get(request.key)
+        if line is not None:
+            return line["answer"]
+        if self._replays:
+            raise ServiceError(
+                f"the {request.kind} {request.what[:200]!r} is not on record",
+                where=", ".join(self._rules.replay),
+                fix="replay the run that was recorded, or ask the web with --record",
+            )
+        return await self._once.get(request.key, lambda: self._ask(request, ask))
+
+    async def _ask(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
+        if request.kind in PRICED:
+            self._pay(request.kind)
+        answer = await ask()
+        line = {"key": request.key, "kind": request.kind, "what": request.what, "answer": answer}
+        self._known[request.key] = line
+        if self._out is None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._out = self._beside.open("a", encoding="utf-8")
+        self._out.write(_text(line))
+        self._out.flush()
+        return answer
+
+    def _pay(self, kind: str) -> None:
+        budget = self._rules.budget
+        cost = sum(getattr(budget, PRICED[one]) for one in (*self._spent, kind))
+        if len(self._spent) >= budget.requests:
+            raise ServiceError(
+                f"the web's budget of {budget.requests} requests is spent",
+                fix="raise tools.web.budget.requests",
+            )
+        if budget.money is not None and cost > budget.money:
+            raise ServiceError(
+                f"a further {kind} would cost more than the web's budget of {budget.money:g}",
+                fix="raise tools.web.budget.money",
+            )
+        self._spent.append(kind)
+
+    async def aclose(self) -> None:
+        """End requests under way, and put the journal into the file."""
+        await self._once.clear()
+        if self._out is not None:
+            self._out.close()
+        if not self._replays and self._beside.exists():
+            lines = sorted(self._known.values(), key=lambda line: str(line["key"]))
+            write_atomically(self._file, "".join(map(_text, lines)))
+            self._beside.unlink()
+        if self._lock is not None:
+            Path(self._lock.name).unlink(missing_ok=True)
+            self._lock.close()
+
+
+def _locked(file: Path) -> IO[str]:
+    """The lock of a record, held: of two processes one would lose what the other was answered.
+
+    Raises:
+        RecipeError: If another process has it.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = file.with_name(f"{file.name}.lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise RecipeError(
+            f"another process writes the record {file}",
+            fix="give each run, and each rank, a record of its own",
+        ) from None
+    return lock
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=True) + "\n"
+
+
+def _journal(path: Path) -> dict[str, dict[str, Any]]:
+    """What a process that was killed has left; a last line that was cut short is cut off."""
+    if not path.exists():
+        return {}
+    return _lines(whole_lines(path, repair=True), path)
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return _lines(read_text(path, limit=MAX_DOCUMENT).splitlines(), path)
+    except OSError as error:
+        raise DataError(
+            f"no record of the web can be read at {path}: {error.strerror}", fix="check the path"
+        ) from None
+
+
+def _lines(lines: Sequence[str], path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for number, text in enumerate(lines, start=1):
+        try:
+            line = parse_json(text)
+            found[line["key"]] = {name: line[name] for name in ("key", "kind", "what", "answer")}
+        except (ValueError, KeyError, TypeError):
+            raise DataError(
+                "not an exchange with the web", where=f"{path}:{number}", fix="delete the line"
+            ) from None
+    return found

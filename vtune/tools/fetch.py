@@ -1,0 +1,238 @@
+"""Pages of the web, read with limits of size, time and redirects, and from no address of one's own network.
+
+Names are resolved here, and the connection goes to the address that was looked at: a name that resolves to
+another one the second time leads nowhere else.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from pydantic import Field
+from yarl import URL
+
+from vtune.config import Strict
+
+TYPES = ("text/html", "application/xhtml+xml", "text/plain")
+REDIRECTS = (301, 302, 303, 307, 308)
+CHUNK = 2**16
+"""Bytes that are taken at a time."""
+AGENT = "Mozilla/5.0 (compatible; vtune)"
+
+
+class Limits(Strict):
+    """What a page may take."""
+
+    max_bytes: int = Field(default=4_000_000, gt=0)
+    """Of a page, unpacked; ours."""
+    timeout_s: float = Field(default=15.0, gt=0)
+    """For a page with all of its redirects; ours."""
+    redirects: int = Field(default=5, ge=0)
+    private: tuple[str, ...] = ()
+    """`host:port` of one's own network that may be read all the same, e.g. a mirror; no other is."""
+
+
+class NotRead(Exception):
+    """Why a page was not read: the web's fault, or a limit of ours. The policy gets its snippet alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A page as it came."""
+
+    url: str
+    """Where the redirects ended."""
+    text: str
+    html: bool
+
+
+def is_blocked(url: str, blocked: Sequence[str]) -> bool:
+    """Whether an address is of one of these hosts, or below one of them; a broken address is."""
+    host = _host(url)
+    names = [_host(f"http://{one}") for one in blocked]
+    return not host or any(host == name or host.endswith(f".{name}") for name in names)
+
+
+class Fetcher:
+    """Reads pages.
+
+    Args:
+        limits: Of a page.
+        blocked: Hosts that are not read, also where a redirect leads to them.
+    """
+
+    def __init__(self, limits: Limits, blocked: Sequence[str]) -> None:
+        self._limits = limits
+        self._blocked = tuple(blocked)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def fetch(self, url: str) -> Fetched:
+        """The page at an address.
+
+        Raises:
+            NotRead: If it is not there in time, too large, no text, or behind an address that is refused.
+        """
+        try:
+            async with asyncio.timeout(self._limits.timeout_s):
+                return await self._follow(url)
+        except TimeoutError:
+            raise NotRead(f"nothing within {self._limits.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
+            # A refusal of the resolver comes wrapped in the failure to connect.
+            cause = error.__cause__ or error
+            why = str(cause) if isinstance(cause, _Private) else type(error).__name__
+            raise NotRead(why) from None
+
+    async def _follow(self, url: str) -> Fetched:
+        for _ in range(self._limits.redirects + 1):
+            checked = self._checked(url)
+            async with self._get(checked) as response:
+                if response.status not in REDIRECTS:
+                    return await self._taken(str(checked), response)
+                target = response.headers.get("Location")
+                if not target:
+                    raise NotRead(f"HTTP {response.status} without an address")
+                url = str(checked.join(URL(target)))
+        raise NotRead(f"more than {self._limits.redirects} redirects")
+
+    @asynccontextmanager
+    async def _get(self, url: URL) -> AsyncIterator[aiohttp.ClientResponse]:
+        if self._session is None:
+            resolver = _Public(self._limits.private)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                headers={"User-Agent": AGENT, "Accept-Encoding": "gzip, deflate", "Accept": ", ".join(TYPES)},
+            )
+        async with self._session.get(url, allow_redirects=False) as response:
+            yield response
+
+    def _checked(self, url: str) -> URL:
+        """The address as it will be asked, if it may be; a name is looked at when it is resolved.
+
+        It is parsed once: a second parser could read another host (full-width digits, ideographic stops).
+        """
+        try:
+            address = URL(url)
+        except ValueError:
+            raise NotRead("not an address of the web") from None
+        host = address.raw_host
+        if address.scheme not in ("http", "https") or not host:
+            raise NotRead("not an address of the web")
+        if address.user is not None or address.password is not None:
+            raise NotRead("the address holds a name or a password")
+        if is_blocked(str(address), self._blocked):
+            raise NotRead(f"{host} is blocked")
+        try:
+            found = ipaddress.ip_address(host)
+        except ValueError:
+            return address
+        if not _is_public(str(found)) and f"{host}:{address.port}" not in self._limits.private:
+            raise NotRead(f"{host} is no public address")
+        return address
+
+    async def _taken(self, url: str, response: aiohttp.ClientResponse) -> Fetched:
+        if response.status != 200:
+            raise NotRead(f"HTTP {response.status}")
+        kind = response.content_type.lower()
+        if kind not in TYPES:
+            raise NotRead(f"{kind} is no text")
+        data = await self._unpacked(response)
+        return Fetched(url, _decoded(data, response.charset), kind != "text/plain")
+
+    async def _unpacked(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body; never more than the limit is in memory, however well it was packed."""
+        packed = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if packed not in ("identity", "", "gzip", "deflate"):
+            raise NotRead(f"packed as {packed}")
+        most, taken, data = self._limits.max_bytes, 0, bytearray()
+        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32) if packed in ("gzip", "deflate") else None
+        async for chunk in response.content.iter_chunked(CHUNK):
+            taken += len(chunk)
+            try:
+                data += chunk if unpacker is None else unpacker.decompress(chunk, most + 1 - len(data))
+            except zlib.error:
+                raise NotRead(f"it is not {packed}") from None
+            if len(data) > most or taken > most:
+                raise NotRead(f"larger than {most} bytes")
+        return bytes(data)
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._session is not None:
+            await self._session.close()
+
+
+class _Private(OSError):
+    """A name that leads into a network of one's own."""
+
+
+class _Public(AbstractResolver):
+    """Resolves names to public addresses alone; all addresses of a name have to be."""
+
+    def __init__(self, private: Sequence[str]) -> None:
+        self._private = private
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+        addresses = [str(entry[4][0]) for entry in found]
+        if f"{host}:{port}" not in self._private:
+            refused = next((address for address in addresses if not _is_public(address)), None)
+            if refused is not None:
+                raise _Private(f"{host} is {refused}, no public address")
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=entry[0],
+                proto=entry[2],
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address, entry in zip(addresses, found, strict=True)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+_COMPATIBLE, _NAT64 = ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv6 networks whose last 32 bits are an IPv4 address, beside those that the standard library knows."""
+
+
+def _is_public(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.is_site_local or found in _COMPATIBLE:
+            return False
+        inner = found.ipv4_mapped or found.sixtofour
+        if found in _NAT64:
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner is not None and not inner.is_global:
+            return False
+    return found.is_global and not found.is_multicast
+
+
+def _host(url: str) -> str:
+    try:
+        return (URL(url).raw_host or "").rstrip(".").lower()
+    except ValueError:
+        return ""
+
+
+def _decoded(data: bytes, charset: str | None) -> str:
+    """The text of a page; a charset that is wrong or unknown costs letters, not the page."""
+    try:
+        return data.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return data.decode("utf-8", "replace")

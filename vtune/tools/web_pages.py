@@ -1,0 +1,233 @@
+"""Text search on the web that reads what it finds, and reverse image search, over one record."""
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.errors import MissingExtra, ServiceError
+from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask
+from vtune.tools.exchanges import Exchanges, Request
+from vtune.tools.fetch import Fetcher, Limits, NotRead, is_blocked
+from vtune.tools.http import Patience, Poster
+from vtune.tools.observation import encodable
+from vtune.tools.passage import Passage
+from vtune.tools.pictures import Match
+from vtune.tools.places import secret
+
+NO_WEB = "pip install 'vtune[web]'"
+
+SPARE = 5
+"""Results beyond those that are shown, so that blocked ones leave none missing; ours."""
+
+
+class WebPages(Strict):
+    """A search engine, and how its results are read."""
+
+    engine: EngineName
+    url: str | None = None
+    """Of the engine; null: where it is, for one that is at one place."""
+    api_key_env: str | None
+    """Name of the environment variable that holds the key; null where it wants none."""
+    read: int = Field(ge=0)
+    """Pages that are read, of the first results; the others, and 0, show what the engine says of them."""
+    page_chars: int = Field(gt=0)
+    """Of the text of a page that are shown, or summed up."""
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.url is None and ENGINES[self.engine].url is None:
+            raise ValueError(f"`{self.engine}` needs a url: it is at no one place")
+        return self
+
+
+class WebPictures(Strict):
+    """A service for reverse image search."""
+
+    url: str
+    api_key_env: str | None
+
+
+def poster_of(engine: Engine, url: str | None, key_env: str | None, patience: Patience, name: str) -> Poster:
+    """Who asks an engine.
+
+    Raises:
+        RecipeError: If its key is not set.
+    """
+    key = secret(key_env, f"the key of {name}")
+    place = url or engine.url
+    assert place is not None
+    return Poster(place, patience, headers={} if key is None else {engine.key_header: key}, name=name)
+
+
+class PageSearch:
+    """Finds pages, and reads the first of them.
+
+    Args:
+        section: Engine, and what is read.
+        patience: For the engine; pages have `limits`.
+        exchanges: Record, budget and blocked hosts.
+
+    Raises:
+        RecipeError: If the engine's key is not set.
+        MissingExtra: If pages are to be read, and what extracts their text is not installed.
+    """
+
+    def __init__(self, section: WebPages, patience: Patience, exchanges: Exchanges) -> None:
+        self._section = section
+        self._exchanges = exchanges
+        self._engine = ENGINES[section.engine]
+        self._poster: Poster | None = None
+        if not exchanges.replays:
+            self._poster = poster_of(
+                self._engine,
+                section.url,
+                section.api_key_env,
+                patience,
+                f"the search engine {section.engine}",
+            )
+            if section.read:
+                extractor()
+        self._fetcher = Fetcher(section.limits, exchanges.rules.blocked)
+
+    async def search(self, query: str, top_k: int) -> list[Passage]:
+        """What the web says; the text of a page that could be read, else what the engine says of it.
+
+        Raises:
+            ServiceError: If the engine gives no answer in time, the budget is spent, or it is not on record.
+        """
+        count = top_k + SPARE
+        facts = {"engine": self._section.engine, "url": self._section.url, "count": count}
+        answer = await self._exchanges.get(Request("search", query, facts), lambda: self._ask(query, count))
+        hits = allowed(answer, self._exchanges.rules.blocked)[:top_k]
+        # One after the other: the order in which a budget ends does not depend on the web's speed.
+        return [await self._passage(hit, read=place < self._section.read) for place, hit in enumerate(hits)]
+
+    async def _ask(self, query: str, count: int) -> list[list[str]]:
+        assert self._poster is not None
+        return [
+            [hit.url, hit.title, hit.snippet] for hit in await ask(self._engine, self._poster, query, count)
+        ]
+
+    async def _passage(self, hit: Hit, *, read: bool) -> Passage:
+        found = Passage(
+            encodable(hit.url), encodable(hit.title), encodable(hit.snippet), f"{hit.url} (not read)"
+        )
+        if not read:
+            return found
+        limits = self._section.limits.model_dump(mode="json")
+        page = await self._exchanges.get(
+            Request("page", hit.url, {"limits": limits}), lambda: self._read(hit.url)
+        )
+        if "problem" in page:
+            return replace(found, source=f"{hit.url} (not read: {page['problem']})")
+        if is_blocked(page["url"], self._exchanges.rules.blocked):
+            return replace(found, source=f"{hit.url} (not read: {page['url']} is blocked)")
+        text = encodable(page["text"])[: self._section.page_chars].rstrip()
+        return replace(found, text=text, source=f"{page['url']} (read, {len(text)} characters)")
+
+    async def _read(self, url: str) -> dict[str, str]:
+        """The text of a page, or why there is none: both are what the web said, and are kept."""
+        try:
+            page = await self._fetcher.fetch(url)
+        except NotRead as why:
+            return {"problem": str(why)}
+        text = page.text
+        if page.html:
+            try:  # a page may be made to be slow: others must not wait for it
+                async with asyncio.timeout(self._section.limits.timeout_s):
+                    text = await asyncio.to_thread(extractor(), page.text)
+            except TimeoutError:
+                return {"problem": f"its text was not found within {self._section.limits.timeout_s:g} s"}
+        text = (text or "").strip()
+        return {"url": page.url, "text": text} if text else {"problem": "no text was found in it"}
+
+    async def aclose(self) -> None:
+        """Close connections; the record is its opener's."""
+        await self._fetcher.aclose()
+        if self._poster is not None:
+            await self._poster.aclose()
+
+
+class PictureSearch:
+    """Finds pages with pictures that look alike; a searcher of pictures without thumbnails.
+
+    Raises:
+        RecipeError: If the service's key is not set.
+    """
+
+    def __init__(self, section: WebPictures, patience: Patience, exchanges: Exchanges) -> None:
+        self._section = section
+        self._exchanges = exchanges
+        self._poster: Poster | None = None
+        if not exchanges.replays:
+            self._poster = poster_of(
+                PICTURES, section.url, section.api_key_env, patience, "the reverse image search"
+            )
+
+    async def search(self, picture: bytes, top_k: int) -> list[Match]:
+        """What the web knows about pictures that look alike.
+
+        Raises:
+            ServiceError: As `PageSearch.search`.
+        """
+        name = hashlib.sha256(picture).hexdigest()
+        count = top_k + SPARE
+        answer = await self._exchanges.get(
+            Request("picture", name, {"url": self._section.url, "count": count}),
+            lambda: self._ask(picture, count),
+        )
+        return [
+            Match(
+                title=encodable(hit.title),
+                text=encodable(hit.snippet),
+                score=1.0 - place / count,
+                thumbnail=None,
+                source=hit.url,
+            )
+            for place, hit in enumerate(allowed(answer, self._exchanges.rules.blocked)[:top_k])
+        ]
+
+    async def _ask(self, picture: bytes, count: int) -> list[list[str]]:
+        assert self._poster is not None
+        coded = base64.b64encode(picture).decode("ascii")
+        return [[hit.url, hit.title, hit.snippet] for hit in await ask(PICTURES, self._poster, coded, count)]
+
+    async def aclose(self) -> None:
+        """Close connections; the record is its opener's."""
+        if self._poster is not None:
+            await self._poster.aclose()
+
+
+def allowed(answer: Any, blocked: Sequence[str]) -> list[Hit]:
+    """The results on record that are not of a blocked host.
+
+    Raises:
+        ServiceError: If the record does not hold results.
+    """
+    try:
+        hits = [Hit(*row) for row in answer]
+    except TypeError:
+        raise ServiceError(f"not results of a search: {str(answer)[:200]!r}", fix="record again") from None
+    return [hit for hit in hits if not is_blocked(hit.url, blocked)]
+
+
+def extractor() -> Any:
+    """What takes the text out of a page: (HTML) -> text, or None.
+
+    Raises:
+        MissingExtra: If it is not installed.
+    """
+    try:
+        from trafilatura import extract
+    except ImportError as error:
+        raise MissingExtra(
+            f"pages cannot be read: {error.name or 'trafilatura'} is missing", fix=NO_WEB
+        ) from None
+    return extract

@@ -1,0 +1,65 @@
+"""The starting weights: whole on every GPU, or split by ZeRO-3 as they come, so that none holds all."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Policy, load_policy
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Update
+
+
+def starting_policy(name: str, images: PixelBudget, update: Update, ranks: Ranks) -> Policy:
+    """A policy as `Trainer` takes it up.
+
+    Under ZeRO-3 the first process alone reads the weights, into the memory of its host; the others know their
+    names and shapes.
+
+    Args:
+        name: Folder or hub name of the model.
+        images: Of the largest pictures.
+        update: How it is trained.
+        ranks: Of this process.
+    """
+    if update.zero_stage < 3:
+        return load_policy(name, budget=images, dtype=update.dtype, device=ranks.device)
+    host = torch.device("cpu")
+    return load_policy(name, budget=images, dtype=update.dtype, device=host, weights=ranks.first)
+
+
+def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter], None]) -> None:
+    """Split the weights of a model among all processes, one parameter after the other, in place.
+
+    Args:
+        model: The first process's weights are those that count; on others it may lie on `meta`.
+        ranks: Of this process.
+        split: Takes a parameter to the GPU, gives all processes the first one's values, and leaves each its
+            share; all processes call it for the same parameters in the same order.
+    """
+    done: dict[int, tuple[nn.Parameter, nn.Parameter]] = {}
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            if id(parameter) not in done:  # else it is tied
+                done[id(parameter)] = (parameter, _material(parameter, ranks.device))
+                split(done[id(parameter)][1])
+            module._parameters[name] = done[id(parameter)][1]
+    _share_buffers(model, ranks)
+
+
+def _material(parameter: nn.Parameter, device: torch.device) -> nn.Parameter:
+    """The parameter, or room for it where it has none."""
+    if not parameter.is_meta:
+        return parameter
+    return nn.Parameter(torch.empty_like(parameter, device=device), requires_grad=parameter.requires_grad)
+
+
+def _share_buffers(model: nn.Module, ranks: Ranks) -> None:
+    """Give every process the first one's buffers, on its device; they are small."""
+    found = {name: buffer.cpu() for name, buffer in model.named_buffers()} if ranks.first else {}
+    for name, buffer in ranks.gather(found)[0].items():
+        owner, _, own = name.rpartition(".")
+        model.get_submodule(owner)._buffers[own] = buffer.to(ranks.device)

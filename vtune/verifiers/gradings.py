@@ -1,0 +1,107 @@
+"""Gradings: how verifier `judge` reads and compares an answer before a model is asked.
+
+A sample names one in `grading` of its `verifier_parm`; none: ours. What the model is asked stands in
+`vtune.judge.graders`, under the same names.
+"""
+
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from vtune.schema.sample import Sample
+from vtune.verifiers.exact import normalise
+from vtune.verifiers.verifier import given_answer, one_of
+
+KEY, OURS = "grading", "vtune"
+
+LONGEST = 1000
+"""Characters of an answer that our judge is shown: more is not short (DeepEyes refuses from 1000 on)."""
+
+_THOUGHT = re.compile(r"</think(?:ing)?>")
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grading:
+    """What a rule does before a model is asked."""
+
+    about: str
+    """One line: whose rule it is."""
+    read: Callable[[str, Sample], str | None]
+    """(reply, sample) -> the answer; None or empty: there is nothing to judge."""
+    plain: Callable[[str], str] | None
+    """The form in which the text of a truth is right without a model; None: a model always tells."""
+    longest: int | None
+    """Characters of an answer that is judged; a longer one is unreadable. None: any."""
+
+
+def squad(text: str) -> str:
+    """SQuAD's form of an answer: no case, punctuation, articles, or runs of white space; "A" stays one."""
+    bare = text.lower().translate(_NO_PUNCTUATION)
+    return " ".join((bare if bare.strip() == "a" else _ARTICLE.sub(" ", bare)).split())
+
+
+def conclusion(reply: str) -> str:
+    """What stands behind the last thought of a reply, as SenseNova-MARS's code cuts it."""
+    return _THOUGHT.split(reply.rpartition("<|im_start|>assistant")[2])[-1]
+
+
+def answers(text: str) -> Iterator[str]:
+    """The content of each `<answer>`; in time linear in the text."""
+    begin = 0
+    while (start := text.find("<answer>", begin)) >= 0:
+        end = text.find("</answer>", start)
+        if end < 0:
+            return
+        yield text[start + len("<answer>") : end]
+        begin = end + len("</answer>")
+
+
+def last_answer(reply: str) -> str:
+    """The last `<answer>` behind the thoughts; where there is none, all that stands there."""
+    text = conclusion(reply)
+    tagged = list(answers(text))
+    return tagged[-1].strip() if tagged else text.partition("<|im_end|>")[0].strip()
+
+
+GRADINGS: Mapping[str, Grading] = MappingProxyType(
+    {
+        OURS: Grading(
+            about="ours: the only answer, the same word for word, else a model",
+            read=given_answer,
+            plain=normalise,
+            longest=LONGEST,
+        ),
+        "mars": Grading(
+            about="SenseNova-MARS, inference/eval.py: SQuAD's exact match with any truth, else a model",
+            read=lambda reply, _: last_answer(reply),
+            plain=squad,
+            longest=None,
+        ),
+        "attempted": Grading(
+            about="SimpleQA's: a model says right, wrong, or not attempted (SimpleVQA, LiveVQA)",
+            read=given_answer,
+            plain=None,
+            longest=None,
+        ),
+        "extracted": Grading(
+            about="that of Humanity's Last Exam: a model extracts and compares (WebWatcher)",
+            read=given_answer,
+            plain=None,
+            longest=None,
+        ),
+    }
+)
+"""Name -> grading."""
+
+
+def grading_of(sample: Sample) -> Grading:
+    """The grading that a sample names.
+
+    Raises:
+        DataError: If there is none of that name.
+    """
+    return GRADINGS[one_of(sample, KEY, GRADINGS, default=OURS)]

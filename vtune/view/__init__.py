@@ -1,0 +1,1 @@
+"""The read model of viewers: where trajectories lie, an index of them, and one of them as a document."""

@@ -1,0 +1,208 @@
+"""One trajectory, or one sample, as a document of plain values: what a page and a terminal show of it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.reward.recipe import RIGHT
+from vtune.schema.message import Picture
+from vtune.schema.parquet import load_picture, read_row
+from vtune.schema.pixels import Refused, check_head
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_from_row
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.schema.trajectory_row import trajectory_from_row
+from vtune.view.place import Place, inside, step_of
+from vtune.view.turns import parts_of, turns_of
+
+LONGEST = 20_000
+"""Characters of a text that are shown; of a longer one, its beginning and its end (ours)."""
+END = 2_000
+"""Of them, those of the end."""
+
+
+def read_record(place: Place, file: Path, row: int) -> Trajectory | Sample:
+    """The record in a row, pictures as the file has them: `picture_bytes` gets those that it names.
+
+    Raises:
+        DataError: If the row is not a record, naming file and row.
+    """
+    values = read_row(file, row)
+    try:
+        if place.kind == "samples":
+            return sample_from_row(values, place=f"{file.stem}/{row}", default_verifier=None)
+        return trajectory_from_row(values)
+    except DataError as error:
+        where = f"{file}, row {row}"
+        where = f"{where}, {error.where}" if error.where else where
+        raise DataError(error.what, where=where, fix=error.fix) from None
+
+
+def picture_bytes(picture: Picture, file: Path, place: Place) -> bytes:
+    """The encoded bytes of a picture of a record.
+
+    Raises:
+        DataError: If it has none, or names a file outside of the folder of its place.
+    """
+    if picture.data is None and picture.path is not None:
+        try:
+            inside(file.parent / picture.path, place.root)
+        except ValueError:  # a NUL
+            raise DataError("no file has the name of this picture", where=str(file)) from None
+    return load_picture(picture, file.parent)
+
+
+def document_of(
+    place: Place,
+    file: Path,
+    row: int,
+    record: Trajectory | Sample,
+    asked: Mapping[str, Any] | None,
+    why_not_asked: str = "",
+) -> dict[str, Any]:
+    """The document of a record.
+
+    Args:
+        place: Where it is from.
+        file: Where it is from.
+        row: Where it is from.
+        record: The trajectory, or the sample.
+        asked: What its sample says (`question_of`); None where that is not known.
+        why_not_asked: Why it is not known.
+
+    Returns:
+        `key`, `file`, `row`, `step`, `sample`, `source`, `pictures` (with `width` and `height`, or the
+        `problem`), `turns`, `calls`, `reward`, and what else is known. What could not be measured is None.
+        Long texts are cut, see `shortened`.
+    """
+    pictures = [_picture(one, file, place) for one in record.images]
+    head = {
+        "key": f"{file.stem}/{row}",
+        "file": os.path.relpath(file, place.root),
+        "row": row,
+        "step": step_of(file),
+        "pictures": pictures,
+        "asked": asked,
+        "why_not_asked": why_not_asked,
+    }
+    if isinstance(record, Sample):
+        known = _of_sample(record) | {"asked": question_of(record)}
+    else:
+        known = _of_trajectory(record)
+    return {name: shortened(value) for name, value in {**head, **known}.items()}
+
+
+def question_of(sample: Sample) -> dict[str, Any]:
+    """What a sample says that its trajectories do not hold."""
+    return {
+        "question": sample.question,
+        "ground_truth": sample.ground_truth,
+        "answer": sample.answer,
+        "verifier": sample.verifier,
+        "ability": sample.ability,
+        "choices": list(sample.choices),
+        "tools": list(sample.tools),
+        "evidence": [
+            {"label": one.label, "picture": one.image, "box": list(one.bbox)} for one in sample.evidence
+        ],
+    }
+
+
+def shortened(value: Any) -> Any:
+    """A nested value whose long texts keep their beginning and their end, and say how long they were."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        cut = len(value) - LONGEST
+        return f"{value[: LONGEST - END]}\n[… {cut} characters are left out …]\n{value[-END:]}"
+    if isinstance(value, Mapping):
+        return {shortened(key): shortened(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [shortened(item) for item in value]
+    return value
+
+
+def _of_sample(sample: Sample) -> dict[str, Any]:
+    turns = [
+        {"role": one.role, "by": "prompt", "parts": parts_of(one, "prompt"), "calls": []}
+        for one in sample.prompt
+    ]
+    return {"sample": sample.id, "source": sample.source, "turns": turns, "calls": [], "reward": None}
+
+
+def _of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
+    reward = trajectory.reward
+    accuracy = None if reward is None else reward.accuracy
+    return {
+        "sample": trajectory.sample_id,
+        "source": trajectory.source,
+        "group": trajectory.group,
+        "rollout": trajectory.rollout,
+        "policy_version": trajectory.policy_version,
+        "tokens": len(trajectory.token_ids) or None,
+        "sampled": sum(trajectory.loss_mask) or None,
+        "stop": trajectory.stop_reason,
+        "answer": trajectory.answer,
+        "right": None if accuracy is None else accuracy >= RIGHT,
+        "sandbox": trajectory.sandbox,
+        "outcome": None if trajectory.outcome is None else asdict(trajectory.outcome),
+        "reward": None
+        if reward is None
+        else {
+            "total": reward.total,
+            "parts": {name: getattr(reward, name) for name in ("accuracy", "format", "tool", "consistency")}
+            | dict(reward.own),
+            "facts": dict(reward.parts),
+            "why": reward.why,
+        },
+        "advantage": trajectory.advantage,
+        "turns": turns_of(trajectory),
+        "calls": [_call(trajectory, k, call) for k, call in enumerate(trajectory.calls)],
+    }
+
+
+def _call(trajectory: Trajectory, k: int, call: Call) -> dict[str, Any]:
+    return {
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "code": _code(call),
+        "status": call.status,
+        "error": call.error,
+        "output": call.output,
+        "pictures": list(call.images),
+        "crops": [
+            {"picture": crop.image, "box": list(crop.bbox), "shown": crop.shown, "look": crop.look}
+            for crop in call.crops
+        ],
+        "seconds": call.seconds,
+        "flags": list(call.flags),
+        "score": _at(trajectory.tool_scores, k),
+        "advantage": _at(trajectory.call_advantages, k),
+    }
+
+
+def _at(values: tuple[float | None, ...], k: int) -> float | None:
+    return values[k] if k < len(values) else None
+
+
+def _code(call: Call) -> str | None:
+    """The code of a call that ran some."""
+    try:
+        arguments = parse_json(call.arguments)
+    except ValueError:
+        return None  # shown as it is
+    code = arguments.get("code") if isinstance(arguments, dict) else None
+    return code if isinstance(code, str) else None
+
+
+def _picture(picture: Picture, file: Path, place: Place) -> dict[str, Any]:
+    facts: dict[str, Any] = {"origin": picture.origin, "seen": picture.seen}
+    try:
+        head = check_head(picture_bytes(picture, file, place))
+    except Refused as refused:
+        return facts | {"width": None, "height": None, "problem": str(refused)}
+    except DataError as error:
+        return facts | {"width": None, "height": None, "problem": error.what}
+    return facts | {"width": head.width, "height": head.height, "problem": ""}

@@ -1,0 +1,98 @@
+"""Who may ask a viewer: pages of its own, by the name of this machine, with the token in the address."""
+
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HOSTS = ("127.0.0.1", "localhost", "::1")
+"""Names by which a browser here, or behind an ssh port forward, reaches it; a page that rebinds its name to
+this machine comes with that name."""
+
+MAX_BODY = 16 * 2**10
+"""Bytes of a request; a label is the largest (ours)."""
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every answer: nothing is loaded from elsewhere, no text becomes a script, no other page embeds it."""
+
+
+class Gate:
+    """Stands before an ASGI application and takes the token off the path.
+
+    Args:
+        app: What it stands before.
+        token: The first part of every path.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request, or pass it on without the token."""
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = refused(scope["method"], headers)
+        _, given, rest = [*scope["path"].split("/", 2), "", ""][:3]
+        if refusal is None and not hmac.compare_digest(given.encode(), self._token.encode()):
+            refusal = 403, "the address has no token, or an old one: open the one that was printed"
+        if refusal is not None:
+            await answer({"error": refusal[1]}, refusal[0])(scope, receive, _with_headers(send))
+            return
+        path = f"/{rest}"
+        await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, _with_headers(send))
+
+
+def refused(method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
+    """(status, why), or None where nothing is wrong with a request but perhaps its token."""
+    host = headers.get("host", "")
+    if _name(f"http://{host}") not in HOSTS:
+        return 421, "this viewer is asked as 127.0.0.1 or localhost"
+    origin = headers.get("origin")
+    if origin is not None and origin != f"http://{host}":
+        return 403, "another page asks"
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return 403, "another page asks"
+    if method not in ("GET", "HEAD"):
+        size = headers.get("content-length", "")
+        if origin is None or headers.get("content-type") != "application/json":
+            return 403, "only the page itself writes"
+        if not size.isdigit() or int(size) > MAX_BODY or "transfer-encoding" in headers:
+            return 413, f"a body has at most {MAX_BODY} bytes"
+    return None
+
+
+def answer(values: Any, status: int = 200) -> Response:
+    """Values as JSON in ASCII: whatever a trajectory holds, no sniffing reads another text in it."""
+    return Response(json.dumps(values, allow_nan=False), status, media_type="application/json")
+
+
+def _name(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            message = {**message, "headers": [*message["headers"], *own]}
+        await send(message)
+
+    return sending

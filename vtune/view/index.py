@@ -1,0 +1,137 @@
+"""The index of a place: its facts in Arrow files that are mapped, one for each file of trajectories.
+
+A part is named after the name, the size and the time of the file that it is about, so an index is never
+wrong: a file that is new or was written again has no part yet, and parts of files that are gone are removed.
+Parts appear whole. Nothing but the folder of the index is written to.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from vtune.errors import DataError, RecipeError
+from vtune.files.writing import atomic_file
+from vtune.view.facts import FACTS, facts_of
+from vtune.view.place import Place, stamp
+
+VERSION = 1
+"""Of the facts; parts of another version are made again."""
+
+LIKELY_SHOWN_FROM = 0.5
+"""The score of a call that showed part of a target where no recipe says another (CodeV, template 13.2)."""
+
+_SUFFIX = ".facts.arrow"
+
+
+class Index:
+    """The facts of all trajectories of a place, kept up to date.
+
+    Args:
+        place: What it is about.
+        shown_from: The score of a call from which on it showed a target.
+    """
+
+    def __init__(self, place: Place, *, shown_from: float = LIKELY_SHOWN_FROM) -> None:
+        self.place = place
+        self._shown_from = shown_from
+        self._folder: Path | None = None
+        self._parts: dict[str, tuple[Path, pa.Table]] = {}
+        self._table = pa.Table.from_batches([], FACTS)
+
+    @property
+    def table(self) -> pa.Table:
+        """One row per trajectory, with the columns of `FACTS`."""
+        return self._table
+
+    @property
+    def folder(self) -> Path:
+        """Where its parts are: beside the place, or a folder of this process where nobody may write there."""
+        if self._folder is None:
+            self._folder = self._writable()
+        return self._folder
+
+    def refresh(self, advance: Callable[[], None] = lambda: None) -> bool:
+        """Index what is new or was written again; returns whether anything changed.
+
+        Args:
+            advance: Called for each row that is indexed.
+
+        Raises:
+            DataError: If a file cannot be read.
+        """
+        wanted = {self._name(file): file for file in self.place.files()}
+        if wanted.keys() == self._parts.keys():
+            return False
+        for name, file in wanted.items():
+            if name not in self._parts:
+                self._parts[name] = (file, self._opened(file, name, advance))
+        self._parts = {name: self._parts[name] for name in wanted}
+        tables = [table for _, table in self._parts.values()]
+        self._table = pa.concat_tables(tables) if tables else pa.Table.from_batches([], FACTS)
+        self._remove_others(set(wanted))
+        return True
+
+    def locate(self, key: str) -> tuple[Path, int]:
+        """The file and the row of a trajectory.
+
+        Raises:
+            DataError: If there is none of that key.
+        """
+        stem, _, number = key.rpartition("/")
+        for file, table in self._parts.values():
+            if file.stem == stem and number.isdecimal() and int(number) < table.num_rows:
+                return file, int(number)
+        raise DataError(
+            f"{self.place.name} has no trajectory {key}", fix="`vtune show PATH` lists those that it has"
+        )
+
+    def _opened(self, file: Path, name: str, advance: Callable[[], None]) -> pa.Table:
+        path = self.folder / name
+        if not path.exists():
+            with (
+                atomic_file(path) as partial,
+                pa.OSFile(str(partial), "wb") as sink,
+                pa.ipc.new_file(sink, FACTS) as writer,
+            ):
+                for batch in self._facts(file, advance):
+                    writer.write_batch(batch)
+        try:
+            return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        except pa.ArrowException as error:
+            raise DataError(
+                f"a part of the index is damaged: {error}", where=str(path), fix=f"remove {self.folder}"
+            ) from None
+
+    def _facts(self, file: Path, advance: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+        for batch in facts_of(self.place, file, shown_from=self._shown_from):
+            for _ in range(batch.num_rows):
+                advance()
+            yield batch
+
+    def _name(self, file: Path) -> str:
+        print_of = hashlib.sha256(f"{VERSION} {self._shown_from} {stamp(file)}".encode()).hexdigest()
+        return f"{file.stem[:80]}.{print_of[:16]}{_SUFFIX}"
+
+    def _remove_others(self, wanted: set[str]) -> None:
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+
+    def _writable(self) -> Path:
+        folder = self.place.index
+        try:
+            with atomic_file(folder / "probe") as probe:
+                probe.touch()
+            (folder / "probe").unlink(missing_ok=True)
+        except RecipeError:
+            return Path(tempfile.mkdtemp(prefix="vtune-view-"))
+        return folder
+
+    def close(self) -> None:
+        """Remove what was put into a folder of this process alone."""
+        if self._folder is not None and self._folder != self.place.index:
+            shutil.rmtree(self._folder)

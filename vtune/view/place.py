@@ -1,0 +1,151 @@
+"""What can be looked at: a run, an evaluation, or one file of trajectories, traces or samples."""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from vtune.errors import DataError
+from vtune.schema.parquet import columns
+
+Kind = Literal["run", "evaluation", "trajectories", "samples"]
+
+DEPTH = 2
+"""How far below a folder that is no run itself runs are looked for: `runs/demo/eval/after_rl` (ours)."""
+
+GIVE = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, or a Parquet file"
+
+_STEP = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One thing to look at, and what is kept beside it."""
+
+    path: Path
+    """As it was named."""
+    name: str
+    kind: Kind
+
+    @property
+    def root(self) -> Path:
+        """The folder that nothing is read outside of."""
+        return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def index(self) -> Path:
+        """The folder of its index: hidden, beside what it is about."""
+        return self.path / ".view" if self.path.is_dir() else self.path.parent / f".{self.path.name}.view"
+
+    @property
+    def labels(self) -> Path:
+        """The file of what people said about its trajectories."""
+        if self.path.is_dir():
+            return self.path / "labels.jsonl"
+        return self.path.with_name(f"{self.path.stem}.labels.jsonl")
+
+    @property
+    def settings(self) -> Path | None:
+        """The recipe or the suite behind it, None where there is none."""
+        folders = (self.root,) if self.path.is_dir() else (self.root, self.root.parent)
+        names = [folder / name for folder in folders for name in ("suite.yaml", "recipe.yaml")]
+        return next((name for name in names if name.is_file()), None)
+
+    def files(self) -> list[Path]:
+        """Its files of trajectories or samples, as they are now, in order.
+
+        Raises:
+            DataError: If one is a link that leads out of its folder.
+        """
+        if not self.path.is_dir():
+            return [self.path]
+        portions = sorted((self.path / "trajectories").glob("*.parquet"))
+        # An evaluation puts its portions together at its end.
+        whole = self.path / "trajectories.parquet"
+        found = [whole] if whole.is_file() else portions
+        for file in found:
+            inside(file, self.root)
+        return found
+
+    def revision(self) -> str:
+        """Another text whenever something was added or changed, from names, sizes and times alone."""
+        watched = [*self.files(), self.path / "metrics.jsonl", self.labels]
+        return "/".join(stamp(file) for file in watched if file.is_file())
+
+
+def find_places(path: Path) -> list[Place]:
+    """What there is to look at under a path: one place, or the runs and evaluations in a folder.
+
+    Raises:
+        DataError: If there is nothing.
+    """
+    if path.is_file():
+        kind = _kind_of_file(path)
+        if kind is None:
+            raise DataError(
+                "this file holds neither trajectories nor samples",
+                where=str(path),
+                fix=f"its columns are {', '.join(columns(path))}; import published data: `vtune data import`",
+            )
+        return [Place(path, path.stem, kind)]
+    if not path.is_dir():
+        raise DataError(f"there is no file or folder {path}", fix=GIVE)
+    found = _below(path, DEPTH)
+    if not found:
+        raise DataError(f"{path} holds no run, no evaluation and no Parquet file", fix=GIVE)
+    # Runs of a sweep are all called after their seed: what tells them apart is where they lie.
+    names = [place.name for place in found]
+    return [
+        replace(place, name=place.path.relative_to(path).as_posix()) if names.count(place.name) > 1 else place
+        for place in found
+    ]
+
+
+def step_of(file: Path) -> int | None:
+    """The training step whose trajectories a file holds, by its name."""
+    found = _STEP.match(file.name)
+    return int(found[1]) if found else None
+
+
+def stamp(file: Path) -> str:
+    """Name, size and time of a file: another text where it was written again."""
+    status = file.stat()
+    return f"{file.name} {status.st_size} {status.st_mtime_ns}"
+
+
+def inside(file: Path, root: Path) -> Path:
+    """The file, if it lies in a folder however links lead.
+
+    Raises:
+        DataError: If it does not.
+    """
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
+        raise DataError(
+            f"{file} leads out of {root}", where=str(root), fix="copy the file to where its link stands"
+        )
+    return file
+
+
+def _below(folder: Path, depth: int) -> list[Place]:
+    name = folder.resolve().name
+    if (folder / "suite.yaml").is_file() and not (folder / "recipe.yaml").is_file():
+        return [Place(folder, name, "evaluation")]
+    if (folder / "recipe.yaml").is_file():
+        return [Place(folder, name, "run")]
+    kinds = [(file, _kind_of_file(file)) for file in sorted(folder.glob("*.parquet"))]
+    found = [Place(file, file.stem, kind) for file, kind in kinds if kind is not None]
+    for child in sorted(folder.iterdir()):
+        if depth and child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+            found += [place for place in _below(child, depth - 1) if place.path.is_dir()]
+    return found
+
+
+def _kind_of_file(path: Path) -> Kind | None:
+    """What a Parquet file holds; None where it is neither."""
+    names = columns(path).keys()
+    if {"sample_id", "messages", "calls"} <= names:
+        return "trajectories"
+    if {"prompt", "reward_model"} <= names:
+        return "samples"
+    return None

@@ -1,0 +1,204 @@
+"""Queries: which trajectories of an index are shown, and in which order.
+
+    source:lens right:no calls>2 reward<0.5 flag:whole_image -stop:length sort:-reward "left of"
+
+Words are looked for in the conversation. A name with an operator is held against a fact; several values,
+`source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vtune.errors import RecipeError, nearest
+from vtune.view.search import holds
+
+Operator = Literal[":", "<", "<=", ">", ">="]
+
+TEXTS = ("key", "source", "sample", "stop", "answer")
+YES_NO = ("right", "faithful")
+NUMBERS = (
+    *("step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "advantage"),
+    *("calls", "turns", "pictures", "tokens"),
+)
+WORDS: Mapping[str, str] = {"flag": "flags", "status": "statuses"}
+LABEL = "label"
+SORT = "sort"
+NAMES = (*TEXTS, *YES_NO, *NUMBERS, *WORDS, LABEL, SORT)
+UNKNOWN = "none"
+MOST = 1_000
+"""Characters of a query (ours)."""
+
+_TOKEN = re.compile(r'\s*(-?)(?:([a-z]+)(<=|>=|:|<|>|=))?("[^"]*"|[^\s"]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition."""
+
+    name: str
+    """Of a fact; empty for words of the conversation."""
+    operator: Operator
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """All conditions together, and the order."""
+
+    terms: tuple[Term, ...] = ()
+    sort: str = ""
+    """Name of a fact; empty keeps the order of the files."""
+    descending: bool = False
+
+
+def parse_query(text: str) -> Query:
+    """The query that a text means.
+
+    Raises:
+        RecipeError: If it names an unknown fact, or holds a value that its fact cannot have.
+    """
+    if len(text) > MOST:
+        raise RecipeError(f"a query has at most {MOST} characters", fix="look for less")
+    terms, sort, descending, at = [], "", False, 0
+    while text[at:].strip():
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise RecipeError(f"a quote is open in {text[at:].strip()!r}", fix='close it with "')
+        at = found.end()
+        minus, name, operator, value = found[1], found[2] or "", found[3] or ":", found[4]
+        bare = value.strip('"')
+        if name == SORT:
+            sort, descending = _sort_key(bare.lstrip("-")), bare.startswith("-")
+            continue
+        if name and name not in NAMES:
+            raise RecipeError(f"there is no fact `{name}`", where=text, fix=nearest(name, NAMES))
+        values = (bare,) if not name or value.startswith('"') else tuple(bare.split(","))
+        term = Term(name, ":" if operator == "=" else operator, values, bool(minus))  # type: ignore[arg-type]
+        _check(term)
+        terms.append(term)
+    return Query(tuple(terms), sort, descending)
+
+
+def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array:
+    """Row numbers of what a query means, in its order.
+
+    Args:
+        table: Of an index.
+        query: What is looked for.
+        labels: Key of a trajectory -> its label.
+    """
+    mask: Any = None
+    for term in query.terms:
+        one = _mask(table, term, labels)
+        one = pc.fill_null(one, False)
+        one = pc.invert(one) if term.negated else one
+        mask = one if mask is None else pc.and_(mask, one)
+    numbers = _all(table.num_rows) if mask is None else pc.indices_nonzero(mask)
+    if not query.sort:
+        return numbers
+    values = table[query.sort].take(numbers)
+    order = "descending" if query.descending else "ascending"
+    return numbers.take(pc.array_sort_indices(values, order=order, null_placement="at_end"))
+
+
+def facets(table: pa.Table) -> dict[str, list[str]]:
+    """What the facts that hold names can be, each with its values in order."""
+    found = {name: sorted(filter(None, pc.unique(table[name]).to_pylist())) for name in ("source", "stop")}
+    for name, column in WORDS.items():
+        words = {word for text in pc.unique(table[column]).to_pylist() for word in (text or "").split()}
+        found[name] = sorted(words)
+    found["step"] = [str(step) for step in sorted(filter(_known, pc.unique(table["step"]).to_pylist()))]
+    return found
+
+
+def _all(count: int) -> pa.Array:
+    """Row numbers of a whole table; `pa.array` would load pandas, half a second, to make them."""
+    numbers = np.arange(count, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(numbers)])
+
+
+def _known(value: object) -> bool:
+    return value is not None
+
+
+def _sort_key(name: str) -> str:
+    known = (*TEXTS, *YES_NO, *NUMBERS)
+    if name not in known:
+        raise RecipeError(f"nothing is sorted by `{name}`", fix=nearest(name, known))
+    return name
+
+
+def _check(term: Term) -> None:
+    """See that the values of a term are of the kind of its fact."""
+    for value in term.values:
+        if term.name in YES_NO and value not in ("yes", "no", UNKNOWN):
+            raise RecipeError(f"`{term.name}` is yes, no or {UNKNOWN}, not {value!r}")
+        if term.name in NUMBERS and value != UNKNOWN and _number(value) is None:
+            raise RecipeError(f"`{term.name}` is a number, not {value!r}")
+        if term.operator != ":" and (term.name not in NUMBERS or value == UNKNOWN):
+            raise RecipeError(f"`{term.name}` cannot be compared by {term.operator}", fix="write `:`")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _mask(table: pa.Table, term: Term, labels: Mapping[str, str]) -> Any:
+    if not term.name:
+        return holds(table["text"], term.values[0].lower())
+    if term.name == LABEL:
+        return _labelled(table, term.values, labels)
+    return _any(_one(table, term, value) for value in term.values)
+
+
+def _one(table: pa.Table, term: Term, value: str) -> Any:
+    if term.name in WORDS:
+        column = table[WORDS[term.name]]
+        return pc.equal(column, "") if value == UNKNOWN else pc.match_substring(column, f" {value} ")
+    column = table[term.name]
+    if value == UNKNOWN:
+        return pc.is_null(column)
+    if term.name in YES_NO:
+        return pc.equal(column, value == "yes")
+    if term.name in NUMBERS:
+        return _COMPARED[term.operator](column, pa.scalar(float(value), pa.float64()).cast(_type(column)))
+    return pc.equal(column, value)
+
+
+def _type(column: pa.ChunkedArray) -> pa.DataType:
+    # A fact is a float32 and 0.1 is not: both sides as the narrower one, so that reward:0.1 finds it.
+    return column.type if pa.types.is_floating(column.type) else pa.float64()
+
+
+def _labelled(table: pa.Table, values: Sequence[str], labels: Mapping[str, str]) -> Any:
+    known = pc.is_in(table["key"], value_set=pa.array(list(labels), pa.string()))
+    keys = [key for key, label in labels.items() if label in values]
+    found = pc.is_in(table["key"], value_set=pa.array(keys, pa.string()))
+    return pc.or_(found, pc.invert(known)) if UNKNOWN in values else found
+
+
+def _any(masks: Any) -> Any:
+    found: Any = None
+    for mask in masks:
+        mask = pc.fill_null(mask, False)
+        found = mask if found is None else pc.or_(found, mask)
+    return found
+
+
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    ":": pc.equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}

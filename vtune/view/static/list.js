@@ -1,0 +1,81 @@
+// The places, and the list of one.
+
+import { h, number, table } from "./dom.js";
+import { ROWS } from "./source.js";
+
+export const LABELS = ["right", "wrong", "judge erred", "box wrong"];
+const UNSORTED = ["flags", "label"];
+const COLUMNS = ["step", "source", "right", "faithful", "reward", "calls", "tokens", "flags", "answer", "label"];
+
+// Of a list from its row `first` on, or of a trajectory that was opened from there.
+export function address(place, query, key = "", first = 0) {
+  const parts = [place, ...key.split("/").filter(Boolean).map(encodeURIComponent)];
+  const asked = [query ? `q=${encodeURIComponent(query)}` : "", first ? `first=${first}` : ""].filter(Boolean);
+  return `#/${parts.join("/")}${asked.length ? "?" : ""}${asked.join("&")}`;
+}
+
+export function runAddress(numbers) {
+  return `#/run/${numbers.join(",")}`;
+}
+
+const COLUMN = ["accuracy", "right and faithful, of all", "faithful, of the right"];
+
+export function placesPage(places, runs) {
+  const boxes = places.map((one) => h("input", { type: "checkbox", "aria-label": `compare ${one.name}`, onchange: () => {
+    const chosen = places.filter((_, at) => boxes[at].checked).map((place) => place.number);
+    link.toggleAttribute("hidden", chosen.length < 2);
+    link.setAttribute("href", runAddress(chosen));
+  } }));
+  const link = h("a", { hidden: true, href: "#/" }, "compare those that are ticked");
+  const rows = places.map((one, at) => h("tr", {}, h("td", {}, boxes[at]),
+    h("td", {}, h("a", { href: runAddress([one.number]) }, one.name)),
+    h("td", {}, one.kind), ...COLUMN.map((name) => h("td", { class: "number" }, shortly(runs[at].headline.rows.find((row) => row.name === name)))),
+    h("td", { class: "number" }, h("a", { href: address(one.number, "") }, one.rows)), h("td", { class: "path" }, one.path,
+      runs[at].problem ? h("div", { class: "text error" }, runs[at].problem) : null)));
+  return [h("h1", {}, "Runs"), h("p", {}, link),
+    table([h("span", { class: "unseen" }, "compare"), "name", "kind", ...COLUMN, "trajectories", "path"], rows)];
+}
+
+function shortly(row) {
+  const part = (one) => number(Number(one.value.toPrecision(3)));
+  if (!row) return "";
+  return row.first ? `${part(row.first)} → ${part(row.last)}` : part(row.last);
+}
+
+export function listPage(place, query, found, ask) {
+  const box = h("input", { type: "search", id: "query", value: query, "aria-label": "Query", autocomplete: "off",
+    placeholder: 'right:no calls>1 sort:-reward "red sign"' });
+  const form = h("form", { onsubmit: (event) => { event.preventDefault(); ask(box.value); } },
+    box, h("button", { type: "submit" }, "Find"));
+  const choices = [["right", ["yes", "no", "none"]], ["faithful", ["yes", "no", "none"]], ["label", LABELS],
+    ...Object.entries(place.facets)].filter(([, values]) => values.length > 0);
+  const selects = choices.map(([name, values]) => h("label", {}, `${name} `, h("select", {
+    onchange: (event) => ask(withTerm(query, name, event.target.value)) },
+    h("option", { value: "" }, "any"),
+    ...values.map((value) => h("option", { value, selected: termOf(query, name) === value }, value)))));
+  const columns = COLUMNS.filter((name) => found.trajectories.some((row) => row[name] !== null && row[name] !== ""));
+  const rows = found.trajectories.map((row) => h("tr", {},
+    h("td", {}, h("a", { href: address(place.number, query, row.key, found.first) }, row.key)),
+    ...columns.map((name) => h("td", { class: typeof row[name] === "number" ? "number" : null }, number(row[name]))),
+    h("td", { class: "question" }, row.question)));
+  const heads = columns.map((name) => UNSORTED.includes(name) ? name : h("button", { class: "sort", title: `sort by ${name}`,
+    onclick: () => ask(withTerm(query, "sort", termOf(query, "sort") === `-${name}` ? name : `-${name}`)) }, name));
+  const more = (first) => address(place.number, query, "", first);
+  const last = found.first + found.trajectories.length;
+  return [h("h1", {}, place.name), form, h("div", { class: "filters" }, ...selects),
+    h("p", {}, `${found.found} of ${found.all}${found.trajectories.length < found.found ? `, ${found.first + 1} to ${last} shown` : ""}`),
+    found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, "Nothing is like that."),
+    h("p", { class: "facts" }, found.first > 0 ? h("a", { href: more(Math.max(found.first - ROWS, 0)) }, "those before") : null,
+      last < found.found ? h("a", { href: more(last) }, "those after") : null)];
+}
+
+function termOf(query, name) {
+  const found = new RegExp(`(?:^|\\s)${name}:("[^"]*"|\\S+)`).exec(query);
+  return found ? found[1].replaceAll('"', "") : "";
+}
+
+function withTerm(query, name, value) {
+  const rest = query.replace(new RegExp(`(^|\\s)${name}:("[^"]*"|\\S+)`), " ").trim();
+  const written = /\s/.test(value) ? `"${value}"` : value;
+  return value ? `${rest} ${name}:${written}`.trim() : rest;
+}

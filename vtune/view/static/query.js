@@ -1,0 +1,68 @@
+// Queries over the trajectories that a file holds: the language of `vtune show --where`, refused as vtune/view/query.py refuses it.
+
+const YES_NO = ["right", "faithful"];
+const NUMBERS = ["step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "advantage", "calls", "turns", "pictures", "tokens"];
+const TEXTS = ["key", "source", "sample", "stop", "answer", "label"];
+const UNKNOWN = "none";
+const MOST = 1000;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const WORDS = { flag: "flags", status: "statuses" };
+const TOKEN = /\s*(-?)(?:([a-z]+)(<=|>=|:|<|>|=))?("[^"]*"|[^\s"]+)/y;
+
+export function query(text) {
+  if (text.length > MOST) throw new Error(`a query has at most ${MOST} characters`);
+  const found = { terms: [], sort: "", descending: false };
+  TOKEN.lastIndex = 0;
+  while (text.slice(TOKEN.lastIndex).trim()) {
+    const match = TOKEN.exec(text);
+    if (!match) throw new Error("a quote is open");
+    const [, minus, name = "", written = ":", value] = match;
+    const operator = written === "=" ? ":" : written;
+    const bare = value.replaceAll('"', "");
+    if (name === "sort") {
+      found.sort = sortKey(bare.replace(/^-+/, ""));
+      found.descending = bare.startsWith("-");
+      continue;
+    }
+    if (name && ![...YES_NO, ...NUMBERS, ...TEXTS, ...Object.keys(WORDS)].includes(name)) throw new Error(`there is no fact \`${name}\``);
+    const values = !name || value.startsWith('"') ? [bare] : bare.split(",");
+    check(name, operator, values);
+    found.terms.push({ name, operator, values, negated: minus === "-" });
+  }
+  return found;
+}
+
+function sortKey(name) {
+  const sorted = [...TEXTS.filter((one) => one !== "label"), ...YES_NO, ...NUMBERS];
+  if (!sorted.includes(name)) throw new Error(`nothing is sorted by \`${name}\``);
+  return name;
+}
+
+function check(name, operator, values) {
+  for (const value of values) {
+    if (YES_NO.includes(name) && !["yes", "no", UNKNOWN].includes(value)) throw new Error(`\`${name}\` is yes, no or ${UNKNOWN}, not '${value}'`);
+    if (NUMBERS.includes(name) && value !== UNKNOWN && !NUMBER.test(value)) throw new Error(`\`${name}\` is a number, not '${value}'`);
+    if (operator !== ":" && (!NUMBERS.includes(name) || value === UNKNOWN)) throw new Error(`\`${name}\` cannot be compared by ${operator}`);
+  }
+}
+
+export function select(rows, asked) {
+  const found = rows.filter((row) => asked.terms.every((term) => term.values.some((value) => holds(row, term, value)) !== term.negated));
+  if (!asked.sort) return found;
+  const way = asked.descending ? -1 : 1;
+  const known = found.filter((row) => row[asked.sort] !== null && row[asked.sort] !== undefined);
+  const order = (a, b) => (a[asked.sort] < b[asked.sort] ? -way : a[asked.sort] > b[asked.sort] ? way : 0);
+  return [...known.sort(order), ...found.filter((row) => !known.includes(row))];
+}
+
+function holds(row, { name, operator }, value) {
+  if (!name) return row.text.includes(value.toLowerCase());
+  if (name in WORDS) return value === UNKNOWN ? row[WORDS[name]] === "" : row[WORDS[name]].includes(` ${value} `);
+  const fact = row[name] ?? null;
+  if (value === UNKNOWN) return fact === null;
+  if (fact === null) return false;
+  if (YES_NO.includes(name)) return fact === (value === "yes");
+  if (!NUMBERS.includes(name)) return fact === value;
+  const [a, b] = [Math.fround(fact), Math.fround(Number(value))];
+  return { ":": a === b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b }[operator];
+}

@@ -1,0 +1,179 @@
+// The page of a run, or of several over one another: headline, what changed, curves, tables, recipe.
+
+import { chart } from "./chart.js";
+import { h, number, table } from "./dom.js";
+import { address } from "./list.js";
+
+const COLOURS = 6;
+const ALL = "all";
+const BAD = ["worse", "fell back"];
+const SMOOTH = ["1", "5", "20"];
+const QUERIES = [["right, though no call showed a target", "right:yes faithful:no"], ["wrong, though a call showed one", "right:no faithful:yes"],
+  ["with a red flag", "-flag:none"], ["unscored", "right:none"]];
+
+// places: those that are shown; runs: their overviews; asked: {sources, from, to, smooth} of the address; change(asked) writes it.
+export function runPage(places, runs, asked, change, film) {
+  const names = places.map((one) => one.name);
+  return [h("h1", {}, names.join(" and ")), ...places.map((place, at) => facts(place, runs[at])),
+    headlines(places, runs), ...changed(places, runs), ...film, ...curves(places, runs, asked, change),
+    ...runs.flatMap((run, at) => run.tables.map((one) => drawn(one, runs.length > 1 ? `${names[at]}: ` : ""))),
+    ...recipes(names, runs, "recipe"), ...recipes(names, runs, "environment"),
+    ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, drawn({ ...one, title: "rows left after each step" }, ""))))];
+}
+
+function facts(place, run) {
+  const done = run.steps_done ? `step ${run.steps_done}${run.total_steps ? ` of ${run.total_steps}` : ""}` : null;
+  const queries = place.rows ? QUERIES.map(([name, query]) => h("a", { href: address(place.number, query) }, name)) : [];
+  return h("p", { class: "facts" }, h("b", {}, place.name), h("span", {}, place.kind), done ? h("span", {}, done) : null, h("span", {}, run.path),
+    place.rows ? h("a", { href: address(place.number, "") }, `${place.rows} trajectories`) : null, ...queries,
+    run.problem ? h("span", { class: "text error" }, run.problem) : null);
+}
+
+function estimate(one, places = 3) {
+  if (!one) return "–";
+  const short = (value) => number(Number(value.toPrecision(places)));
+  return one.low === null || one.low === undefined ? short(one.value) : `${short(one.value)} [${short(one.low)}, ${short(one.high)}]`;
+}
+
+function headlines(places, runs) {
+  const shown = runs.map((run, at) => [places[at], run.headline]).filter(([, headline]) => headline.rows.length);
+  if (!shown.length) return null;
+  const trained = shown.some(([, headline]) => headline.rows.some((row) => row.first));
+  const rows = shown.flatMap(([place, headline]) => headline.rows.map((row) => h("tr", {},
+    h("th", { scope: "row" }, shown.length > 1 ? `${place.name}: ${row.name}` : row.name),
+    ...(trained ? [h("td", { class: "number" }, row.first ? estimate(row.first) : "")] : []), h("td", { class: "number strong" }, estimate(row.last)))));
+  return h("section", {}, h("h2", {}, "headline"), h("p", { class: "quiet" }, shown.map(([place, headline]) =>
+    (shown.length > 1 ? `${place.name}: ${headline.of}` : headline.of)).join("; ")), table(trained ? ["", "first", "last"] : ["", "value"], rows));
+}
+
+function changed(places, runs) {
+  const found = runs.flatMap((run, at) => run.changes.map((one) => ({ ...one, run: places[at].name })));
+  if (!runs.some((run) => run.charts.length)) return [];
+  if (!found.length) return [h("section", {}, h("h2", {}, "what changed"), h("p", {}, "No number that matters has clearly changed."))];
+  found.sort((a, b) => BAD.includes(b.verdict) - BAD.includes(a.verdict));
+  const rows = found.map((one) => h("tr", {}, h("td", {}, h("span", { class: `badge ${one.verdict === "better" ? "right" : BAD.includes(one.verdict) ? "wrong" : ""}` }, one.verdict)),
+    ...(runs.length > 1 ? [h("td", {}, one.run)] : []), h("td", {}, one.source), h("td", {}, one.name),
+    ...[one.first, one.best, one.last].map((value) => h("td", { class: "number" }, value === null ? "" : number(Number(value.toPrecision(3))))),
+    h("td", { class: "number" }, one.best_step ?? "")));
+  const heads = ["", ...(runs.length > 1 ? ["run"] : []), "source", "number", "at first", "at best", "at last", "best until step"];
+  const FEW = 8;
+  return [h("section", {}, h("h2", {}, "what changed"), table(heads, rows.slice(0, FEW)),
+    rows.length > FEW ? folded(`${rows.length - FEW} more`, table(heads, rows.slice(FEW))) : null)];
+}
+
+// Runs whose recipes differ in their seed alone are one line, with a band from the lowest to the highest; one of a seed that is there is its own.
+export function byLine(places, runs) {
+  const lines = new Map();
+  runs.forEach((run, at) => {
+    const again = lines.get(run.line)?.runs.some((one) => one.seed === run.seed);
+    const name = again ? `${run.line} ${at}` : run.line;
+    if (!lines.has(name)) lines.set(name, { name: places[at].name, runs: [] });
+    lines.get(name).runs.push(run);
+  });
+  return [...lines.values()].map((one) => ({ ...one,
+    name: one.runs.length > 1 ? `${one.name.replace(/\/?seed-\d+$/, "") || one.name} (${one.runs.length} seeds)` : one.name }));
+}
+
+function pointsOf(line, source, name) {
+  const curves = line.runs.map((run) => run.sources[source]?.[name]).filter(Boolean);
+  const at = new Map();
+  curves.forEach((one) => one.steps.forEach((step, place) => at.set(step, [...(at.get(step) ?? []), one.values[place]])));
+  return [...at].sort(([a], [b]) => a - b).map(([step, values]) => {
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    return line.runs.length > 1 ? [step, mean, Math.min(...values), Math.max(...values)] : [step, mean];
+  });
+}
+
+const MAIN = ["accuracy", "faithful, of all", "a call shows a target"];
+
+// Accuracy and looks of all runs, for the first page.
+export function mainCurves(places, runs, asked, change) {
+  const few = runs.map((run) => ({ ...run, charts: run.charts.filter((one) => MAIN.includes(one.title) && one.group !== "parts of the reward")
+    .map((one) => ({ ...one, group: "" })) }));
+  const there = few.map((_, at) => at).filter((at) => few[at].charts.length);
+  return there.length ? curves(there.map((at) => places[at]), there.map((at) => few[at]), asked, change) : [];
+}
+
+function curves(places, runs, asked, change) {
+  const sources = [...new Set(runs.flatMap((run) => Object.keys(run.sources)))].sort((a, b) => (b === ALL) - (a === ALL) || a.localeCompare(b));
+  if (!sources.length) return [];
+  const chosen = asked.sources.length ? sources.filter((one) => asked.sources.includes(one)) : byDefault(sources);
+  const lines = byLine(places, runs);
+  const steps = runs.flatMap((run) => Object.values(run.sources).flatMap((of) => Object.values(of).flatMap((one) => [one.steps[0], one.steps.at(-1)])));
+  const whole = { from: Math.min(...steps), to: Math.max(...steps) };
+  const view = { from: asked.from ?? whole.from, to: asked.to ?? whole.to, smooth: asked.smooth,
+    zoom: (from, to) => change({ ...asked, from: Math.max(whole.from, Math.floor(from)), to: Math.min(whole.to, Math.ceil(to)) }),
+    link: (step) => linkTo(places, step) };
+  const charts = [...new Map(runs.flatMap((run) => run.charts).map((one) => [`${one.group} ${one.title}`, one])).values()];
+  const groups = Map.groupBy(charts, (one) => one.group);
+  const colour = (line, source) => (lines.length > 1 ? lines.indexOf(line) : sources.indexOf(source)) % COLOURS;
+  const dash = (line, source) => (lines.length > 1 ? Math.max(chosen.indexOf(source), 0) : Math.floor(sources.indexOf(source) / COLOURS));
+  const seriesOf = (one) => (one.family
+    ? lines.flatMap((line, nth) => one.names.map((name, at) => ({ name: lines.length > 1 ? `${line.name} ${name}` : name, colour: at % COLOURS,
+      dash: lines.length > 1 ? nth : Math.floor(at / COLOURS), points: pointsOf(line, chosen[0], name) }))).filter((series, _, all) => series.points.some(([, y]) => y !== 0) || all.length === 1)
+    : lines.flatMap((line) => chosen.map((source) => ({ name: [lines.length > 1 ? line.name : "", source].filter(Boolean).join(" "),
+      colour: colour(line, source), dash: dash(line, source), points: pointsOf(line, source, one.names[0]) })))).filter((series) => series.points.length);
+  const sections = [...groups].map(([group, of]) => {
+    const drawings = of.map((one) => [one, seriesOf(one)]).filter(([, series]) => series.length).map(([one, series]) =>
+      h("div", {}, chart({ title: one.family && chosen[0] !== ALL ? `${one.title} (${chosen[0]})` : one.title, unit: one.unit, series }, view),
+        one.family ? legend(series) : null));
+    const body = h("div", { class: "charts" }, ...drawings);
+    if (!drawings.length) return null;
+    if (!group) return body;
+    return group === "everything else" ? folded(group, body) : h("section", {}, h("h3", {}, group), body);
+  });
+  return [h("section", { "aria-label": "Curves" }, h("h2", {}, "curves"), controls(sources, chosen, lines, asked, view, whole, change, colour), ...sections)];
+}
+
+// One source and the row over all say the same.
+function byDefault(sources) {
+  const own = sources.filter((one) => one !== ALL && !one.startsWith("eval/"));
+  const alike = own.length === 1 ? own : [];
+  return sources.filter((one) => !alike.includes(one)).slice(0, COLOURS);
+}
+
+// The trajectories of the kept step that is nearest.
+function linkTo(places, step) {
+  const place = places.find((one) => one.facets.step.length);
+  if (!place) return null;
+  const near = place.facets.step.map(Number).reduce((best, one) => (Math.abs(one - step) < Math.abs(best - step) ? one : best));
+  return address(place.number, `step:${near}`);
+}
+
+function legend(series) {
+  return h("p", { class: "legend" }, ...series.map((one) => h("span", {}, h("i", { class: `swatch c${one.colour}` }), one.name)));
+}
+
+function controls(sources, chosen, lines, asked, view, whole, change, colour) {
+  const boxes = sources.map((source) => h("label", {}, h("input", { type: "checkbox", checked: chosen.includes(source), onchange: (event) => {
+    const next = event.target.checked ? [...chosen, source] : chosen.filter((one) => one !== source);
+    change({ ...asked, sources: next });
+  } }), lines.length > 1 ? "" : h("i", { class: `swatch c${colour(lines[0], source)}` }), source));
+  const smooth = h("label", {}, "mean of ", h("select", { onchange: (event) => change({ ...asked, smooth: Number(event.target.value) }) },
+    ...SMOOTH.map((steps) => h("option", { value: steps, selected: Number(steps) === asked.smooth }, steps))), " steps");
+  const zoomed = view.from !== whole.from || view.to !== whole.to;
+  return h("div", { class: "filters" }, h("fieldset", {}, h("legend", {}, "sources"), ...boxes),
+    lines.length > 1 ? legend(lines.map((line) => ({ name: line.name, colour: colour(line) }))) : null, smooth,
+    zoomed ? h("button", { type: "button", onclick: () => change({ ...asked, from: null, to: null }) }, `steps ${view.from} to ${view.to}: show all`) : null);
+}
+
+function drawn(one, prefix) {
+  const rows = one.rows.map(([first, ...cells]) => h("tr", { class: cells.at(-1) === "reported" ? "reported" : null }, h("th", { scope: "row" }, first),
+    ...cells.map((cell) => h("td", { class: /^[\d.–-]/.test(cell) ? "number" : null }, cell))));
+  const body = [one.note ? h("p", { class: "quiet" }, one.note) : null, table(one.head, rows)];
+  return one.rows.length > 12 ? folded(`${prefix}${one.title}`, ...body) : h("section", {}, h("h2", {}, `${prefix}${one.title}`), ...body);
+}
+
+function folded(title, ...body) {
+  return h("details", {}, h("summary", {}, title), ...body);
+}
+
+function recipes(names, runs, kind) {
+  const keys = [...new Set(runs.flatMap((run) => Object.keys(run[kind])))];
+  if (!keys.length) return [];
+  const differ = keys.filter((key) => new Set(runs.map((run) => run[kind][key] ?? "–")).size > 1);
+  const rows = (of) => of.map((key) => h("tr", {}, h("th", { scope: "row" }, key), ...runs.map((run) => h("td", {}, run[kind][key] ?? "–"))));
+  const heads = ["", ...names];
+  return [runs.length > 1 ? h("section", {}, h("h2", {}, `what differs: ${kind}`), differ.length ? table(heads, rows(differ)) : h("p", {}, "nothing")) : null,
+    folded(kind, table(heads, rows(keys)))];
+}

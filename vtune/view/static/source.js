@@ -1,0 +1,61 @@
+// Where values come from: the viewer behind this page, or the page itself where it was written to a file.
+
+import { query, select } from "./query.js";
+
+const held = document.getElementById("held");
+const kept = held ? JSON.parse(held.textContent) : null;
+export const ROWS = 100;
+
+export const offline = kept !== null;
+export const told = kept?.told ?? "";
+
+async function ask(path, options) {
+  const answer = await fetch(path, options);
+  const values = await answer.json();
+  if (!answer.ok) throw new Error([values.error, values.fix].filter(Boolean).join("; "));
+  return values;
+}
+
+function inUrl(key) {
+  return key.split("/").map(encodeURIComponent).join("/");
+}
+
+export async function places() {
+  return kept ? kept.places : ask("api/places");
+}
+
+export async function overview(place) {
+  return kept ? kept.runs[place] : ask(`api/${place}/run`);
+}
+
+export async function list(place, text, first = 0) {
+  if (!kept) return ask(`api/${place}/list?q=${encodeURIComponent(text)}&first=${first}`);
+  const found = select(kept.lists[place], query(text));
+  return { all: kept.lists[place].length, found: found.length, first, trajectories: found.slice(first, first + ROWS) };
+}
+
+export async function one(place, key) {
+  if (!kept) return ask(`api/${place}/one/${inUrl(key)}`);
+  const found = kept.ones[`${place}/${key}`];
+  if (!found) throw new Error(`${key} is not in this file`);
+  return found;
+}
+
+// All trajectories of a sample, over places, steps and rollouts, in this order.
+export async function film(sample) {
+  return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? [] : ask(`api/film?sample=${encodeURIComponent(sample)}`);
+}
+
+// Samples that were drawn in several steps or places, those that change the most first.
+export async function films() {
+  return kept ? kept.films : ask("api/films");
+}
+
+export function picture(place, index, key) {
+  return kept ? kept.pictures[kept.shown[`${place}/${index}/${key}`]] : `api/${place}/picture/${index}/${inUrl(key)}`;
+}
+
+export async function label(place, key, said) {
+  const options = { method: "POST", body: JSON.stringify(said), headers: { "content-type": "application/json" } };
+  return ask(`api/${place}/label/${inUrl(key)}`, options);
+}
