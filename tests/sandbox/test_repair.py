@@ -1,12 +1,13 @@
 """Repair helps code that does not parse and leaves the rest alone."""
 
 import ast
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import growth
 from vtune.sandbox import repair as module
 from vtune.sandbox.repair import MOST_PARTS, repair, strip_fences, unwrap
 
@@ -56,17 +57,13 @@ def test_an_error_that_no_indentation_mends_is_parsed_once(monkeypatch: pytest.M
     assert len(parsed) == len(set(parsed)) > 1
 
 
-def test_a_fence_before_twice_the_spaces_takes_about_twice_the_time() -> None:
-    def seconds(spaces: int) -> float:
+def test_the_time_for_a_fence_grows_with_the_spaces_not_with_their_square() -> None:
+    def strip(spaces: int) -> Callable[[], object]:
         code = f"```{' ' * spaces}!"
-        taken = []
-        for _ in range(3):
-            began = time.process_time()
-            assert strip_fences(code) == code
-            taken.append(time.process_time() - began)
-        return min(taken)
+        return lambda: strip_fences(code)
 
-    assert seconds(8000) < 3 * seconds(4000)
+    assert strip(8)() == f"```{' ' * 8}!"
+    assert growth(strip, 4000, times=8) < 24
 
 
 @pytest.mark.parametrize("start", ["import a", "from a", "import b, a", "import \\\na"])
