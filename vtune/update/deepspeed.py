@@ -4,7 +4,6 @@ import logging
 import math
 import os
 import socket
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from vtune.update.ranks import COLLECTIVES, Ranks
 from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.stats import StepStats
+from vtune.update.unused import skip_muon, without_mlflow
 from vtune.update.zero import buckets, config_of
 
 MAX_SKIPPED = 10
@@ -48,7 +48,8 @@ def start(ranks: Ranks) -> Ranks:
     """
     if ranks.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
-    with _without_mlflow():
+    skip_muon()
+    with without_mlflow():
         import deepspeed
 
     if torch.distributed.is_initialized():
@@ -78,19 +79,6 @@ def start(ranks: Ranks) -> Ranks:
         dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=COLLECTIVES
     )
     return ranks.joined()
-
-
-@contextmanager
-def _without_mlflow() -> Iterator[None]:
-    """DeepSpeed's autotuner, of which nothing is used, imports MLflow where it is installed: two seconds."""
-    if "mlflow" in sys.modules:
-        yield
-        return
-    sys.modules["mlflow"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["mlflow"]
 
 
 class Trainer:
