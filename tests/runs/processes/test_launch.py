@@ -22,10 +22,9 @@ START, END, GONE = HANGS, 300.0, 30.0
 """Seconds: for two processes to come up on a busy machine; for a command to end once it was told to or a rank
 has failed; for all its processes to be gone once it has ended."""
 
-SHORT = setting(
-    epochs=25.0, batch_size=8, checkpoints__every=20, update__warmup_steps=2, update__zero_stage=2
-)
-"""A hundred updates; each end below comes a few steps after a start."""
+SHORT = setting(epochs=10.0, batch_size=8, checkpoints__every=8, update__warmup_steps=2, update__zero_stage=2)
+UPDATES = 40
+"""Of `SHORT`; each end below comes a few steps after a start."""
 
 
 @pytest.fixture(autouse=True)
@@ -161,12 +160,12 @@ def test_a_run_of_two_processes_survives_all_its_deaths(
     assert started.wait(END) == 130
     assert started.gone(GONE)
     step = steps_done(run)
-    if step < 100:
+    if step < UPDATES:
         assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
 
     last = Launched([*again, "--gpus=2", "--json"], tmp_path / "last")
     assert last.wait(START) == 0, last.err
-    assert json.loads((last.said / "out").read_text())["steps"] == 100
+    assert json.loads((last.said / "out").read_text())["steps"] == UPDATES
     assert numbers(run) == numbers(whole.run)
     assert same_weights(*(one / "checkpoints/newest" for one in (run, whole.run)))
 
@@ -180,7 +179,7 @@ def test_a_signal_to_every_process_writes_a_checkpoint_too(tiny: Path, lens: Pat
     assert started.wait(END) == 130, started.err
     assert started.gone(GONE)
     step = steps_done(run)
-    assert step < 100
+    assert step < UPDATES
     assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
 
 
