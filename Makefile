@@ -21,7 +21,7 @@ demo: $(READY)  ## the whole loop on this machine
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SEED ?= 1
 
-check: lint test-quick  ## what to run while you write: lint, and the tests that train nothing and start no service
+check: lint test-quick  ## what to run while you write: lint, and the tests that are quick
 
 test: test-suite test-vllm  ## everything
 

@@ -64,17 +64,43 @@ SLOW = (
     "gpu",
     "runs",
     "sandbox",
+    "advantage/test_credit.py",
+    "data/formats/test_memory.py",
+    "data/formats/test_round_trip.py",
+    "data/test_lens.py",
+    "data/test_lens_reader.py",
+    "data/test_shapes.py",
+    "data/test_trails.py",
+    "looks/test_verify.py",
+    "metrics/test_detection_scores.py",
+    "metrics/test_detection_set.py",
+    "metrics/test_intervals.py",
+    "metrics/test_ovdeval.py",
+    "metrics/test_paired.py",
+    "protocols/test_parsers.py",
+    "reward/test_garbage.py",
     "reward/test_hacks.py",
     "reward/test_injection.py",
     "reward/test_released.py",
     "reward/test_score.py",
     "reward/test_service.py",
     "reward/test_storm.py",
+    "rollout/test_team.py",
+    "rollout/test_transformers.py",
     "update/test_deepspeed.py",
     "update/test_memory.py",
     "verifiers/test_verifying.py",
+    "test_packaging.py",
 )
-"""Folders and files of tests that train, or start sandboxes or services: `make check` leaves them out."""
+"""Folders and files of tests that train, start sandboxes or services, or take a processor five seconds: `make
+check` leaves them out, and does not import them."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules of which `-m "not slow"` would leave nothing."""
+    if config.option.markexpr != "not slow":
+        return None
+    return any(collection_path.is_relative_to(ROOT / "tests" / name) for name in SLOW) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
