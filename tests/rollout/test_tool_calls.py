@@ -86,6 +86,7 @@ def converse(
     jobs: Sequence[Job] | None = None,
     engine: Recording | None = None,
     sandbox: FakeSandbox | None = None,
+    own: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> list[Trajectory]:
     tools = Toolbox(
@@ -93,6 +94,7 @@ def converse(
             zoom.NAME: Zoom(ZoomRecipe(space="relative_1000", min_side=28)),
             text_search.NAME: TextSearch(library or Library({"ferry": [FERRY]}), top_k=3, max_chars=200),
             image_search.NAME: ImageSearch(Replayed(None), top_k=5, max_chars=200, show=True),
+            **(own or {}),
         }
     )
     transform = changes.pop("observation_transform", None)

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from vtune.environments import ENVIRONMENTS
 from vtune.environments.environment import Act, EnvironmentPart, Episode, Start, Turn
+from vtune.environments.origins import Origins
 from vtune.errors import DataError, ServiceError
+from vtune.sandbox import ShownCrop
 from vtune.tools import zoom
 from vtune.tools.calls import Asked, read_calls, tool_response
 from vtune.tools.lasting import LastingSession
@@ -37,6 +39,9 @@ class ToolEpisode(Episode):
         self._views: list[View] = []
         self._latest: Sequence[Act] = ()
         """Of the turn before: their pictures are not among the views yet."""
+        self._cut: Sequence[Sequence[ShownCrop]] = ()
+        """The regions of each of them, as the tool gave them."""
+        self._origins = Origins()
         if opening is not None:
             self.stop = (f"</{CODE}>",)
             self.sandbox = start.services.sandbox.tier
@@ -56,7 +61,7 @@ class ToolEpisode(Episode):
             return []
         self._look_at(turn.pictures)
         if code is not None and self._opening is not None:
-            self._latest = [await self._run(code, await self._opening)]
+            self._latest, self._cut = [await self._run(code, await self._opening)], [()]
         else:
             self._latest = await self._ask(asked)
         return self._latest
@@ -78,10 +83,11 @@ class ToolEpisode(Episode):
         found = await asyncio.gather(
             *(services.tools.run(one, scene, start.group, services.results) for one in asked)
         )
-        acts = []
+        acts, self._cut = [], [one.crops for one in found]
         for one, answered in zip(asked, found, strict=True):
             seen = self._usable(answered)
-            framed = replace(seen, text=tool_response(seen.text))
+            crops = self._origins.placed(seen.crops, seen.images)
+            framed = replace(seen, text=tool_response(seen.text), crops=crops)
             acts.append(Act(framed, one.tool, arguments_of(one), one.end))
         return acts
 
@@ -91,8 +97,10 @@ class ToolEpisode(Episode):
         if not self._views:
             own = pictures[: len(self._start.images)]
             self._views = [View(data, number, None, size(data)) for number, data in enumerate(own)]
-        for act in self._latest:
-            crops = act.seen.crops if act.tool == zoom.NAME else ()
+        for act, cut in zip(self._latest, self._cut, strict=True):
+            if act.tool != PYTHON:
+                self._origins.take(len(self._views), act.seen.crops, act.seen.images)
+            crops = cut if act.tool == zoom.NAME else ()
             regions = {crop.shown: crop for crop in crops if crop.shown is not None}
             for place in range(len(act.seen.images)):
                 number = len(self._views)

@@ -29,12 +29,18 @@ _VERDICT_FOLLOWS = re.compile(
     re.IGNORECASE,
 )
 """Before a mark: the beginning of a reply, sentence or line, a label, or "I give it a"."""
-_VERDICT_ENDS = re.compile(r"\s*(?:$|[.:,;!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for)\b)")
-"""After a mark: an end, or a reason."""
+_VERDICT_ENDS = re.compile(
+    r"\s*(?:$|[.:,;!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for|and|to)\b)", re.IGNORECASE
+)
+"""After a mark: an end, a reason, or a clause that follows."""
 _WEIGHED = re.compile(
     r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$", re.IGNORECASE
 )
-_WEIGHS = re.compile(r"\s*(?:(?:or|if|when|unless|would|could|to|and)\b|[-\u2013\u2014]\s*\d)", re.IGNORECASE)
+_WEIGHS = re.compile(
+    r"\s*(?:(?:or|if|when|unless|would|could)\b|(?:to|and)\s+(?:\.?\d|a\s+half\b)|[-\u2013\u2014]\s*\d)",
+    re.IGNORECASE,
+)
+"""After a mark: a condition, or another mark. "0.5 and the rest is cut off" goes on about something else."""
 _COUNTS = re.compile(r"\s+(?!(?:or|if|when|unless|would|could|to|and)\b)[a-z]", re.IGNORECASE)
 """After a whole number that counts things: "1 cup"."""
 NEAR = 60
