@@ -67,6 +67,27 @@ class MetricsLog:
         self._file.flush()
 
 
+def read_metrics_from(path: Path, offset: int) -> tuple[list[MetricsLine], int]:
+    """The lines of a metrics file from a byte on, and where the last whole one ends.
+
+    Args:
+        path: The file.
+        offset: Where a line begins, e.g. what this returned before.
+
+    Raises:
+        DataError: If the file cannot be read, or a line is not a metrics line.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.decode().split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"metrics cannot be read: {error}", where=str(path)) from None
+    return [_parse(line, f"{path}, after byte {offset}") for line in lines], offset + len(whole)
+
+
 def read_metrics(path: Path) -> list[MetricsLine]:
     """All lines of a metrics file, in file order.
 
