@@ -163,6 +163,7 @@ def _label(one: Opened, key: str, body: bytes) -> None:
         source=record.source,
         rollout=None if isinstance(record, Sample) else record.rollout,
         label=said["label"],
+        accuracy=None if isinstance(record, Sample) or record.reward is None else record.reward.accuracy,
         note=said["note"],
         at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
