@@ -4,7 +4,7 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from vtune.view.document import document_of, question_of, read_record
 from vtune.view.index import LIKELY_SHOWN_FROM, Index
 from vtune.view.place import Place, stamp
 from vtune.view.query import parse_query, select
+from vtune.view.tokens import tokens_of
 
 KEPT = 8
 """Records that are kept for the pictures that are asked for next (ours)."""
@@ -48,6 +49,7 @@ class Opened:
         # A page asks several things at once, each in a thread of its own.
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
+        self._vocabulary: tuple[Callable[[int], str] | None, str] | None = None
         source, shown_from = self._settings(tuple(map(str, data)))
         self.index = Index(place, shown_from=shown_from)
         self._show = show
@@ -109,6 +111,22 @@ class Opened:
         label = self.labels().get(key)
         said = None if label is None else {"label": label.label, "note": label.note}
         return found | {"siblings": self._siblings(record, found["step"]), "label": said}
+
+    def tokens(self, key: str, *, first: int) -> dict[str, Any]:
+        """Some of the tokens of a trajectory, see `vtune.view.tokens.tokens_of`.
+
+        Raises:
+            DataError: If there is none of that key, or it is a sample.
+        """
+        record, _, _ = self.record(key)
+        if isinstance(record, Sample):
+            raise DataError(f"{key} is a sample: it has no tokens", fix="open a run or an evaluation")
+        if self._vocabulary is None:
+            from vtune.runs.view.vocabulary import vocabulary  # its library takes 0.2 s: only who asks waits
+
+            self._vocabulary = vocabulary(self.place)
+        text_of, why = self._vocabulary
+        return tokens_of(record, text_of, why, first=first)
 
     def _siblings(self, record: Record, step: int | None) -> list[dict[str, Any]]:
         """Key, rollout, reward and what is known of the rollouts of the same sample in the same step."""

@@ -31,7 +31,7 @@ ROWS = 100
 """Trajectories of a list that are sent at a time (ours)."""
 SIDE = 2048
 """Pixels of the longer side of a picture on a page, at most (ours)."""
-MODULES = "app", "chart", "dom", "frames", "list", "picture", "query", "run", "source", "trajectory"
+MODULES = "app", "chart", "dom", "frames", "list", "picture", "query", "run", "source", "tokens", "trajectory"
 FILES = {"": "index.html"} | {
     name: name for name in (*(f"{module}.js" for module in MODULES), "style.css", "icon.svg")
 }
@@ -101,6 +101,10 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
     def picture(number: int, index: int, key: str) -> Response:
         content, kind = page_picture(_of(opened, number), key, index, SIDE)
         return Response(content, media_type=kind)
+
+    @app.get("/api/{number}/tokens/{key:path}")
+    def tokens(number: int, key: str, first: int = 0) -> Response:
+        return answer(_of(opened, number).tokens(key, first=max(first, 0)))
 
     @app.post("/api/{number}/label/{key:path}")
     async def label(number: int, key: str, request: Request) -> Response:
