@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,10 @@ def _parse(text: str, where: str) -> MetricsLine:
         raise DataError("a metrics line needs an integer `step` and a `source`", where=where)
     step, source = row.pop("step"), row.pop("source")
     for name, value in row.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) <= sys.float_info.max  # NaN is not, and neither are whole numbers beyond it
+        ):
             raise DataError(f"`{name}` is not a number: {value!r}", where=where)
     return MetricsLine(step, source, row)

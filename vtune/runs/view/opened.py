@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.files.json_text import read_json
 from vtune.files.writing import write_atomically
 from vtune.report.progress import Rows
@@ -39,8 +39,10 @@ class Opened:
         data: Files of the samples that its trajectories answer; the run's own where there are none.
         show: Whether progress is shown.
 
+    A file that cannot be read is left out, and `problems` says why: it hides no other.
+
     Raises:
-        DataError: If a file of it cannot be read.
+        DataError: If a file of it is a link that leads out of it.
     """
 
     def __init__(self, place: Place, data: Sequence[Path] = (), *, show: bool = True) -> None:
@@ -61,6 +63,11 @@ class Opened:
         """Take in what the run has written since; returns whether that was anything."""
         with self._lock, Rows(f"index of {self.place.name}", show=self._show) as progress:
             return self.index.refresh(progress.advance)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why files of it are left out."""
+        return [told(error) for error in self.index.failed]
 
     def labels(self) -> dict[str, Label]:
         """Key of a trajectory -> what a person said of it.
@@ -174,3 +181,8 @@ class Opened:
             write_atomically(file, json.dumps(found, ensure_ascii=False))
         kept: Mapping[str, Any] = read_json(file, fix=f"remove {self.index.folder}")
         return kept
+
+
+def told(error: VtuneError) -> str:
+    """What is wrong, where, and what to do, as one line."""
+    return "; ".join(filter(None, (error.where, error.what, error.fix)))

@@ -16,7 +16,7 @@ from vtune.files.json_text import parse_json
 from vtune.files.writing import unwritable
 from vtune.runs.serve.listening import listen, serve_until_told
 from vtune.runs.view.films import film, films
-from vtune.runs.view.opened import Opened
+from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.overview import overview
 from vtune.runs.view.pictures import page_picture
 from vtune.schema.labels import NOTE, Judgement, Label, append_label
@@ -55,6 +55,9 @@ def run_view(
     """
     places = [place for path in paths for place in find_places(path)]
     opened = [Opened(place, data) for place in places]
+    failed = [error for one in opened for error in one.index.failed]
+    if failed and not any(one.index.table.num_rows for one in opened):
+        raise failed[0]
     token = secrets.token_urlsafe(24)
     try:
         with listen(HOST, port) as listener:
@@ -132,7 +135,14 @@ def _of(opened: Sequence[Opened], number: int) -> Opened:
 
 
 def _place(number: int, one: Opened) -> dict[str, Any]:
-    one.refresh()
+    try:
+        one.refresh()
+        revision = one.place.revision()
+    except DataError as error:
+        # A link in its folder leads out of it: what is known stays, and other places are as they were.
+        problems, revision = [told(error)], ""
+    else:
+        problems = one.problems
     table = one.index.table
     return {
         "number": number,
@@ -140,7 +150,8 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
         "path": str(one.place.path),
         "kind": one.place.kind,
         "rows": table.num_rows,
-        "revision": one.place.revision(),
+        "revision": revision,
+        "problem": "; ".join(problems),
         "facets": facets(table),
     }
 
