@@ -91,7 +91,7 @@ LINES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_metrics_that_are_none_are_a_page_or_an_error(name: str, tmp_path: Path) -> None:
+def test_metrics_of_wrong_values_are_a_page_or_an_error(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     (run / "metrics.jsonl").write_text(LINES[name])
     for words in (["report", run, "--html", tmp_path / "page.html"], ["report", run], ["show", run]):
@@ -101,7 +101,7 @@ def test_metrics_that_are_none_are_a_page_or_an_error(name: str, tmp_path: Path)
 @pytest.mark.parametrize(
     "text", ["steps: " + "9" * 400, "model: [1]", "model: {a: b}", "- a", "data: [[1]]", ""]
 )
-def test_recipes_that_are_none_can_be_looked_past(text: str, tmp_path: Path) -> None:
+def test_recipes_of_wrong_shapes_can_be_looked_past(text: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
     (run / "recipe.yaml").write_text(text + "\n")
     for words in (["show", run], ["report", run], ["report", run, "--html", tmp_path / "page.html"]):

@@ -76,7 +76,7 @@ def read_results(file: Path, *keys: str, fix: str) -> dict[str, Any]:
 
 
 def _no_number(value: Any, place: str) -> str | None:
-    """The place of the first number that is none: NaN, infinite, or a text where an estimate has a number."""
+    """The place of the first that is not a number: NaN, infinite, or a text where an estimate has one."""
     if isinstance(value, Mapping):
         parts = ("value", "low", "high") if is_estimate(value) else ()
         for name in parts:

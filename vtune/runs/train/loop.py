@@ -235,7 +235,7 @@ class _Loop:
         if step.number % recipe.trajectories_every == 0 or step.number + 1 == recipe.steps:
             file = run.out / "trajectories" / _file_name(step.number, self._ranks)
             write_trajectories(file, step.learnt, run=run.out)
-            self._record.trajectories(step.number, step.learnt)
+            self._record.trajectories(step.number, step.learnt, file)
         rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
         rows[ALL] |= update_row(step.updates) | step.clock.row(step.updates) | step.credit | step.tightened
         rows[ALL] |= self._rest_of_the_row(step)
