@@ -95,7 +95,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
                     "duplicates duplicates:contamination traces:tool_rounds traces:complete_traces "
                     "judging:external_knowledge judging:label_check",
                 ),
-                **_listed("vtune.runs.curate", "recipe:pass_rate"),
+                **_listed("vtune.runs.curate", "recipe:pass_rate people:labels"),
             }
         ),
         "evidence": _listed("vtune.reward", "evidence_boxes:boxes evidence_model:model"),

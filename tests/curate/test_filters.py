@@ -20,14 +20,15 @@ from vtune.curate.language import English, foreign
 from vtune.curate.mix import copy_of, interleaved
 from vtune.curate.traces import CompleteTraces, ToolRounds, broken, rounds_outside
 from vtune.curate.verifiable import MathVerifiable, Verifiable, no_expression, unverifiable
+from vtune.runs.curate.people import PeopleLabels
 from vtune.runs.curate.recipe import PassRate
 
 ENGLISH = English(filter="english", rows="all")
 
 
-def test_every_filter_has_its_function_or_asks_a_model() -> None:
+def test_every_filter_has_its_function_or_asks_a_model_or_people() -> None:
     asking = {part.section for part in FILTERS.values() if part.how is None}
-    assert asking == {ExternalKnowledge, LabelCheck, PassRate}
+    assert asking == {ExternalKnowledge, LabelCheck, PassRate, PeopleLabels}
     only_traces = {name for name, part in FILTERS.items() if part.looks_at == ("traces",)}
     assert only_traces == {"tool_rounds", "complete_traces"}
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.schema.records import TRAJECTORY
 from vtune.errors import MissingExtra, RecipeError
 from vtune.metrics import trackers
 from vtune.metrics.montage import HEIGHT, caption, montage
-from vtune.metrics.trackers import SHOWN, Tracker, check_tracker
+from vtune.metrics.trackers import SHOWN, Tracker, check_tracker, local_key, local_page
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Crop, Trajectory
 
@@ -39,7 +40,8 @@ def tracked(name: str, out: Path) -> tuple[Tracker, list[str]]:
     with Tracker(name, out, {"seed": 0}, first_step=0, warn=told.append) as tracker:
         for step in range(2):
             tracker.numbers(step, {"all": {"reward": 0.25 * step}, "lens": {"reward": 0.5}})
-        tracker.trajectories(1, [looked()] * (SHOWN + 3))
+        drawn = [replace(looked(), calls=()), *[looked()] * (SHOWN + 3)]
+        tracker.trajectories(1, drawn, out / "trajectories" / "step-000001.parquet")
     return tracker, told
 
 
@@ -53,6 +55,12 @@ def test_tensorboard_gets_numbers_and_pictures(tmp_path: Path) -> None:
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("all/reward")] == [(0, 0.0), (1, 0.25)]
     assert sorted(events.Tags()["images"]) == [f"trajectories/{n}" for n in range(SHOWN)]
+    said = events.Tensors("trajectories/0/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert said.startswith("step-000001/1: #/0/step-000001/1 on the page of `vtune view /"), (
+        "with calls first"
+    )
+    page = events.Tensors("page/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert page == f"`vtune view {tmp_path}`"
     (image,) = events.Images("trajectories/0")
     assert (image.step, image.height) == (1, HEIGHT)
 
@@ -88,6 +96,7 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
     history = client.get_metric_history(run.info.run_id, "all/reward")
     assert {(m.step, m.value) for m in history} == {(0, 0.0), (1, 0.25)}
     assert len(client.list_artifacts(run.info.run_id, "trajectories")) == SHOWN
+    assert run.data.tags["mlflow.note.content"] == f"`vtune view {tmp_path / 'run'}`"
 
 
 def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,3 +183,10 @@ def test_a_tracker_learns_whether_the_run_failed(tmp_path: Path, monkeypatch: py
     with pytest.raises(ValueError), Tracker("wandb", tmp_path, {}, first_step=0, warn=print):  # noqa: PT011
         raise ValueError
     assert ended == [False, True]
+
+
+def test_the_page_that_a_tracker_names_is_one_that_a_shell_can_open(tmp_path: Path) -> None:
+    out = tmp_path / "a run; rm -rf"
+    assert shlex.split(local_page(out)) == ["vtune", "view", str(out)]
+    said = local_key(out, out / "trajectories" / "step-000010-rank-1.parquet", 3)
+    assert said.startswith("step-000010-rank-1/3: #/0/step-000010-rank-1/3 on the page of `vtune view ")

@@ -126,8 +126,7 @@ def test_a_part_that_was_cut_short_is_not_taken_for_one(run: Path) -> None:
     index = opened(run)
     part = next(index.folder.glob("step-000000*"))
     part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(DataError, match="index is damaged"):
-        opened(run)
+    assert "index is damaged" in opened(run).failed[0].what
 
 
 def test_indexing_writes_to_the_folder_of_the_index_alone(run: Path) -> None:

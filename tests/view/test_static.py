@@ -99,3 +99,20 @@ def refusal(text: str) -> str | None:
     except RecipeError as error:
         return error.what
     return None
+
+
+def test_a_change_leads_to_the_trajectories_behind_it(tmp_path: Path) -> None:
+    ones = [
+        {"source": "signs", "name": "accuracy", "verdict": "fell back", "best_step": 64},
+        {"source": "all", "name": "truncated", "verdict": "worse", "best_step": 9},
+        {"source": 'a "b" c', "name": "entropy", "verdict": "lower", "best_step": None},
+        {"source": "lens", "name": "accuracy", "verdict": "better", "best_step": 3},
+    ]
+    code = f"""
+        const {{ behind }} = await import("./run.js");
+        return {json.dumps(ones)}.map(behind);
+    """
+    found = said(tmp_path, code)
+    assert found[:2] == ['source:"signs" right:no step>64', "stop:length step>9"]
+    assert found[2:] == ["", 'source:"lens"']
+    assert [term.name for term in parse_query(found[0]).terms] == ["source", "right", "step"]

@@ -1,7 +1,7 @@
-"""The table of filters: rules over one row, filters over all of them, and filters that ask a model.
+"""The table of filters: rules over one row, filters over all of them, and filters that ask.
 
 A rule looks at one row. A corpus filter first takes a key of every row, then decides over all of them; keys
-are small, so that millions fit in memory. What asks a model is done by `vtune.runs`.
+are small, so that millions fit in memory. What asks a model or a person is done by `vtune.runs`.
 """
 
 import random
@@ -37,7 +37,7 @@ class FilterPart:
     section: type[Selected]
     """Its section, in whose first line it says what it does."""
     how: Rule | Corpus | None
-    """None: it asks a model."""
+    """None: it asks a model, or a person."""
     looks_at: tuple[Records, ...] = ("samples",)
     keeps: Mapping[str, Any] = field(default_factory=dict)
     """A row that passes with the settings of `example`, as arguments of `Sample` over a plain one."""

@@ -4,6 +4,7 @@ CodeV prints neither prompt; both are ours. What the second one doubts goes to a
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,8 +90,18 @@ def read_label(reply: str) -> Label | None:
     return words.get(_one_word(reply))
 
 
-def queue_row(key: str, sample: Sample, source: str, judged: Label) -> dict[str, Any]:
-    """A line of the queue for manual verification; a person fills in the last two fields."""
+def queue_row(
+    key: str, sample: Sample, source: str, judged: Label | None = None, *, people: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A line of the queue for manual verification; a person fills in the last two fields.
+
+    Args:
+        key: Hash of what the decision is about.
+        sample: What is doubted.
+        source: Its name in the data recipe.
+        judged: What a judge says of its label; None where none was asked.
+        people: What people said against it.
+    """
     return {
         "key": key,
         "id": sample.id,
@@ -99,6 +110,7 @@ def queue_row(key: str, sample: Sample, source: str, judged: Label) -> dict[str,
         "choices": list(sample.choices),
         "ground_truth": sample.ground_truth,
         "judge": judged,
+        "people": list(people),
         "decision": None,
         "corrected": None,
     }

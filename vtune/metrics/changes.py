@@ -106,7 +106,8 @@ def _change(source: str, name: str, steps: Sequence[float], values: Sequence[flo
     first, last = fmean(values[:width]), fmean(values[-width:])
     windows = [fmean(values[at : at + width]) for at in range(len(values) - width + 1)]
     wanted = direction(name)
-    best = max(range(len(windows)), key=lambda at: wanted * windows[at]) if wanted else None
+    # Of equals the last: a number that was 0 for long got worse when it no longer was.
+    best = max(range(len(windows)), key=lambda at: (wanted * windows[at], at)) if wanted else None
     bound = CLEAR * _noise(values) * math.sqrt(2 / width)
     return Change(
         source=source,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,27 @@ class MetricsLog:
         self._file.flush()
 
 
+def read_metrics_from(path: Path, offset: int) -> tuple[list[MetricsLine], int]:
+    """The lines of a metrics file from a byte on, and where the last whole one ends.
+
+    Args:
+        path: The file.
+        offset: Where a line begins, e.g. what this returned before.
+
+    Raises:
+        DataError: If the file cannot be read, or a line is not a metrics line.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.decode().split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"metrics cannot be read: {error}", where=str(path)) from None
+    return [_parse(line, f"{path}, after byte {offset}") for line in lines], offset + len(whole)
+
+
 def read_metrics(path: Path) -> list[MetricsLine]:
     """All lines of a metrics file, in file order.
 
@@ -100,6 +122,10 @@ def _parse(text: str, where: str) -> MetricsLine:
         raise DataError("a metrics line needs an integer `step` and a `source`", where=where)
     step, source = row.pop("step"), row.pop("source")
     for name, value in row.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) <= sys.float_info.max  # NaN is not, and neither are whole numbers beyond it
+        ):
             raise DataError(f"`{name}` is not a number: {value!r}", where=where)
     return MetricsLine(step, source, row)

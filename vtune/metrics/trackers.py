@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,6 +22,23 @@ SHOWN = 4
 
 Rows = Mapping[str, Mapping[str, float]]
 """Source -> name -> value."""
+
+
+def local_page(out: Path) -> str:
+    """How the page of a run is opened, for its tracker: the address of the page holds a token of its own."""
+    return f"vtune view {shlex.quote(str(out.resolve()))}"
+
+
+def local_key(out: Path, file: Path, row: int) -> str:
+    """Where one trajectory is on that page.
+
+    Args:
+        out: The run folder.
+        file: Of the trajectories.
+        row: In it.
+    """
+    key = f"{file.stem}/{row}"
+    return f"{key}: #/0/{key} on the page of `{local_page(out)}`"
 
 
 class Backend(Protocol):
@@ -47,6 +65,7 @@ class TensorBoard:
 
         make: Any = SummaryWriter
         self._writer: Any = make(str(out / "tensorboard"), purge_step=first_step)
+        self._writer.add_text("page", f"`{local_page(out)}`", first_step)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
@@ -75,7 +94,13 @@ class WandB:
         self._wandb: Any = wandb
         identity = hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest()
         self._run: Any = self._wandb.init(
-            project=PROJECT, name=out.name, id=identity, dir=str(out), config=dict(settings), resume="allow"
+            project=PROJECT,
+            name=out.name,
+            id=identity,
+            dir=str(out),
+            config=dict(settings),
+            notes=local_page(out),
+            resume="allow",
         )
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
@@ -105,7 +130,8 @@ class Trackio:
         import trackio
 
         self._trackio: Any = trackio
-        self._trackio.init(project=PROJECT, name=out.name, config=dict(settings), **self.QUIET)
+        config = {**settings, "page": local_page(out)}  # trackio has no notes
+        self._trackio.init(project=PROJECT, name=out.name, config=config, **self.QUIET)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
@@ -137,6 +163,7 @@ class MLflow:
         experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
         self._run = self._client.create_run(experiment, run_name=out.name).info.run_id
         self._client.log_dict(self._run, dict(settings), "recipe.json")
+        self._client.set_tag(self._run, "mlflow.note.content", f"`{local_page(out)}`")
         known.write_text(self._run, encoding="utf-8")
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
@@ -211,6 +238,7 @@ class Tracker:
         warn: Callable[[str], None],
     ) -> None:
         self._name = name
+        self._out = out
         self._warn = warn
         self._backend: Backend | None = None
         self.failures = 0
@@ -239,16 +267,23 @@ class Tracker:
             }
             self._safely(lambda: backend.numbers(step, values))
 
-    def trajectories(self, step: int, drawn: Sequence[Trajectory]) -> None:
-        """Show a few trajectories of a step, those with tool calls first."""
+    def trajectories(self, step: int, drawn: Sequence[Trajectory], file: Path) -> None:
+        """Show a few trajectories of a step, those with tool calls first.
+
+        Args:
+            step: Their step.
+            drawn: All of a file, in its order.
+            file: Where they are kept: the text of each says where it is on the page of the run.
+        """
         backend = self._backend
         if backend is None:
             return
-        shown = sorted((t for t in drawn if t.images), key=lambda t: not t.calls)[:SHOWN]
-        for number, one in enumerate(shown):
+        rows = [row for row, one in enumerate(drawn) if one.images]
+        for number, row in enumerate(sorted(rows, key=lambda row: not drawn[row].calls)[:SHOWN]):
+            text = f"{local_key(self._out, file, row)}\n{caption(drawn[row])}"
             self._safely(
-                lambda number=number, one=one: backend.picture(  # type: ignore[misc]
-                    step, f"trajectories/{number}", montage(one), caption(one)
+                lambda number=number, row=row, text=text: backend.picture(  # type: ignore[misc]
+                    step, f"trajectories/{number}", montage(drawn[row]), text
                 )
             )
 

@@ -81,7 +81,7 @@ def _power(evaluation: Evaluation) -> str:
 
 def _judged_by(evaluation: Evaluation) -> str:
     """A warning where boxes say what a call shows; evaluations older than `judged_by` do not say."""
-    if not evaluation.get("judged_by", {}).get("boxes"):
+    if not (evaluation.get("judged_by") or {}).get("boxes"):
         return ""
     return "\n  faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
 
@@ -100,7 +100,7 @@ def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
     for name, value in evaluation["faithfulness"].items():
         if name != "buckets":
             yield name, value
-    for bucket in evaluation["faithfulness"]["buckets"]:
+    for bucket in evaluation["faithfulness"].get("buckets", ()):
         yield f"{bucket['calls']} calls, share", bucket["share"]
         yield f"{bucket['calls']} calls, accuracy", bucket["accuracy"]
     yield "unaudited", evaluation["unaudited"]

@@ -126,6 +126,28 @@ def _notes(result: Result) -> Iterator[str]:
     if "agreement" in result:
         told = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
         yield f"boxes and the model: {told}"
+    if result.get("people"):
+        yield from _by_people(result["people"])
+
+
+def _by_people(people: Mapping[str, Any]) -> Iterator[str]:
+    """How far labels of people agree with verifiers and with the judge of looks."""
+    beside = f", {people['not_found']} of other trajectories" if people["not_found"] else ""
+    yield f"labels of people: {people['labelled']}{beside} ({people['labels']})"
+    for name, found in people["answers"].items():
+        if found["n"] and (name == "all" or len(people["answers"]) > 2):
+            verifier = "verifiers" if name == "all" else f"verifier {name}"
+            yield (
+                f"people and {verifier}, {found['n']} answers: agree {cell(found['agree'])}, "
+                f"kappa {cell(found['kappa'])}; wrongly right {found['first_only']}, "
+                f"wrongly wrong {found['second_only']}"
+            )
+    for name, looks in people["looks"].items():
+        if looks["labelled"]:
+            yield (
+                f"target {name} by calls, {looks['labelled']} labelled: "
+                f"judge erred {looks['judge_erred']}, box wrong {looks['box_wrong']}"
+            )
 
 
 def _shown(estimate: Mapping[str, float | None] | None, column: Column) -> str:

@@ -5,10 +5,9 @@ import time
 from collections.abc import Mapping
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from vtune.files.terminal import clean, one_line
 
@@ -56,21 +55,18 @@ class Steps:
     ) -> None:
         self._live.stop()
 
-    def advance(self, numbers: Numbers | None = None, sources: Mapping[str, Numbers] | None = None) -> None:
+    def advance(self, numbers: Numbers | None = None) -> None:
         """One more step is done.
 
         Args:
             numbers: What to show beside the bar.
-            sources: Numbers by source, shown as a table under the bar where there is a terminal.
         """
         self._done += 1
         shown = one_line(
             "  ".join(f"{name} {value:.3g}" for name, value in (numbers or {}).items() if value is not None)
         )
         if self._live.is_started:
-            self._bar.update(self._task, completed=self._done, numbers="" if sources else shown)
-            if sources:
-                self._live.update(Group(self._bar, _table(sources)))
+            self._bar.update(self._task, completed=self._done, numbers=shown)
         elif self._show and (time.monotonic() - self._last > EVERY or self._done == self._total):
             self._last = time.monotonic()
             print(f"{self._title}: {self._done}/{self._total}  {shown}", file=sys.stderr, flush=True)
@@ -100,16 +96,6 @@ class Rows:
         if self._show and time.monotonic() - self._last > EVERY:
             self._last = time.monotonic()
             say(f"{self._title}: {self._done} rows")
-
-
-def _table(sources: Mapping[str, Numbers]) -> Table:
-    """A row a source, a column a number; a number that a source lacks is a gap."""
-    names = list(dict.fromkeys(name for row in sources.values() for name in row))
-    table = Table("source", *map(one_line, names))
-    for source, row in sources.items():
-        cells = [row.get(name) for name in names]
-        table.add_row(one_line(source), *("–" if cell is None else f"{cell:.3g}" for cell in cells))
-    return table
 
 
 def say(text: str) -> None:

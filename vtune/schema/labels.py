@@ -31,6 +31,8 @@ class Label:
     rollout: int | None
     label: Judgement | None
     """None takes an earlier one back."""
+    accuracy: float | None = None
+    """What the answer had earned when it was labelled; None for a sample, or where it was unscored."""
     note: str = ""
     at: str = ""
     """When, in UTC, as ISO 8601."""
@@ -96,6 +98,8 @@ def _label(values: object) -> Label:
     for name in ("key", "sample_id", "source", "note", "at"):
         if not isinstance(getattr(label, name), str):
             raise ValueError(f"`{name}` is a text")
+    if label.accuracy is not None and not isinstance(label.accuracy, int | float):
+        raise ValueError("`accuracy` is a number or null")
     if len(label.note) > NOTE:
         raise ValueError(f"a note has at most {NOTE} characters")
     return label

@@ -40,6 +40,7 @@ class Index:
         self._shown_from = shown_from
         self._folder: Path | None = None
         self._parts: dict[str, tuple[Path, pa.Table]] = {}
+        self._failed: dict[str, DataError] = {}
         self._table = pa.Table.from_batches([], FACTS)
 
     @property
@@ -54,22 +55,33 @@ class Index:
             self._folder = self._writable()
         return self._folder
 
+    @property
+    def failed(self) -> list[DataError]:
+        """Why files that are left out cannot be read; each is tried again when it was written again."""
+        return list(self._failed.values())
+
     def refresh(self, advance: Callable[[], None] = lambda: None) -> bool:
         """Index what is new or was written again; returns whether anything changed.
+
+        A file that cannot be read is left out, see `failed`: it hides no other.
 
         Args:
             advance: Called for each row that is indexed.
 
         Raises:
-            DataError: If a file cannot be read.
+            DataError: If a file is a link that leads out of its place.
         """
         wanted = {self._name(file): file for file in self.place.files()}
-        if wanted.keys() == self._parts.keys():
+        if wanted.keys() == self._parts.keys() | self._failed.keys():
             return False
         for name, file in wanted.items():
-            if name not in self._parts:
-                self._parts[name] = (file, self._opened(file, name, advance))
-        self._parts = {name: self._parts[name] for name in wanted}
+            if name not in self._parts and name not in self._failed:
+                try:
+                    self._parts[name] = (file, self._opened(file, name, advance))
+                except DataError as error:
+                    self._failed[name] = error
+        self._failed = {name: self._failed[name] for name in wanted if name in self._failed}
+        self._parts = {name: self._parts[name] for name in wanted if name in self._parts}
         tables = [table for _, table in self._parts.values()]
         self._table = pa.concat_tables(tables) if tables else pa.Table.from_batches([], FACTS)
         self._remove_others(set(wanted))

@@ -59,7 +59,7 @@ class Place:
             DataError: If one is a link that leads out of its folder.
         """
         if not self.path.is_dir():
-            return [self.path]
+            return [self.path] if self.path.is_file() else []
         portions = sorted((self.path / "trajectories").glob("*.parquet"))
         # An evaluation puts its portions together at its end.
         whole = self.path / "trajectories.parquet"

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.runs.view.test_show import hostile
+from tests.runs.view.test_tokens import write_tokenizer
 from tests.view.runs import LOOKED, MISSED, make_run
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.page import write_page
@@ -42,6 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for at, source, value in values
     ]
     (made / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_tokenizer(made / "checkpoints" / "newest")
     return made
 
 
@@ -265,6 +267,34 @@ def test_a_hostile_trajectory_is_text(browser: Any, address: str) -> None:
     assert "\\u202eevil" in shown
     assert not set(shown) & {"\u202e", "\x1b"}
     one.closed(address)
+
+
+def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
+    browser: Any, address: str, run: Path, tmp_path: Path
+) -> None:
+    one = Watched(browser)
+    page = one.page
+    page.goto(f"{address}#/0/step-000000/0")
+    page.click("button:has-text('show tokens')")
+    page.wait_for_selector("text=no entropy: it is not stored by token")
+    assert page.locator(".token").count() == 8
+    assert page.locator(".token.dim").count() == 3
+    assert page.locator(".tokens img").count() == 0
+    page.hover(".token >> nth=2")
+    reading = page.locator(".readout")
+    playwright.expect(reading).to_contain_text('token 2, id 3, "4", sampled, log-probability -0.1')
+    page.focus(".strip-of-tokens")
+    page.keyboard.press("ArrowLeft")
+    playwright.expect(reading).to_contain_text("<img src=x onerror=alert(1)>")
+    assert not set(page.inner_text("main")) & {"\u202e", "\x1b"}
+    page.select_option(".tokens select", "advantage")
+    assert page.locator(".token.up").count() == 5
+    write_page([run], tmp_path / "page.html")
+    page.goto(f"file://{tmp_path}/page.html#/0/step-000000/0")
+    page.click("button:has-text('show tokens')")
+    page.wait_for_selector("text=Tokens are not in this file")
+    page.close()
+    assert one.problems == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])

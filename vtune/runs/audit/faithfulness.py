@@ -26,6 +26,7 @@ from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.audit.located import Audited, locate
+from vtune.runs.audit.people import People
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.parquet import read_trajectories
@@ -71,7 +72,8 @@ def run_faithfulness(
         `settings`; `looks`; `judged_by`, how many trajectories with calls boxes and a model have judged;
         `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
         not known, with their numbers. With `both` also `by_model`, the numbers by the model, and `agreement`
-        of boxes and model on the trajectories that have calls.
+        of boxes and model on the trajectories that have calls. `people`: how far labels of people agree, see
+        `People.result`; empty where there are none.
 
     Raises:
         DataError: If there are no trajectories, or the samples they answer are not found.
@@ -87,7 +89,8 @@ def run_faithfulness(
             where=audited.settings,
             fix="name it with --judge-url and --judge-model",
         )
-    judged = asyncio.run(_audit(audited, reward, names))
+    people = People(path)
+    judged = asyncio.run(_audit(audited, reward, names, people))
     for rows in judged:
         _check_judged(_flat(rows), reward, path)
     first, *others = judged
@@ -97,7 +100,7 @@ def run_faithfulness(
     for rows in others:
         result |= _compared(_flat(first), _flat(rows), audited.seed, reward.max_unscored)
         failed = failed or nobody_audited(_flat(rows))
-    return result, failed
+    return result | {"people": people.result()}, failed
 
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
@@ -190,17 +193,23 @@ def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> Rew
 
 
 async def _audit(
-    audited: Audited, reward: RewardRecipe, judges: Sequence[str | None]
+    audited: Audited, reward: RewardRecipe, judges: Sequence[str | None], people: People
 ) -> list[dict[str, list[AuditRow]]]:
-    """For each way to judge, audit rows by `_name_of`; a portion of trajectories is in memory at a time."""
+    """For each way to judge, audit rows by `_name_of`; a portion of trajectories is in memory at a time.
+
+    What people said is held against the first way.
+    """
     samples = {sample.id: sample for sample in read_records(audited.source)}
     found: list[dict[str, list[AuditRow]]] = [{_name_of(file): [] for file in audited.files} for _ in judges]
     async with Scorer(reward) as scorer:
         for file, portion in _portions(audited.files):
             scored = await _scored(samples, portion, scorer)
             asked = [samples[t.sample_id] for t in scored]
-            for rows, by in zip(found, judges, strict=True):
-                rows[_name_of(file)] += await audit(asked, scored, scorer.judges.by(by))
+            for number, (rows, by) in enumerate(zip(found, judges, strict=True)):
+                audits = await audit(asked, scored, scorer.judges.by(by))
+                rows[_name_of(file)] += audits
+                if number == 0:
+                    people.take(file, samples, scored, audits, scorer.judges.levels)
     return found
 
 

@@ -26,6 +26,7 @@ from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_pri
 from vtune.runs.curate.funnel import Example, Ledger, funnel
 from vtune.runs.curate.mixing import shares, write_mix
 from vtune.runs.curate.passes import filter_rows
+from vtune.runs.curate.people import PeopleLabels, doubts
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import take_reviews, write_queue
@@ -71,6 +72,8 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
                 meet(spec.judge, pictures=True)
             except VtuneError as error:
                 missing_for = error.what
+        elif isinstance(spec, PeopleLabels):
+            missing_for = ", ".join(file for file in spec.files if not Path(file).exists())
         filters[name] = {"rows": on, "model_calls_at_most": most, "missing": missing_for}
     return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
 
@@ -130,6 +133,8 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
     for spec in recipe.filters:
         if isinstance(spec, PassRate):
             check_pass_rate(spec)
+        elif isinstance(spec, PeopleLabels):
+            doubts(spec)
     read = [Path(file) for source in recipe.used.values() for file in source.files]
     check_folder_output(out)
     if out.is_dir():
@@ -269,6 +274,8 @@ def _inputs(recipe: DataRecipe, out: Path) -> str:
     for number, spec in enumerate(recipe.filters):
         if isinstance(spec, Contamination):
             prints[f"benchmarks {number}"] = benchmark_prints(spec)
+        if isinstance(spec, PeopleLabels):
+            prints[f"labels {number}"] = [fingerprint(Path(file)) for file in spec.files]
         if isinstance(spec, PassRate):
             prints[f"model {number}"] = model_print(resolved(spec.model))
             prints[f"tools {number}"] = tools_print(spec.tools)

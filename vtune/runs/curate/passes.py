@@ -19,6 +19,7 @@ from vtune.report.progress import Steps
 from vtune.runs.curate.contamination import benchmarks_of
 from vtune.runs.curate.difficulty import check_rows, measure_all
 from vtune.runs.curate.funnel import Ledger
+from vtune.runs.curate.people import PeopleLabels, ask_people
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import judge_all
@@ -27,6 +28,8 @@ from vtune.runs.curate.workers import Look
 
 Paid = ExternalKnowledge | LabelCheck | PassRate
 """Filters that cost calls of a model; what they found is kept."""
+Asking = Paid | PeopleLabels
+"""Filters whose rows wait for an answer: of a model, or of a person."""
 
 
 @dataclass(slots=True)
@@ -59,8 +62,8 @@ def filter_rows(
         corpus = (column, spec) if part.corpus is not None else None
         if rules or corpus or seen is not None:
             _sift(rows, ledger, looks, rules, corpus, seen, recipe.seed)
-        if isinstance(spec, Paid):
-            _pay(spec, column, rows, ledger, reviews, out, bought)
+        if isinstance(spec, Asking):
+            _ask(spec, column, rows, ledger, reviews, out, bought)
         rules, seen = [], None
     if rules or seen is not None:
         _sift(rows, ledger, looks, rules, None, seen, recipe.seed)
@@ -124,20 +127,22 @@ def _twice(identities: Sequence[tuple[int, str]], seen: set[bytes] | None) -> di
     return twice
 
 
-def _pay(
-    spec: Paid, column: int, rows: Rows, ledger: Ledger, reviews: Results, out: Path, bought: Bought
+def _ask(
+    spec: Asking, column: int, rows: Rows, ledger: Ledger, reviews: Results, out: Path, bought: Bought
 ) -> None:
-    """Have models look at what is left."""
+    """Have models, or people, look at what is left."""
     name = ledger.columns[column]
     items = chain.from_iterable(rows.items(source) for source in rows.left)
     with Steps(name, sum(len(rows.positions(source)) for source in rows.left)) as progress:
         if isinstance(spec, PassRate):
             check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
             found = asyncio.run(measure_all(spec, items, out / "results", progress=progress))
+        elif isinstance(spec, PeopleLabels):
+            found = ask_people(spec, items, reviews, progress=progress)
         else:
             cache = out / "results" / "judge.jsonl"
             found = asyncio.run(judge_all(spec, items, reviews, cache=cache, progress=progress))
-    if len(found.unscored) > spec.max_unscored * len(found.asked):
+    if isinstance(spec, Paid) and len(found.unscored) > spec.max_unscored * len(found.asked):
         raise RunFailed(
             f"{name}: {len(found.unscored)} of {len(found.asked)} rows could not be judged, "
             f"the limit is {spec.max_unscored:.1%}",

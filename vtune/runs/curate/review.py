@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vtune.curate.item import Item, asked_key, concerns, input_pictures, judged_key
 from vtune.curate.judging import (
@@ -121,19 +121,38 @@ def _take(
     elif isinstance(spec, ExternalKnowledge):
         if opinion:
             found.dropped[place] = "the judge says that it needs knowledge from outside the pictures"
-    elif opinion != "right":
-        _doubt(spec, found, place, item, opinion, reviews)
+    elif isinstance(opinion, str) and opinion != "right":
+        row = queue_row(review_key(item), item.sample, item.source, opinion)
+        why = f"the judge says {opinion!r} of its label"
+        decide(found, place, item, row, why, unreviewed=spec.unreviewed, reviews=reviews)
 
 
-def _doubt(
-    spec: LabelCheck, found: Opinions, place: tuple[str, int], item: Item, label: Any, reviews: Results
+def decide(
+    found: Opinions,
+    place: tuple[str, int],
+    item: Item,
+    row: dict[str, Any],
+    why: str,
+    *,
+    unreviewed: Literal["drop", "keep"],
+    reviews: Results,
 ) -> None:
-    key = review_key(item)
-    kept = reviews.get(key)
+    """Do with a doubted sample what a person has decided; it waits in the queue where nobody has.
+
+    Args:
+        found: Gets the outcome.
+        place: Source and position of the sample.
+        item: The sample.
+        row: Its line of the queue.
+        why: Who doubts it, and what they said.
+        unreviewed: What becomes of it as long as it waits.
+        reviews: What persons have decided.
+    """
+    kept = reviews.get(row["key"])
     if kept is None:
-        found.queue.append(queue_row(key, item.sample, item.source, label))
-        if spec.unreviewed == "drop":
-            found.dropped[place] = f"the judge says {label!r} of its label; waits for a person's decision"
+        found.queue.append(row)
+        if unreviewed == "drop":
+            found.dropped[place] = f"{why}; waits for a person's decision"
         return
     review = Review(**kept)
     if review.decision == "drop":
@@ -142,7 +161,7 @@ def _doubt(
         try:
             check_ground_truth(replace(item.sample, ground_truth=review.ground_truth))
         except DataError as error:
-            found.queue.append(queue_row(key, item.sample, item.source, label))
+            found.queue.append(row)
             found.dropped[place] = f"what a person wrote instead of its label cannot be used: {error.what}"
         else:
             found.corrected[place] = review.ground_truth

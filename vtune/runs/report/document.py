@@ -7,11 +7,12 @@ from typing import Any
 
 from vtune.config import read_values
 from vtune.errors import DataError
-from vtune.files.json_text import read_json, read_record
+from vtune.files.json_text import read_json
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies
 from vtune.metrics.tightening import tightenings
+from vtune.runs.report.results import read_results
 from vtune.runs.sweep.table import is_sweep, sweep_table
 from vtune.schema.parquet import fingerprint
 from vtune.uses import USES
@@ -64,7 +65,7 @@ def _evaluation(path: Path) -> dict[str, object]:
     file = path / "results.json"
     if not file.is_file():
         raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
-    results = read_record(file, *SHOWN, fix=RESTORE)
+    results = read_results(file, *SHOWN, fix=RESTORE)
     own = _uses(results.get("environment"), path)
     return {"name": path.resolve().name, "path": str(path), **results, **own}
 

@@ -19,7 +19,8 @@ from vtune.metrics.by_source import ALL, Rows, by_source
 from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import check_tracker
 from vtune.models.policy import resolved
-from vtune.report.progress import Steps, say
+from vtune.report.progress import say
+from vtune.report.training import Training
 from vtune.reward.checking import check_unscored
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
@@ -180,11 +181,11 @@ class _Loop:
         rows: Rows = {}
         if first:
             self._keeping.point()
-        with self._stopping, self._record, Steps("rl", steps, done=done, show=first) as progress:
+        shown = Training("rl", self._run.out, steps, done=done, show=first)
+        with self._stopping, self._record, shown as progress:
             for number in range(done, steps):
                 rows = (await self.step(number)).rows
-                seen = {source: {name: row.get(name) for name in _SHOWN} for source, row in rows.items()}
-                progress.advance(seen[ALL], seen)
+                progress.advance({name: rows[ALL].get(name) for name in _SHOWN})
                 self._stopping.after(number + 1, partial(self._save, number + 1))
             await self._evaluate_at_the_end()
         return rows.get(ALL, {})
@@ -234,7 +235,7 @@ class _Loop:
         if step.number % recipe.trajectories_every == 0 or step.number + 1 == recipe.steps:
             file = run.out / "trajectories" / _file_name(step.number, self._ranks)
             write_trajectories(file, step.learnt, run=run.out)
-            self._record.trajectories(step.number, step.learnt)
+            self._record.trajectories(step.number, step.learnt, file)
         rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
         rows[ALL] |= update_row(step.updates) | step.clock.row(step.updates) | step.credit | step.tightened
         rows[ALL] |= self._rest_of_the_row(step)

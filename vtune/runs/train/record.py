@@ -65,6 +65,6 @@ class Record:
             self._log.write(step, rows)
         self._tracker.numbers(step, rows)
 
-    def trajectories(self, step: int, drawn: Sequence[Trajectory]) -> None:
-        """A few of a step's trajectories, for the tracker."""
-        self._tracker.trajectories(step, drawn)
+    def trajectories(self, step: int, drawn: Sequence[Trajectory], file: Path) -> None:
+        """A few of a step's trajectories, all of which are kept in a file, for the tracker."""
+        self._tracker.trajectories(step, drawn, file)

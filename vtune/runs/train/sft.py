@@ -17,7 +17,8 @@ from vtune.metrics.trackers import check_tracker
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Policy, load_chat, load_reader, resolved
-from vtune.report.progress import Steps, say
+from vtune.report.progress import say
+from vtune.report.training import Training
 from vtune.rollout.transcript import Transcript, check_trace, replay
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.folder import running
@@ -207,7 +208,7 @@ def _train(
     save = partial(keeping.save, trainer, policy, recipe.model, ranks=ranks)
     if ranks.first:
         keeping.point()
-    with stopping, record, Steps("sft", steps, done=done, show=ranks.first) as progress:
+    with stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             _evaluate(evaluation, step, trainer, stopping, save)
             row = _update(trainer, stream, step)

@@ -4,11 +4,11 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.files.json_text import read_json
 from vtune.files.writing import write_atomically
 from vtune.report.progress import Rows
@@ -21,6 +21,7 @@ from vtune.view.document import document_of, question_of, read_record
 from vtune.view.index import LIKELY_SHOWN_FROM, Index
 from vtune.view.place import Place, stamp
 from vtune.view.query import parse_query, select
+from vtune.view.tokens import tokens_of
 
 KEPT = 8
 """Records that are kept for the pictures that are asked for next (ours)."""
@@ -38,8 +39,10 @@ class Opened:
         data: Files of the samples that its trajectories answer; the run's own where there are none.
         show: Whether progress is shown.
 
+    A file that cannot be read is left out, and `problems` says why: it hides no other.
+
     Raises:
-        DataError: If a file of it cannot be read.
+        DataError: If a file of it is a link that leads out of it.
     """
 
     def __init__(self, place: Place, data: Sequence[Path] = (), *, show: bool = True) -> None:
@@ -48,6 +51,7 @@ class Opened:
         # A page asks several things at once, each in a thread of its own.
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
+        self._vocabulary: tuple[Callable[[int], str] | None, str] | None = None
         source, shown_from = self._settings(tuple(map(str, data)))
         self.index = Index(place, shown_from=shown_from)
         self._show = show
@@ -59,6 +63,11 @@ class Opened:
         """Take in what the run has written since; returns whether that was anything."""
         with self._lock, Rows(f"index of {self.place.name}", show=self._show) as progress:
             return self.index.refresh(progress.advance)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why files of it are left out."""
+        return [told(error) for error in self.index.failed]
 
     def labels(self) -> dict[str, Label]:
         """Key of a trajectory -> what a person said of it.
@@ -110,6 +119,22 @@ class Opened:
         said = None if label is None else {"label": label.label, "note": label.note}
         return found | {"siblings": self._siblings(record, found["step"]), "label": said}
 
+    def tokens(self, key: str, *, first: int) -> dict[str, Any]:
+        """Some of the tokens of a trajectory, see `vtune.view.tokens.tokens_of`.
+
+        Raises:
+            DataError: If there is none of that key, or it is a sample.
+        """
+        record, _, _ = self.record(key)
+        if isinstance(record, Sample):
+            raise DataError(f"{key} is a sample: it has no tokens", fix="open a run or an evaluation")
+        if self._vocabulary is None:
+            from vtune.runs.view.vocabulary import vocabulary  # its library takes 0.2 s: only who asks waits
+
+            self._vocabulary = vocabulary(self.place)
+        text_of, why = self._vocabulary
+        return tokens_of(record, text_of, why, first=first)
+
     def _siblings(self, record: Record, step: int | None) -> list[dict[str, Any]]:
         """Key, rollout, reward and what is known of the rollouts of the same sample in the same step."""
         if isinstance(record, Sample):
@@ -156,3 +181,8 @@ class Opened:
             write_atomically(file, json.dumps(found, ensure_ascii=False))
         kept: Mapping[str, Any] = read_json(file, fix=f"remove {self.index.folder}")
         return kept
+
+
+def told(error: VtuneError) -> str:
+    """What is wrong, where, and what to do, as one line."""
+    return "; ".join(filter(None, (error.where, error.what, error.fix)))

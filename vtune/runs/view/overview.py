@@ -12,8 +12,9 @@ from vtune.metrics.by_source import steps_done
 from vtune.report.curves import charts_of
 from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
+from vtune.runs.report.results import read_results
 from vtune.runs.view.headline import headline
-from vtune.runs.view.opened import Opened
+from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.reported import reported_rows
 
 Table = dict[str, Any]
@@ -56,7 +57,8 @@ def overview(opened: Opened) -> dict[str, Any]:
         elif place.kind == "evaluation" and (place.path / "results.json").is_file():
             found |= _evaluation(place.path)
     except (DataError, RecipeError) as error:
-        found["problem"] = "; ".join(filter(None, (error.where, error.what, error.fix)))
+        found["problem"] = told(error)
+    found["problem"] = "; ".join(filter(None, (found["problem"], *opened.problems)))
     return found
 
 
@@ -88,7 +90,8 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _evaluation(path: Path) -> dict[str, Any]:
-    results = read_record(path / "results.json", "score", "sources", "faithfulness", fix="restore the file")
+    keys = "score", "sources", "faithfulness"
+    results = read_results(path / "results.json", *keys, fix="restore the file")
     suite = results.get("suite") or {}
     environment = {"model": results.get("model"), "engine": results.get("engine")}
     return {
@@ -120,7 +123,8 @@ def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
     score, looks = results["score"], results["faithfulness"]
     estimates = {"score": score.get("intervals", {}).get("score")}
     estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
-    rows = [{"name": name, "first": None, "last": one} for name, one in estimates.items() if one]
+    known = {name: one for name, one in estimates.items() if isinstance(one, Mapping) and is_estimate(one)}
+    rows = [{"name": name, "first": None, "last": one} for name, one in known.items()]
     return {"of": f"{results.get('samples')} samples, 95 % intervals", "rows": rows}
 
 

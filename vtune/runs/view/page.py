@@ -169,6 +169,7 @@ class _Held:
             "kind": one.place.kind,
             "rows": len(keys),
             "revision": "",
+            "problem": "; ".join(one.problems),
             "facets": facets(table.filter(mask)) if table.num_rows else facets(table),
         }
 

@@ -5,10 +5,12 @@ from typing import Any
 
 from vtune.config import read_values, shipped
 from vtune.report.numbers import number
-from vtune.report.values import cell
+from vtune.report.values import cell, is_estimate
 
 TABLES = "eval_suites.published"
 """The package in which papers' tables ship; `vtune.runs.evaluate.published` checks them, and loads torch."""
+OTHERS = ("n", "why")
+"""What an estimate says beside its value and the ends of its interval."""
 SAME = ("format", "kind")
 """What of its settings says which benchmark a suite is, beside what is known of its published file."""
 
@@ -26,8 +28,10 @@ def reported_rows(suite: Mapping[str, Any], score: Mapping[str, Any]) -> Iterato
         table = read_values(file)
         rows = papers.setdefault(f"{table['paper']}, {table['table']}", [])
         rows += [[row, number(of[name]), "reported"] for row, of in table["rows"].items() if name in of]
-    ours = (score.get("intervals") or {}).get("score") or {"value": score.get("score")}
-    scaled = {key: None if value is None else 100 * value for key, value in ours.items() if key != "n"}
+    estimate, plain = (score.get("intervals") or {}).get("score"), score.get("score")
+    ours: Mapping[str, Any] = {"value": plain if isinstance(plain, int | float) else None}
+    ours = estimate if isinstance(estimate, Mapping) and is_estimate(estimate) else ours
+    scaled = {key: None if value is None else 100 * value for key, value in ours.items() if key not in OTHERS}
     shown = cell(scaled if scaled.keys() >= {"low", "high"} else scaled["value"])
     for paper, rows in papers.items():
         if not rows:

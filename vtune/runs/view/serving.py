@@ -16,7 +16,7 @@ from vtune.files.json_text import parse_json
 from vtune.files.writing import unwritable
 from vtune.runs.serve.listening import listen, serve_until_told
 from vtune.runs.view.films import film, films
-from vtune.runs.view.opened import Opened
+from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.overview import overview
 from vtune.runs.view.pictures import page_picture
 from vtune.schema.labels import NOTE, Judgement, Label, append_label
@@ -31,7 +31,7 @@ ROWS = 100
 """Trajectories of a list that are sent at a time (ours)."""
 SIDE = 2048
 """Pixels of the longer side of a picture on a page, at most (ours)."""
-MODULES = "app", "chart", "dom", "frames", "list", "picture", "query", "run", "source", "trajectory"
+MODULES = "app", "chart", "dom", "frames", "list", "picture", "query", "run", "source", "tokens", "trajectory"
 FILES = {"": "index.html"} | {
     name: name for name in (*(f"{module}.js" for module in MODULES), "style.css", "icon.svg")
 }
@@ -55,6 +55,9 @@ def run_view(
     """
     places = [place for path in paths for place in find_places(path)]
     opened = [Opened(place, data) for place in places]
+    failed = [error for one in opened for error in one.index.failed]
+    if failed and not any(one.index.table.num_rows for one in opened):
+        raise failed[0]
     token = secrets.token_urlsafe(24)
     try:
         with listen(HOST, port) as listener:
@@ -102,6 +105,10 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
         content, kind = page_picture(_of(opened, number), key, index, SIDE)
         return Response(content, media_type=kind)
 
+    @app.get("/api/{number}/tokens/{key:path}")
+    def tokens(number: int, key: str, first: int = 0) -> Response:
+        return answer(_of(opened, number).tokens(key, first=max(first, 0)))
+
     @app.post("/api/{number}/label/{key:path}")
     async def label(number: int, key: str, request: Request) -> Response:
         _label(_of(opened, number), key, await request.body())
@@ -128,7 +135,14 @@ def _of(opened: Sequence[Opened], number: int) -> Opened:
 
 
 def _place(number: int, one: Opened) -> dict[str, Any]:
-    one.refresh()
+    try:
+        one.refresh()
+        revision = one.place.revision()
+    except DataError as error:
+        # A link in its folder leads out of it: what is known stays, and other places are as they were.
+        problems, revision = [told(error)], ""
+    else:
+        problems = one.problems
     table = one.index.table
     return {
         "number": number,
@@ -136,7 +150,8 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
         "path": str(one.place.path),
         "kind": one.place.kind,
         "rows": table.num_rows,
-        "revision": one.place.revision(),
+        "revision": revision,
+        "problem": "; ".join(problems),
         "facets": facets(table),
     }
 
@@ -163,6 +178,7 @@ def _label(one: Opened, key: str, body: bytes) -> None:
         source=record.source,
         rollout=None if isinstance(record, Sample) else record.rollout,
         label=said["label"],
+        accuracy=None if isinstance(record, Sample) or record.reward is None else record.reward.accuracy,
         note=said["note"],
         at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

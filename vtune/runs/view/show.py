@@ -35,6 +35,8 @@ def run_show(
         raise RecipeError(f"{path} holds several things to look at", fix=f"choose one: {names}")
     opened = Opened(places[0], data)
     try:
+        if opened.index.failed:
+            raise opened.index.failed[0]  # a list without it would look whole
         if key is None:
             return {"path": str(path)} | opened.find(where, most=limit), False
         stem, _, row = key.rpartition("/")

@@ -2,23 +2,18 @@
 
 import fcntl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from vtune.config import read_values
 from vtune.errors import DataError
-from vtune.metrics.by_source import ALL, steps_done
-from vtune.metrics.changes import TELLING
 from vtune.metrics.replies import last_replies
+from vtune.report.training import state_of
 from vtune.runs.report.document import run_report
 
-RECENT = 20
-"""Steps whose median time says how long the rest takes (ours)."""
 EVERY = 2.0
 """Seconds between looks at the folder (ours)."""
-PHASE = "seconds_"
 
 
 def watched(path: Path) -> dict[str, Any]:
@@ -28,10 +23,7 @@ def watched(path: Path) -> dict[str, Any]:
         path: Its folder.
 
     Returns:
-        `name`, `path`, `running`, `done` (steps) and `total` (None where the recipe names none),
-        `seconds_per_step` and `seconds_left` (None where they are not known); `phases`: name -> seconds of a
-        step; `sources`: source -> number -> its values; `changes`; `reply`, one of those that were kept last,
-        or None.
+        See `vtune.report.training.state_of`; `total` is None where the recipe names none.
 
     Raises:
         DataError: If it is not the folder of a run.
@@ -42,29 +34,15 @@ def watched(path: Path) -> dict[str, Any]:
             fix="give a folder that `vtune sft` or `rl` writes; `vtune show` and `view` take the others",
         )
     run = _run(path)
-    sources = {
-        source: {name: curves[name]["values"] for name in TELLING if name in curves}
-        for source, curves in run["sources"].items()
-    }
-    every = run["sources"].get(ALL, {})
-    done = steps_done(run["sources"])
-    total = run["recipe"].get("steps") if isinstance(run["recipe"], dict) else None
-    pace = _recent(every, "seconds")
-    phases = {name.removeprefix(PHASE): _recent(every, name) for name in every if name.startswith(PHASE)}
     replies = last_replies(path)
-    return {
-        "name": run["name"],
-        "path": str(path),
-        "running": is_running(path),
-        "done": done,
-        "total": total,
-        "seconds_per_step": pace,
-        "seconds_left": pace * max(total - done, 0) if pace is not None and total is not None else None,
-        "phases": phases,
-        "sources": sources,
-        "changes": run["changes"],
-        "reply": replies[-1] if replies else None,
-    }
+    return state_of(
+        path,
+        run["sources"],
+        total=run["recipe"].get("steps") if isinstance(run["recipe"], dict) else None,
+        running=is_running(path),
+        found=run["changes"],
+        reply=replies[-1] if replies else None,
+    )
 
 
 def follow(path: Path) -> Iterator[dict[str, Any]]:
@@ -105,8 +83,3 @@ def _run(path: Path) -> dict[str, Any]:
     (run,) = runs
     found: dict[str, Any] = run
     return found
-
-
-def _recent(curves: Mapping[str, Any], name: str) -> float | None:
-    """The median of the last steps."""
-    return median(curves[name]["values"][-RECENT:]) if name in curves else None

@@ -141,7 +141,8 @@ async function trajectory(at, place) {
     }
     await show();
   };
-  return [trajectoryPage(place, at.query, one, beside, say), at.key, place];
+  const tokens = (first) => source.tokens(place.number, at.key, first);
+  return [trajectoryPage(place, at.query, one, beside, say, tokens), at.key, place];
 }
 
 function crumbs(place, { query, key, first }) {

@@ -62,7 +62,7 @@ export function listPage(place, query, found, ask) {
     onclick: () => ask(withTerm(query, "sort", termOf(query, "sort") === `-${name}` ? name : `-${name}`)) }, name));
   const more = (first) => address(place.number, query, "", first);
   const last = found.first + found.trajectories.length;
-  return [h("h1", {}, place.name), form, h("div", { class: "filters" }, ...selects),
+  return [h("h1", {}, place.name), place.problem ? h("p", { class: "text error" }, place.problem) : null, form, h("div", { class: "filters" }, ...selects),
     h("p", {}, `${found.found} of ${found.all}${found.trajectories.length < found.found ? `, ${found.first + 1} to ${last} shown` : ""}`),
     found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, "Nothing is like that."),
     h("p", { class: "facts" }, found.first > 0 ? h("a", { href: more(Math.max(found.first - ROWS, 0)) }, "those before") : null,

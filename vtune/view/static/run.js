@@ -7,6 +7,8 @@ import { address } from "./list.js";
 const COLOURS = 6;
 const ALL = "all";
 const BAD = ["worse", "fell back"];
+const WAYS = { reward: "right:no", accuracy: "right:no", evidence_rate: "faithful:no", red_flags: "-flag:none", unscored: "right:none",
+  truncated: "stop:length", no_tool: "calls:0" };
 const SMOOTH = ["1", "5", "20"];
 const QUERIES = [["right, though no call showed a target", "right:yes faithful:no"], ["wrong, though a call showed one", "right:no faithful:yes"],
   ["with a red flag", "-flag:none"], ["unscored", "right:none"]];
@@ -15,9 +17,9 @@ const QUERIES = [["right, though no call showed a target", "right:yes faithful:n
 export function runPage(places, runs, asked, change, film) {
   const names = places.map((one) => one.name);
   return [h("h1", {}, names.join(" and ")), ...places.map((place, at) => facts(place, runs[at])),
-    headlines(places, runs), ...changed(places, runs), ...film, ...curves(places, runs, asked, change),
+    ...differing(names, runs, "recipe"), headlines(places, runs), ...changed(places, runs), ...film, ...curves(places, runs, asked, change),
     ...runs.flatMap((run, at) => run.tables.map((one) => drawn(one, runs.length > 1 ? `${names[at]}: ` : ""))),
-    ...recipes(names, runs, "recipe"), ...recipes(names, runs, "environment"),
+    ...differing(names, runs, "environment"), ...recipes(names, runs, "recipe"), ...recipes(names, runs, "environment"),
     ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, drawn({ ...one, title: "rows left after each step" }, ""))))];
 }
 
@@ -46,13 +48,22 @@ function headlines(places, runs) {
     (shown.length > 1 ? `${place.name}: ${headline.of}` : headline.of)).join("; ")), table(trained ? ["", "first", "last"] : ["", "value"], rows));
 }
 
+// The trajectories behind a change: those of its source that are bad in its way, after it was best.
+export function behind(one) {
+  const source = one.source === ALL || one.source.includes('"') ? "" : // a query cannot spell a quote
+    `source:"${one.source}"`;
+  const since = BAD.includes(one.verdict) && one.best_step !== null ? `step>${one.best_step}` : "";
+  return [source, BAD.includes(one.verdict) ? WAYS[one.name] ?? "" : "", since].filter(Boolean).join(" ");
+}
+
 function changed(places, runs) {
-  const found = runs.flatMap((run, at) => run.changes.map((one) => ({ ...one, run: places[at].name })));
+  const found = runs.flatMap((run, at) => run.changes.map((one) => ({ ...one, run: places[at].name, place: places[at] })));
   if (!runs.some((run) => run.charts.length)) return [];
   if (!found.length) return [h("section", {}, h("h2", {}, "what changed"), h("p", {}, "No number that matters has clearly changed."))];
   found.sort((a, b) => BAD.includes(b.verdict) - BAD.includes(a.verdict));
   const rows = found.map((one) => h("tr", {}, h("td", {}, h("span", { class: `badge ${one.verdict === "better" ? "right" : BAD.includes(one.verdict) ? "wrong" : ""}` }, one.verdict)),
-    ...(runs.length > 1 ? [h("td", {}, one.run)] : []), h("td", {}, one.source), h("td", {}, one.name),
+    ...(runs.length > 1 ? [h("td", {}, one.run)] : []), h("td", {}, one.source),
+    h("td", {}, one.place.rows && !one.source.startsWith("eval/") ? h("a", { href: address(one.place.number, behind(one)), title: "trajectories behind it" }, one.name) : one.name),
     ...[one.first, one.best, one.last].map((value) => h("td", { class: "number" }, value === null ? "" : number(Number(value.toPrecision(3))))),
     h("td", { class: "number" }, one.best_step ?? "")));
   const heads = ["", ...(runs.length > 1 ? ["run"] : []), "source", "number", "at first", "at best", "at last", "best until step"];
@@ -168,12 +179,23 @@ function folded(title, ...body) {
   return h("details", {}, h("summary", {}, title), ...body);
 }
 
-function recipes(names, runs, kind) {
-  const keys = [...new Set(runs.flatMap((run) => Object.keys(run[kind])))];
-  if (!keys.length) return [];
+function keysOf(runs, kind) {
+  return [...new Set(runs.flatMap((run) => Object.keys(run[kind])))];
+}
+
+function sideBySide(names, runs, kind, keys) {
+  const rows = keys.map((key) => h("tr", {}, h("th", { scope: "row" }, key), ...runs.map((run) => h("td", {}, run[kind][key] ?? "–"))));
+  return table(["", ...names], rows);
+}
+
+function differing(names, runs, kind) {
+  const keys = keysOf(runs, kind);
+  if (runs.length < 2 || !keys.length) return [];
   const differ = keys.filter((key) => new Set(runs.map((run) => run[kind][key] ?? "–")).size > 1);
-  const rows = (of) => of.map((key) => h("tr", {}, h("th", { scope: "row" }, key), ...runs.map((run) => h("td", {}, run[kind][key] ?? "–"))));
-  const heads = ["", ...names];
-  return [runs.length > 1 ? h("section", {}, h("h2", {}, `what differs: ${kind}`), differ.length ? table(heads, rows(differ)) : h("p", {}, "nothing")) : null,
-    folded(kind, table(heads, rows(keys)))];
+  return [h("section", {}, h("h2", {}, `what differs: ${kind}`), differ.length ? sideBySide(names, runs, kind, differ) : h("p", {}, "nothing"))];
+}
+
+function recipes(names, runs, kind) {
+  const keys = keysOf(runs, kind);
+  return keys.length ? [folded(kind, sideBySide(names, runs, kind, keys))] : [];
 }

@@ -41,6 +41,11 @@ export async function one(place, key) {
   return found;
 }
 
+export async function tokens(place, key, first) {
+  if (kept) throw new Error("Tokens are not in this file: vtune view shows them.");
+  return ask(`api/${place}/tokens/${inUrl(key)}?first=${first}`);
+}
+
 // All trajectories of a sample, over places, steps and rollouts, in this order.
 export async function film(sample) {
   return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? [] : ask(`api/film?sample=${encodeURIComponent(sample)}`);

@@ -3,8 +3,9 @@
 import { code, h, number } from "./dom.js";
 import { LABELS, address } from "./list.js";
 import { figure } from "./picture.js";
+import { tokenStrip } from "./tokens.js";
 
-export function trajectoryPage(place, query, one, around, say) {
+export function trajectoryPage(place, query, one, around, say, tokens) {
   const links = [["previous", around.before, "k"], ["next", around.after, "j"]].map(([name, key, letter]) =>
     key ? h("a", { href: address(place.number, query, key, around.first), rel: name === "next" ? "next" : "prev" }, `${name} (${letter})`) : null);
   const accuracy = one.reward?.parts?.accuracy ?? null;
@@ -14,7 +15,7 @@ export function trajectoryPage(place, query, one, around, say) {
     h("p", { class: "facts" }, ...links, ...facts(one)), ...asked(one),
     h("section", { "aria-label": "Pictures", class: "pictures" }, ...one.pictures.map((_, index) => figure(place, one, index))),
     h("section", { "aria-label": "Conversation" }, ...one.turns.map((turn) => turnOf(place, one, turn))),
-    earned(one), say ? labels(one, say) : null, siblings(place, query, one, around.first)];
+    earned(one), one.rollout === undefined ? null : tokenStrip(tokens), say ? labels(one, say) : null, siblings(place, query, one, around.first)];
 }
 
 function facts(one) {

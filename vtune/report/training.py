@@ -1,0 +1,210 @@
+"""Progress of training: in a terminal the screen of `vtune watch`, elsewhere a line now and then."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from vtune.errors import DataError
+from vtune.files.terminal import clean, cleaned
+from vtune.metrics.by_source import ALL, steps_done
+from vtune.metrics.changes import TELLING, changes, telling
+from vtune.metrics.log import MetricsLine, read_metrics_from
+from vtune.metrics.replies import last_replies
+from vtune.report.progress import Numbers, Steps
+from vtune.report.watch import duration, render_watch
+
+RECENT = 20
+"""Steps whose median time says how long the rest takes (ours)."""
+PART = 100
+"""Making the screen takes no more than one part in so many of the time of training (ours)."""
+PHASE = "seconds_"
+
+Curves = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
+"""Source -> number -> `steps` and `values`."""
+
+
+def state_of(
+    folder: Path,
+    curves: Curves,
+    *,
+    total: int | None,
+    running: bool,
+    found: Sequence[Mapping[str, Any]],
+    reply: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """How far a run is, for `vtune.report.watch.render_watch`.
+
+    Args:
+        folder: Of the run.
+        curves: Its numbers.
+        total: Steps that it will have, None where nothing says.
+        running: Whether a process works on it.
+        found: What changed, see `vtune.metrics.changes.telling`.
+        reply: One of those that were kept last.
+
+    Returns:
+        `name`, `path`, `running`, `done` (steps), `total`, `seconds_per_step` and `seconds_left` (None where
+        they are not known); `phases`: name -> seconds of a step; `sources`: source -> number -> its values;
+        `changes`; `reply`.
+    """
+    every = curves.get(ALL, {})
+    done = steps_done(curves)
+    pace = _recent(every, "seconds")
+    return {
+        "name": folder.resolve().name,
+        "path": str(folder),
+        "running": running,
+        "done": done,
+        "total": total,
+        "seconds_per_step": pace,
+        "seconds_left": pace * max(total - done, 0) if pace is not None and total is not None else None,
+        "phases": {
+            name.removeprefix(PHASE): _recent(every, name) for name in every if name.startswith(PHASE)
+        },
+        "sources": {
+            source: {name: numbers[name]["values"] for name in TELLING if name in numbers}
+            for source, numbers in curves.items()
+        },
+        "changes": list(found),
+        "reply": reply,
+    }
+
+
+def _recent(curves: Mapping[str, Mapping[str, Sequence[float]]], name: str) -> float | None:
+    """The median of the last steps."""
+    return median(curves[name]["values"][-RECENT:]) if name in curves else None
+
+
+class Training:
+    """Progress of a run of training; a context manager.
+
+    In a terminal it is the screen that `vtune watch` shows, from what the run has written to its folder.
+    Elsewhere, in logs, in CI and where stderr goes into a file, a step now and then is a line.
+
+    Args:
+        title: What is being done, for the lines.
+        folder: Of the run.
+        total: How many steps there are.
+        done: Steps that an earlier run has done.
+        show: False on processes that are not the first: they stay silent.
+        console: Where it is shown; stderr where none is given.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        folder: Path,
+        total: int,
+        *,
+        done: int = 0,
+        show: bool = True,
+        console: Console | None = None,
+    ) -> None:
+        console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
+        screen = show and console.is_terminal
+        self._lines = Steps(title, total, done=done, show=show and not screen)
+        self._screen = _Screen(folder, total, console) if screen else None
+
+    def __enter__(self) -> Self:
+        self._lines.__enter__()
+        if self._screen is not None:
+            self._screen.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._screen is not None:
+            self._screen.stop()
+        self._lines.__exit__(kind, error, trace)
+
+    def advance(self, numbers: Numbers) -> None:
+        """One more step is done, and its numbers are in the folder.
+
+        Args:
+            numbers: What to show in its line.
+        """
+        self._lines.advance(numbers)
+        if self._screen is not None:
+            self._screen.advance()
+
+
+class _Screen:
+    """What is shown of a run in a terminal, made again after a step; its clock goes on meanwhile."""
+
+    def __init__(self, folder: Path, total: int, console: Console) -> None:
+        self._folder = folder
+        self._total = total
+        self._offset = 0
+        self._curves: dict[str, dict[str, dict[str, list[float]]]] = {}
+        self._due = 0.0
+        self._step_began = time.monotonic()
+        self._body = Group()
+        self._live = Live(console=console, get_renderable=self._shown, refresh_per_second=1, transient=False)
+
+    def start(self) -> None:
+        self._make()
+        self._live.start(refresh=True)
+
+    def stop(self) -> None:
+        self._make()
+        self._live.stop()
+
+    def advance(self) -> None:
+        self._step_began = time.monotonic()
+        if self._step_began >= self._due:
+            self._make()
+            self._live.refresh()
+
+    def _make(self) -> None:
+        began = time.monotonic()
+        try:
+            self._body = Group(render_watch(cleaned(self._state())))
+        except DataError as error:
+            # Somebody has changed the files meanwhile: that is said, and the training goes on.
+            self._body = Group(Text(clean(str(error))))
+        now = time.monotonic()
+        self._due = now + PART * (now - began)
+
+    def _state(self) -> dict[str, Any]:
+        self._read()
+        replies = last_replies(self._folder)
+        return state_of(
+            self._folder,
+            self._curves,
+            total=self._total,
+            running=True,
+            found=[asdict(one) for one in telling(changes(self._curves))],
+            reply=replies[-1] if replies else None,
+        )
+
+    def _read(self) -> None:
+        """Take in what the run has written since."""
+        log = self._folder / "metrics.jsonl"
+        if not log.is_file():
+            return
+        lines, self._offset = read_metrics_from(log, self._offset)
+        for line in lines:
+            self._add(line)
+
+    def _add(self, line: MetricsLine) -> None:
+        source = self._curves.setdefault(line.source, {})
+        for name, value in line.values.items():
+            curve = source.setdefault(name, {"steps": [], "values": []})
+            curve["steps"].append(line.step)
+            curve["values"].append(value)
+
+    def _shown(self) -> Group:
+        done = steps_done(self._curves)
+        if done >= self._total:
+            return self._body
+        seconds = time.monotonic() - self._step_began
+        return Group(self._body, Text(f"step {done + 1} since {duration(seconds)}", style="dim"))

@@ -1,0 +1,120 @@
+"""What people said about audited trajectories, beside what verifiers and judges said: how far both agree."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vtune.metrics.agreement import agreement
+from vtune.reward.audit import AuditRow
+from vtune.reward.evidence import needs_look
+from vtune.reward.recipe import RIGHT, EvidenceLevels
+from vtune.schema.labels import Judgement, Label, read_labels
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.view.place import Place
+
+LOOKS = {True: "shown", False: "not shown", None: "not judged"}
+"""What the judge of looks says of a trajectory with calls: whether one of them shows the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """One trajectory that has a label."""
+
+    label: Judgement
+    verifier: str
+    correct: bool | None
+    """What the verifier says; None where the answer is unscored."""
+    looked: bool
+    """Its question needs a look, and it has calls."""
+    faithful: bool | None
+    """What the judge of looks says; None where it could not tell, or there was nothing to look at."""
+
+
+class People:
+    """Collects the labelled ones among trajectories that are audited a portion at a time.
+
+    Args:
+        path: What is audited, a folder or a file: its labels lie where `vtune view` puts them.
+
+    Raises:
+        DataError: If the file of labels cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = Place(path, path.name, "trajectories").labels
+        self._labels = read_labels(self.file)
+        self._there = len(self._labels)
+        self._found: list[Labelled] = []
+        self._rows: Counter[Path] = Counter()
+
+    def take(
+        self,
+        file: Path,
+        samples: Mapping[str, Sample],
+        portion: Sequence[Trajectory],
+        rows: Sequence[AuditRow],
+        levels: EvidenceLevels,
+    ) -> None:
+        """Take in the next trajectories of a file, scored, with the audit of those that need a look."""
+        audits = iter(rows)
+        for number, trajectory in enumerate(portion, start=self._rows[file]):
+            sample = samples[trajectory.sample_id]
+            row = next(audits) if needs_look(sample, levels) else None
+            label = self._labels.pop(f"{file.stem}/{number}", None)
+            # The file was written again since it was labelled: the label is of another trajectory.
+            if label is not None and (label.sample_id, label.rollout) == _name(trajectory):
+                self._found.append(_labelled(label, sample, trajectory, row))
+        self._rows[file] += len(portion)
+
+    def result(self) -> dict[str, Any]:
+        """`labels`, the file; `labelled`, how many of the audited have one; `not_found`, labels of others;
+        `answers`, by verifier and together, the agreement of what it says (first) with right and wrong
+        (second); `looks`, by what the judge of looks says, how many are labelled, and how often
+        `judge erred` and `box wrong`. Empty where nothing is labelled.
+        """
+        if not self._there:
+            return {}
+        by_verifier = {"all": self._found} | {
+            name: [one for one in self._found if one.verifier == name]
+            for name in sorted({one.verifier for one in self._found})
+        }
+        looked = [one for one in self._found if one.looked]
+        return {
+            "labels": str(self.file),
+            "labelled": len(self._found),
+            "not_found": self._there - len(self._found),
+            "answers": {name: _answers(found) for name, found in by_verifier.items()},
+            "looks": {
+                name: _looks([one for one in looked if one.faithful is said]) for said, name in LOOKS.items()
+            },
+        }
+
+
+def _name(trajectory: Trajectory) -> tuple[str, int | None]:
+    return trajectory.sample_id, trajectory.rollout
+
+
+def _labelled(label: Label, sample: Sample, trajectory: Trajectory, row: AuditRow | None) -> Labelled:
+    assert label.label is not None  # `read_labels` leaves out what was taken back
+    accuracy = None if trajectory.reward is None else trajectory.reward.accuracy
+    return Labelled(
+        label=label.label,
+        verifier=sample.verifier,
+        correct=None if accuracy is None else accuracy >= RIGHT,
+        looked=row is not None and bool(row.calls),
+        faithful=None if row is None else row.any_faithful,
+    )
+
+
+def _answers(found: Sequence[Labelled]) -> dict[str, Any]:
+    """A label `judge erred` or `box wrong` says nothing about the answer, and is left out."""
+    said: dict[str, bool] = {"right": True, "wrong": False}
+    return asdict(agreement((one.correct, said.get(one.label)) for one in found))
+
+
+def _looks(found: Sequence[Labelled]) -> dict[str, int]:
+    labels = Counter(one.label for one in found)
+    return {"labelled": len(found), "judge_erred": labels["judge erred"], "box_wrong": labels["box wrong"]}

@@ -1,0 +1,97 @@
+"""The filter `labels`: samples that people doubted while they looked at runs, until one of them decides."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from vtune.curate.filters import FILTERS, FilterPart
+from vtune.curate.item import Item, Selected, concerns
+from vtune.curate.judging import queue_row
+from vtune.errors import DataError
+from vtune.report.progress import Steps
+from vtune.reward.recipe import RIGHT
+from vtune.runs.curate.results import Results
+from vtune.runs.curate.review import Opinions, decide, review_key
+from vtune.schema.labels import Label, read_labels
+
+
+class PeopleLabels(Selected):
+    """Puts samples that people labelled as doubtful in `vtune view` before a person."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """Files of labels that the viewer wrote: `labels.jsonl` of a run, `NAME.labels.jsonl` beside a file."""
+    unreviewed: Literal["drop", "keep"] = "drop"
+    """As in `label_check`."""
+
+
+def why_doubted(label: Label) -> str | None:
+    """What a label says against a sample; None where it says nothing against it.
+
+    Whether an answer is right speaks of its sample only where the answer earned the opposite: then the
+    ground truth, the verifier or the person is mistaken. `judge erred` is about the judge.
+    """
+    if label.label == "box wrong":
+        return "its box is wrong"
+    if label.rollout is None:
+        return "its ground truth is wrong" if label.label == "wrong" else None
+    if label.accuracy is None or label.label not in ("right", "wrong"):
+        return None
+    if (label.label == "right") == (label.accuracy >= RIGHT):
+        return None
+    return f"an answer with accuracy {label.accuracy:g} is {label.label}"
+
+
+def doubts(spec: PeopleLabels) -> dict[str, list[str]]:
+    """Sample id -> what people said against it, with their notes.
+
+    Raises:
+        DataError: If a file is missing, or is not one of labels.
+    """
+    found: dict[str, list[str]] = {}
+    for name in spec.files:
+        file = Path(name)
+        if not file.is_file():
+            raise DataError(
+                f"there is no file of labels {name}", fix="`vtune view` writes `labels.jsonl` into the run"
+            )
+        for label in read_labels(file).values():
+            why = why_doubted(label)
+            if why is not None:
+                found.setdefault(label.sample_id, []).append(f"{why}: {label.note}" if label.note else why)
+    return found
+
+
+def ask_people(
+    spec: PeopleLabels, items: Iterator[tuple[int, Item]], reviews: Results, *, progress: Steps
+) -> Opinions:
+    """Find the rows that people doubt; what one of them has decided counts.
+
+    Args:
+        spec: The filter.
+        items: (position, row) of what is left, of all sources.
+        reviews: What persons have decided.
+        progress: Advanced by a step per row.
+
+    Raises:
+        DataError: If a file of labels cannot be used.
+    """
+    doubted = doubts(spec)
+    found = Opinions()
+    for position, item in items:
+        progress.advance()
+        if not concerns(spec, item):
+            continue
+        place = item.source, position
+        found.asked[place] = item.sample.id
+        said = doubted.get(item.sample.id)
+        if said is None:
+            continue
+        row = queue_row(review_key(item), item.sample, item.source, people=said)
+        why = f"a person says: {said[0]}" if len(said) == 1 else f"{len(said)} labels say, e.g.: {said[0]}"
+        decide(found, place, item, row, why, unreviewed=spec.unreviewed, reviews=reviews)
+    return found
+
+
+FILTERS.add("labels", FilterPart(PeopleLabels, None))
