@@ -4,17 +4,17 @@ import asyncio
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from PIL import Image
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import Strict
-from vtune.environments import environment_of, name_of
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
+from vtune.rollout.calling import call_of, recorded_as
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.loaded import LoadedPictures
 from vtune.rollout.prompts import Style, ask
@@ -25,7 +25,7 @@ from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, StopReason, Trajectory
-from vtune.tools.observation import Observation, recorded
+from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
 from vtune.verifiers.asking import ended
 from vtune.verifiers.tags import answer
@@ -43,9 +43,25 @@ class Rollout(Strict):
     max_tokens: int = Field(gt=0)
     """In the whole conversation, pictures included."""
     max_batch: int = Field(gt=0)
-    """Turns that are drawn at the same time."""
+    """Turns that are drawn at the same time: rows of a batch, vLLM's `max_num_seqs`."""
+    max_conversations: int | None = Field(default=None, gt=0, exclude_if=lambda count: count is None)
+    """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
     tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
     """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
+
+    @model_validator(mode="after")
+    def _a_batch_is_filled(self) -> Self:
+        if self.conversations < self.max_batch:
+            raise ValueError(
+                f"max_conversations {self.max_conversations} fill no max_batch of {self.max_batch}: "
+                "raise the first or lower the second"
+            )
+        return self
+
+    @property
+    def conversations(self) -> int:
+        """That run at the same time, where the sandbox has room for them."""
+        return self.max_conversations or self.max_batch
 
 
 class TrainingRollout(Rollout):
@@ -158,7 +174,7 @@ class Agent:
     @property
     def room(self) -> int:
         """Conversations that may run at the same time."""
-        return min(self._recipe.max_batch, self._sandbox.capacity)
+        return min(self._recipe.conversations, self._sandbox.capacity)
 
     @property
     def sessions(self) -> int:
@@ -291,7 +307,7 @@ class Agent:
         spans = book.spans([len(said.text) if act.end is None else act.end for act in acts]) if acts else []
         calls, first = [], len(book.images)
         for act, span in zip(acts, spans, strict=True):
-            calls.append(_call(act.tool or _recorded_as(sample), act.arguments, act.seen, span, first))
+            calls.append(call_of(act.tool or recorded_as(sample), act.arguments, act.seen, span, first))
             first += len(act.seen.images)
         text = "\n".join(act.seen.text for act in acts)
         stop: StopReason | None = None
@@ -334,35 +350,8 @@ class Agent:
     def _note_failure(self, sample: Sample, book: Transcript, why: str) -> None:
         start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
         book.calls.append(
-            Call(tool=_recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
+            Call(tool=recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
         )
-
-
-def _recorded_as(sample: Sample) -> str:
-    """The tool by which a record names what an environment did, where it names none."""
-    return environment_of(sample).recorded_as or name_of(sample)
-
-
-def _call(tool: str, arguments: str, seen: Observation, span: tuple[int, int], first: int) -> Call:
-    """The record of a call.
-
-    Args:
-        tool: Its name.
-        arguments: As JSON.
-        seen: What came of it.
-        span: Its tokens.
-        first: Number that its first picture gets.
-    """
-    return Call(
-        tool=tool,
-        arguments=arguments,
-        status=seen.status,
-        error=seen.error,
-        output=seen.output,
-        crops=recorded(seen.crops, first),
-        seconds=seen.seconds,
-        span=span,
-    )
 
 
 def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:

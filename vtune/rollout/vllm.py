@@ -37,7 +37,7 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.team import Desk, Team, Turn
 from vtune.rollout.transfer import FILES, send_files
-from vtune.rollout.vllm_environment import child_environment, environment
+from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
 from vtune.rollout.vllm_senders import HandleSender
 
@@ -232,6 +232,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         {
             "gpu_memory_utilization": setup.gpu_memory,
             "enable_sleep_mode": True,
+            "max_num_batched_tokens": BATCHED_TOKENS,
             "tensor_parallel_size": setup.tensor_parallel,
             # Each GPU has the whole vision tower, and its share of the pictures: its widths need not split.
             "mm_encoder_tp_mode": "data" if setup.tensor_parallel > 1 else "weights",
