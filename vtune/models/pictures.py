@@ -170,7 +170,7 @@ class PictureReader:
                 del self._coming[id(data)]
 
     def _is_small(self, data: bytes) -> bool:
-        """Whether a picture takes no time, or is none."""
+        """Whether a picture takes no time, or the bytes are not one."""
         if len(data) > SMALL_BYTES:
             return False
         try:
