@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from pydantic import ValidationError
 
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import (
@@ -228,6 +229,23 @@ def test_no_more_sessions_are_open_than_fit_in_a_batch(policy: Policy) -> None:
     found = roll_out(policy, [LOOK], sandbox=sandbox, jobs=jobs, max_batch=2, max_turns=2)
     assert [trajectory.rollout for trajectory in found] == list(range(5))
     assert sandbox.most_open == 2
+
+
+def test_while_conversations_wait_for_their_tools_others_fill_the_batch(policy: Policy) -> None:
+    sandbox = FakeSandbox()
+    jobs = [job(rollout=number) for number in range(7)]
+    changes = {"max_batch": 2, "max_conversations": 5, "max_turns": 2}
+    found = roll_out(policy, [LOOK], sandbox=sandbox, jobs=jobs, **changes)
+    assert [trajectory.rollout for trajectory in found] == list(range(7))
+    assert sandbox.most_open == 5
+
+
+def test_conversations_that_never_fill_a_batch_are_refused() -> None:
+    assert recipe(max_batch=4).conversations == 4
+    assert recipe(max_batch=4, max_conversations=9).conversations == 9
+    assert "max_conversations" not in recipe().model_dump()
+    with pytest.raises(ValidationError, match="max_conversations 3 fill no max_batch of 4"):
+        recipe(max_batch=4, max_conversations=3)
 
 
 def test_a_look_without_room_for_its_picture_is_still_a_call(policy: Policy) -> None:

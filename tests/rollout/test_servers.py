@@ -225,7 +225,7 @@ def test_pictures_travel_without_loss(policy: Policy, tmp_path: Path) -> None:
     from PIL import Image
 
     pixels = ragged(policy)[0].pixels[0]
-    url = engine(policy, Play(policy), tmp_path)._data_url(pixels)
+    url = engine(policy, Play(policy), tmp_path)._encoded(pixels)
     sent = Image.open(io.BytesIO(base64.b64decode(url.removeprefix("data:image/png;base64,"))))
     assert np.array_equal(np.asarray(sent), np.asarray(policy.pictures.shown(pixels)))
 

@@ -16,7 +16,7 @@ IMAGE = 9
 
 
 def pixels(tokens: int) -> Pixels:
-    return Pixels(torch.zeros(4 * tokens, 1), (1, 2, 2 * tokens), tokens)
+    return Pixels(torch.zeros(4 * tokens, 1), (1, 2, 2 * tokens), tokens, "")
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=5), st.integers(1, 4)), max_size=4))

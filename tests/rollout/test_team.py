@@ -20,7 +20,7 @@ from vtune.runs.train.rl import RLRecipe, check_sizes
 
 
 def turn(name: str) -> Turn:
-    return Turn(name, [1, 2], (((2, 1), b"RGBrgb"),), {"max_tokens": 3})
+    return Turn(name, [1, 2], (((2, 1), b"RGBrgb"),), ("one",), {"max_tokens": 3})
 
 
 def answer(name: str) -> Answer:

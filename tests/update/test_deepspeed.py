@@ -438,8 +438,8 @@ def poisoned(trainer: Trainer, factor: float) -> Iterator[None]:
     """Every loss is that many times as large."""
     forward = trainer._forward
 
-    def wrong(micro: Any, **given: Any) -> Any:
-        loss, *rest = forward(micro, **given)
+    def wrong(*given: Any, **named: Any) -> Any:
+        loss, *rest = forward(*given, **named)
         return loss * factor, *rest
 
     trainer._forward = wrong  # type: ignore[method-assign]

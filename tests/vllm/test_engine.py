@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
+from vllm.multimodal.hasher import MultiModalHasher
 
 from tests.conftest import load
 from tests.models.padded import Batch, collate
@@ -93,6 +94,32 @@ def draw(
 
     found: list[Completion] = run(all_of_them())
     return found
+
+
+def test_a_picture_of_a_group_is_processed_once_and_known_by_its_name(
+    run: Run[Any], engine: VllmEngine, trained: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = engine._llm.renderer.get_mm_processor()
+    processed: list[int] = []
+    hashed: list[Any] = []
+    process, name_of = processor._call_hf_processor, MultiModalHasher.hash_kwargs
+
+    def noted(hf_data: Any, hf_kwargs: Any) -> Any:
+        processed.append(len(hf_data.get("images") or ()))
+        return process(hf_data, hf_kwargs)
+
+    def named(*algorithm: Any, **given: Any) -> str:
+        hashed.append(given)
+        return str(name_of(*algorithm, **given))
+
+    monkeypatch.setattr(processor, "_call_hf_processor", noted)
+    monkeypatch.setattr(MultiModalHasher, "hash_kwargs", named)
+    asked = requests(trained)
+    assert len(draw(run, engine, trained, 7, asked)) == len(asked)
+    distinct = {pixels.name for request in asked for pixels in request.pixels}
+    assert sum(processed) == len(distinct) < sum(len(request.pixels) for request in asked)
+    # With its name: what is hashed otherwise is every pixel, in every turn.
+    assert [given for given in hashed if not isinstance(given.get("image"), str | None)] == []
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.submission import Answer
 from vtune.rollout.team import Team
 from vtune.rollout.transfer import Link
-from vtune.rollout.vllm_environment import child_environment, environment
+from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_senders import HandleSender
 from vtune.rollout.vllm_team import TeamEngine
 
@@ -365,3 +365,4 @@ def test_the_arguments_of_a_shared_vllm(policy: Policy, tiny: Path) -> None:
         )  # fmt: skip
         found = vllm._arguments(policy, setup)
         assert (found.tensor_parallel_size, found.mm_encoder_tp_mode) == (gpus, mode)
+        assert (found.max_num_seqs, found.max_num_batched_tokens) == (4, BATCHED_TOKENS)

@@ -71,6 +71,14 @@ class Episode(Protocol):
 class Eyes(Protocol):
     """How the policy sees pictures."""
 
+    async def load(self, images: Sequence[bytes]) -> None:
+        """Decode encoded pictures in threads; `read` and `shown_size` of them take no time afterwards.
+
+        Raises:
+            DataError: Where one cannot be decoded.
+        """
+        ...
+
     def read(self, data: bytes) -> object:
         """Decode an encoded picture; raises DataError where that cannot be done."""
         ...

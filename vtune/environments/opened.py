@@ -40,7 +40,9 @@ async def opened(start: Start) -> AsyncIterator[Episode]:
 async def _opened(name: str, start: Start) -> Episode:
     with _named(name, rows=True):
         episode = await ENVIRONMENTS[name].open(start)
-        return Checked(name, start, episode)
+        checked = Checked(name, start, episode)
+        await checked.check_opening()
+        return checked
 
 
 class Checked(Episode):
@@ -59,8 +61,11 @@ class Checked(Episode):
         self.stop = _stops(episode.stop)
         self.sandbox = episode.sandbox
         self.opening = episode.opening
+
+    async def check_opening(self) -> None:
+        """See that what it begins with can be shown."""
         if self.opening is not None:
-            self._check_seen(self.opening)
+            await self._check_seen(self.opening)
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
         """What the user's own says; the policy reads the message of a `Mistake`."""
@@ -75,7 +80,7 @@ class Checked(Episode):
             if not acts and not turn.last:
                 raise ValueError("`observe` gives no act: give one, or None to end the conversation")
             for act in acts:
-                self._check_seen(act.seen)
+                await self._check_seen(act.seen)
                 if not isinstance(json.loads(act.arguments), dict):
                     raise TypeError(f"`arguments` is not a JSON object: {act.arguments!r:.60}")
             text = "\n".join(act.seen.text for act in acts)
@@ -100,16 +105,15 @@ class Checked(Episode):
         with _named(self._name):
             await self._episode.close()
 
-    def _check_seen(self, seen: Observation) -> None:
+    async def _check_seen(self, seen: Observation) -> None:
         """See that an observation has a mark for each picture, and pictures that can be decoded."""
         marks = seen.text.count(IMAGE)
         if marks != len(seen.images):
             raise ValueError(f"an observation has {marks} {IMAGE} for {len(seen.images)} picture(s)")
-        for data in seen.images:
-            try:
-                self._start.services.pictures.read(data)
-            except DataError as error:
-                raise ValueError(error.what) from None
+        try:
+            await self._start.services.pictures.load(seen.images)
+        except DataError as error:
+            raise ValueError(error.what) from None
 
 
 def _stops(given: object) -> tuple[str, ...]:

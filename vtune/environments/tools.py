@@ -72,7 +72,7 @@ class ToolEpisode(Episode):
             self._start.services.later(_end(self._opening))
 
     async def _run(self, code: str, session: LastingSession) -> Act:
-        seen = self._readable(await run_python(session, code))
+        seen = await self._readable(await run_python(session, code))
         if seen.status == "infra":
             raise ServiceError(f"the sandbox failed: {seen.error}")
         return Act(seen, PYTHON, json.dumps({"code": code}))
@@ -85,7 +85,7 @@ class ToolEpisode(Episode):
         )
         acts, self._cut = [], [one.crops for one in found]
         for one, answered in zip(asked, found, strict=True):
-            seen = self._usable(answered)
+            seen = await self._usable(answered)
             crops = self._origins.placed(seen.crops, seen.images)
             framed = replace(seen, text=tool_response(seen.text), crops=crops)
             acts.append(Act(framed, one.tool, arguments_of(one), one.end))
@@ -112,20 +112,18 @@ class ToolEpisode(Episode):
                 else:
                     self._views.append(View(data, number, None, size(data)))
 
-    def _usable(self, seen: Observation) -> Observation:
+    async def _usable(self, seen: Observation) -> Observation:
         """The observation, or our failure in its place where a tool's picture cannot be decoded."""
         try:
-            for data in seen.images:
-                self._start.services.pictures.read(data)
+            await self._start.services.pictures.load(seen.images)
         except DataError as error:
             return Observation(text="", status="infra", error=f"a tool returned no picture: {error.what}")
         return seen
 
-    def _readable(self, seen: Observation) -> Observation:
+    async def _readable(self, seen: Observation) -> Observation:
         """The observation, or an error in its place where code forged a picture that nobody can decode."""
         try:
-            for data in seen.images:
-                self._start.services.pictures.read(data)
+            await self._start.services.pictures.load(seen.images)
         except DataError as error:
             text = sandbox_output(error.what)
             return replace(seen, status="error", error=error.what, text=text, images=(), crops=())

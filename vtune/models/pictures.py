@@ -1,21 +1,34 @@
 """From encoded pictures to the patches that a vision tower takes."""
 
+import asyncio
 import hashlib
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.models.families.family import Grid, PictureProcessor
+from vtune.schema.heads import NoHead, read_head
 from vtune.schema.pixels import decode_picture
 
 if TYPE_CHECKING:
     import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 8
+"""That read pictures, at most, ours: a rank has about as many cores beside its GPU."""
+
+SMALL_PIXELS, SMALL_BYTES = 1 << 16, 1 << 18
+"""What is no larger is read at once, ours: in a millisecond or two, and a thread would add to it."""
 
 
 class PixelBudget(Strict):
@@ -52,13 +65,15 @@ class Pixels:
     """(t, h, w) in patches."""
     tokens: int
     """Placeholder tokens that it fills in the prompt."""
+    name: str
+    """By what it shows and in which size: those of one name are alike, whoever has read them."""
 
 
 class PictureReader:
     """Decodes, resizes and patchifies pictures; a picture seen lately is not processed again.
 
     A group's rollouts share their input picture, so it is processed once a group. At most `keep_bytes`
-    of patches are remembered.
+    of patches are remembered. Any thread may ask it; `load` reads in threads of its own.
     """
 
     def __init__(
@@ -68,8 +83,12 @@ class PictureReader:
         self._processor = processor
         self._room = keep_bytes
         self._seen: OrderedDict[bytes, Pixels] = OrderedDict()
-        # A step may be drawn while another thread trains.
+        self._coming: dict[int, Future[Pixels]] = {}
+        """What threads read now, by the identity of the bytes."""
         self._turn = threading.Lock()
+        """Guards both: it is never held while a picture is processed."""
+        count = min(THREADS, len(os.sched_getaffinity(0)))
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="vtune-pictures", initializer=_one_core)
 
     def within(self, budget: PixelBudget) -> "PictureReader":
         """A reader of the same kind with another budget, which remembers nothing yet."""
@@ -84,14 +103,43 @@ class PictureReader:
         key = hashlib.blake2b(data, digest_size=16).digest()
         with self._turn:
             found = self._seen.get(key)
-            if found is None:
-                found = self._seen[key] = self._process(data)
-                self._room -= found.patches.nbytes
+            if found is not None:
+                self._seen.move_to_end(key)
+                return found
+        made = self._process(data, key.hex())
+        with self._turn:
+            # Another thread may have been first.
+            found = self._seen.setdefault(key, made)
+            if found is made:
+                self._room -= made.patches.nbytes
                 while self._room < 0 and len(self._seen) > 1:
                     self._room += self._seen.popitem(last=False)[1].patches.nbytes
-            else:
-                self._seen.move_to_end(key)
             return found
+
+    def begin(self, data: bytes) -> "Future[Pixels]":
+        """Read a picture in a thread; whoever asks for the same bytes meanwhile gets the same future."""
+        with self._turn:
+            coming = self._coming.get(id(data))
+            if coming is None:
+                coming = self._coming[id(data)] = self._threads.submit(self._come, data)
+            return coming
+
+    async def load(self, images: Sequence[bytes]) -> list[Pixels]:
+        """As `read` for each picture, without holding up the event loop.
+
+        Raises:
+            DataError: As `read`.
+        """
+        begun = [None if self._is_small(data) else self.begin(data) for data in images]
+        return [
+            # Shielded: another conversation may wait for the same future.
+            self.read(data) if one is None else await asyncio.shield(asyncio.wrap_future(one))
+            for data, one in zip(images, begun, strict=True)
+        ]
+
+    async def beside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """What else is done with pictures, in one of the same threads."""
+        return await asyncio.wrap_future(self._threads.submit(work, *given, **named))
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
         """(width, height) in pixels of an encoded picture as the policy sees it.
@@ -99,7 +147,11 @@ class PictureReader:
         Raises:
             DataError: If the bytes are not a picture.
         """
-        _, rows, columns = self.read(data).grid
+        return self.size(self.read(data))
+
+    def size(self, pixels: Pixels) -> tuple[int, int]:
+        """(width, height) in pixels of what is shown."""
+        _, rows, columns = pixels.grid
         side = self._processor.side
         return columns * side, rows * side
 
@@ -110,6 +162,32 @@ class PictureReader:
         """
         return self._processor.shown(pixels.patches, pixels.grid)
 
-    def _process(self, data: bytes) -> Pixels:
+    def _come(self, data: bytes) -> Pixels:
+        try:
+            return self.read(data)
+        finally:
+            with self._turn:
+                del self._coming[id(data)]
+
+    def _is_small(self, data: bytes) -> bool:
+        """Whether a picture takes no time, or the bytes are not one."""
+        if len(data) > SMALL_BYTES:
+            return False
+        try:
+            head = read_head(data)
+        except NoHead:
+            return True
+        return max(head.width * head.height, self.budget.min_pixels) <= SMALL_PIXELS
+
+    def _process(self, data: bytes, content: str) -> Pixels:
         budget = self.budget
-        return Pixels(*self._processor.patches(decode_picture(data), budget.min_pixels, budget.max_pixels))
+        picture = decode_picture(data)
+        patches, grid, tokens = self._processor.patches(picture, budget.min_pixels, budget.max_pixels)
+        return Pixels(patches, grid, tokens, f"{content}-{'x'.join(map(str, grid))}")
+
+
+def _one_core() -> None:
+    """Pictures are read side by side: none of them needs threads of torch's own."""
+    import torch
+
+    torch.set_num_threads(1)  # belongs to a thread

@@ -1,8 +1,8 @@
 """From trajectories to rewards: the answer, the form, and what the tool calls showed."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -34,6 +34,9 @@ decoded pictures fit in memory."""
 
 ShownSize = Callable[[bytes], tuple[int, int]]
 """An encoded picture -> (width, height) in which the policy sees it."""
+
+Begin = Callable[[Trajectory], "asyncio.Task[Trajectory]"]
+"""Begins to score a trajectory; raises DataError if it answers none of the samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +102,49 @@ class Scorer:
             DataError: If a trajectory answers none of the samples.
             RunFailed: If a part of the user's is broken.
         """
+        async with self.scoring(samples, iou=iou) as begin:
+            begun = [begin(trajectory) for trajectory in trajectories]
+        return [task.result() for task in begun]
+
+    @asynccontextmanager
+    async def scoring(self, samples: Iterable[Sample], *, iou: Sequence[float] = ()) -> AsyncIterator[Begin]:
+        """Scores trajectories as they come, with the scores of `score`: each as soon as it is given.
+
+        Yields what begins to score a trajectory, as a task; all have been scored when the block is left. An
+        exception of one cancels the block.
+
+        Args:
+            samples: At least those that the trajectories will answer, in any order.
+            iou: As for `score`.
+        """
         by_id = {sample.id: _at_threshold(sample, iou) for sample in samples}
-        if strangers := {t.sample_id for t in trajectories} - set(by_id):
-            raise DataError(
-                f"no sample has the id {min(strangers)!r}", fix="score with the data that was rolled out"
-            )
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def score_in_turn(trajectory: Trajectory) -> Trajectory:
+        async def score_in_turn(sample: Sample, trajectory: Trajectory) -> Trajectory:
             async with room:
                 try:
-                    sample = self.with_shown_size(by_id[trajectory.sample_id], trajectory)
+                    if answers_in_shown_pixels(sample):
+                        # Its picture may have to be decoded.
+                        sample = await asyncio.to_thread(self.with_shown_size, sample, trajectory)
                 except DataError as error:
                     return _unscorable(trajectory, error.what)
                 return await self._score(sample, trajectory)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(score_in_turn(trajectory)) for trajectory in trajectories]
+
+                def begin(trajectory: Trajectory) -> asyncio.Task[Trajectory]:
+                    sample = by_id.get(trajectory.sample_id)
+                    if sample is None:
+                        raise DataError(
+                            f"no sample has the id {trajectory.sample_id!r}",
+                            fix="score with the data that was rolled out",
+                        )
+                    return group.create_task(score_in_turn(sample, trajectory))
+
+                yield begin
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
-        return [task.result() for task in tasks]
 
     def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
         """The sample, told how large the policy saw its picture where its reply is in such pixels."""

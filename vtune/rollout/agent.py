@@ -4,18 +4,19 @@ import asyncio
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from PIL import Image
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import Strict
-from vtune.environments import environment_of, name_of
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
+from vtune.rollout.calling import call_of, recorded_as
 from vtune.rollout.engine import Engine, Request, Sampling
+from vtune.rollout.loaded import LoadedPictures
 from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
@@ -24,7 +25,7 @@ from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, StopReason, Trajectory
-from vtune.tools.observation import Observation, recorded
+from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
 from vtune.verifiers.asking import ended
 from vtune.verifiers.tags import answer
@@ -42,9 +43,25 @@ class Rollout(Strict):
     max_tokens: int = Field(gt=0)
     """In the whole conversation, pictures included."""
     max_batch: int = Field(gt=0)
-    """Turns that are drawn at the same time."""
+    """Turns that are drawn at the same time: rows of a batch, vLLM's `max_num_seqs`."""
+    max_conversations: int | None = Field(default=None, gt=0, exclude_if=lambda count: count is None)
+    """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
     tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
     """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
+
+    @model_validator(mode="after")
+    def _a_batch_is_filled(self) -> Self:
+        if self.conversations < self.max_batch:
+            raise ValueError(
+                f"max_conversations {self.max_conversations} fill no max_batch of {self.max_batch}: "
+                "raise the first or lower the second"
+            )
+        return self
+
+    @property
+    def conversations(self) -> int:
+        """That run at the same time, where the sandbox has room for them."""
+        return self.max_conversations or self.max_batch
 
 
 class TrainingRollout(Rollout):
@@ -157,7 +174,7 @@ class Agent:
     @property
     def room(self) -> int:
         """Conversations that may run at the same time."""
-        return min(self._recipe.max_batch, self._sandbox.capacity)
+        return min(self._recipe.conversations, self._sandbox.capacity)
 
     @property
     def sessions(self) -> int:
@@ -190,15 +207,14 @@ class Agent:
             self._engine.leave(cohort)
 
     async def _one(self, job: Job, cohort: int, results: Results, done: Callable[[], None]) -> Trajectory:
-        book = Transcript(self._chat, self._pictures)
+        seen = LoadedPictures(self._pictures)
+        book = Transcript(self._chat, seen)
         outcome, sandbox = None, ""
         try:
-            unreadable = self._unreadable(job)
-            if unreadable:
-                raise ServiceError(unreadable)
-            async with opened(self._start(job, results)) as episode:
+            await self._load(job, seen)
+            async with opened(self._start(job, seen, results)) as episode:
                 sandbox = episode.sandbox
-                stop = await self._converse(job, cohort, book, episode)
+                stop = await self._converse(job, cohort, book, episode, seen)
                 outcome = await episode.outcome() if stop != "error" else None
         except ServiceError as error:
             stop, outcome = "error", None
@@ -207,19 +223,21 @@ class Agent:
             done()
         return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 
-    def _start(self, job: Job, results: Results) -> Start:
+    def _start(self, job: Job, seen: LoadedPictures, results: Results) -> Start:
         services = Services(
             sandbox=self._sandbox,
             tools=self._tools,
             results=results,
-            pictures=self._pictures,
+            pictures=seen,
             lost=self._lost_one,
             later=lambda work: self._closing.add(asyncio.create_task(work)),
         )
         seed = abs(hash(job.key)) % 2**32
         return Start(sample=job.sample, images=job.images, seed=seed, group=job.group, services=services)
 
-    async def _converse(self, job: Job, cohort: int, book: Transcript, episode: Episode) -> StopReason:
+    async def _converse(
+        self, job: Job, cohort: int, book: Transcript, episode: Episode, seen: LoadedPictures
+    ) -> StopReason:
         recipe = self._recipe
         self._open(job, book, episode.opening)
         for turn in range(recipe.max_turns):
@@ -240,7 +258,8 @@ class Agent:
                 acts = await episode.observe(said)
             if acts is None:
                 return "answer"
-            if stop := self._append(acts, said, job.sample, book):
+            images = [await self._shown(act.seen, seen) for act in acts]
+            if stop := self._append(acts, images, said, job.sample, book):
                 return stop
         return "turns"
 
@@ -276,14 +295,20 @@ class Agent:
             question=job.sample.id,
         )
 
-    def _append(self, acts: Sequence[Act], said: Turn, sample: Sample, book: Transcript) -> StopReason | None:
+    def _append(
+        self,
+        acts: Sequence[Act],
+        images: Sequence[Sequence[bytes]],
+        said: Turn,
+        sample: Sample,
+        book: Transcript,
+    ) -> StopReason | None:
         """Enter what came of a turn into the book; why the conversation ends with it, if it does."""
         spans = book.spans([len(said.text) if act.end is None else act.end for act in acts]) if acts else []
         calls, first = [], len(book.images)
         for act, span in zip(acts, spans, strict=True):
-            calls.append(_call(act.tool or _recorded_as(sample), act.arguments, act.seen, span, first))
+            calls.append(call_of(act.tool or recorded_as(sample), act.arguments, act.seen, span, first))
             first += len(act.seen.images)
-        images = [self._transformed(act.seen) for act in acts]
         text = "\n".join(act.seen.text for act in acts)
         stop: StopReason | None = None
         if any(call.status == "infra" for call in calls):
@@ -304,54 +329,29 @@ class Agent:
         shown = [data for of_one in images for data in of_one]
         return book.length + book.observation_length(text, shown) >= self._recipe.max_tokens
 
-    def _transformed(self, seen: Observation) -> tuple[bytes, ...]:
-        transform = self._observation_transform
-        return tuple(transform(data) if transform else data for data in seen.images)
+    async def _shown(self, observation: Observation, seen: LoadedPictures) -> tuple[bytes, ...]:
+        """The pictures that the policy is shown of an observation, loaded."""
+        images, transform = observation.images, self._observation_transform
+        if transform is not None:
+            images = tuple([await self._pictures.beside(transform, data) for data in images])
+        await seen.load(images)
+        return images
 
-    def _unreadable(self, job: Job) -> str:
-        """What is wrong with a sample's pictures, empty where nothing is.
+    async def _load(self, job: Job, seen: LoadedPictures) -> None:
+        """Load a sample's pictures.
 
         A row whose picture has a good head and no good body is not worth a run, nor its other rows.
         """
         try:
-            for data in job.images:
-                self._pictures.read(data)
+            await seen.load(job.images)
         except DataError as error:
-            return f"sample {job.sample.id!r}: {error.what}"
-        return ""
+            raise ServiceError(f"sample {job.sample.id!r}: {error.what}") from None
 
     def _note_failure(self, sample: Sample, book: Transcript, why: str) -> None:
         start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
         book.calls.append(
-            Call(tool=_recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
+            Call(tool=recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
         )
-
-
-def _recorded_as(sample: Sample) -> str:
-    """The tool by which a record names what an environment did, where it names none."""
-    return environment_of(sample).recorded_as or name_of(sample)
-
-
-def _call(tool: str, arguments: str, seen: Observation, span: tuple[int, int], first: int) -> Call:
-    """The record of a call.
-
-    Args:
-        tool: Its name.
-        arguments: As JSON.
-        seen: What came of it.
-        span: Its tokens.
-        first: Number that its first picture gets.
-    """
-    return Call(
-        tool=tool,
-        arguments=arguments,
-        status=seen.status,
-        error=seen.error,
-        output=seen.output,
-        crops=recorded(seen.crops, first),
-        seconds=seen.seconds,
-        span=span,
-    )
 
 
 def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:

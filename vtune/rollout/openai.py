@@ -1,6 +1,5 @@
 """Rollouts by a model behind an OpenAI-compatible endpoint: messages and pictures out, words back."""
 
-import asyncio
 import base64
 import io
 import re
@@ -186,7 +185,7 @@ class OpenAIEngine:
         }
         if not stop:
             del settings["stop"]
-        urls = [await self._data_url(pixels) for pixels in request.pixels]
+        urls = [await self._urls.of(pixels, self._data_url) for pixels in request.pixels]
         turns = [_message(turn, [urls[number] for number in turn.images]) for turn in request.messages]
         reply = await self._completions.create(turns, settings)
         self._note(reply)
@@ -232,12 +231,11 @@ class OpenAIEngine:
         )
 
     async def _data_url(self, pixels: Pixels) -> str:
-        found = self._urls.get(pixels)
-        if found is not None:
-            return found
-        most = int(self._served.picture_mb * 2**20)
-        kind, data = await asyncio.to_thread(lambda: encoded(self._pictures.shown(pixels), most))
-        return self._urls.put(pixels, f"data:image/{kind};base64,{base64.b64encode(data).decode()}")
+        return await self._pictures.beside(self._encoded, pixels)
+
+    def _encoded(self, pixels: Pixels) -> str:
+        kind, data = encoded(self._pictures.shown(pixels), int(self._served.picture_mb * 2**20))
+        return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def encoded(picture: Image.Image, most: int) -> tuple[str, bytes]:

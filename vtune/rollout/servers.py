@@ -110,7 +110,7 @@ class ServersEngine:
             RunFailed: If no server is left, or one refuses the request as wrong.
         """
         with self._stopwatch.covered():
-            body = self._body(request)
+            body = await self._body(request)
             while True:
                 server = await self._choose(request.key)
                 asked = time.monotonic()
@@ -174,7 +174,7 @@ class ServersEngine:
             )
         server.checked = True
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    async def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "token_ids": self._submissions.prompt(request),
             "sampling_params": self._submissions.sampling(request),
@@ -182,18 +182,18 @@ class ServersEngine:
         }
         if request.pixels:
             body["content_parts"] = [
-                {"type": "image_url", "url": self._data_url(pixels)} for pixels in request.pixels
+                {"type": "image_url", "url": await self._pictures.of(pixels, self._data_url)}
+                for pixels in request.pixels
             ]
         return body
 
-    def _data_url(self, pixels: Pixels) -> str:
-        found = self._pictures.get(pixels)
-        if found is not None:
-            return found
+    async def _data_url(self, pixels: Pixels) -> str:
+        return await self._policy.pictures.beside(self._encoded, pixels)
+
+    def _encoded(self, pixels: Pixels) -> str:
         out = io.BytesIO()
         self._policy.pictures.shown(pixels).save(out, "PNG", compress_level=1)
-        url = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
-        return self._pictures.put(pixels, url)
+        return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 class Fleet(Link):

@@ -4,9 +4,10 @@ vLLM expands placeholders itself, and would expand an expanded prompt once more 
 placeholder per picture, and what it made of the prompt is compared with ours.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -111,6 +112,24 @@ class Kept(Generic[P]):
         self._size = size
         self._held = 0
         self._kept: OrderedDict[int, tuple[Pixels, P]] = OrderedDict()
+        self._making: dict[int, asyncio.Task[P]] = {}
+
+    async def of(self, pixels: Pixels, make: Callable[[Pixels], Awaitable[P]]) -> P:
+        """What was kept for a picture, or else what is made of it now: once, however many ask meanwhile."""
+        found = self.get(pixels)
+        if found is not None:
+            return found
+        making = self._making.get(id(pixels))
+        if making is None:
+            making = self._making[id(pixels)] = asyncio.create_task(self._made(pixels, make))
+        # Whoever gives up waiting does not end it for the others.
+        return await asyncio.shield(making)
+
+    async def _made(self, pixels: Pixels, make: Callable[[Pixels], Awaitable[P]]) -> P:
+        try:
+            return self.put(pixels, await make(pixels))
+        finally:
+            del self._making[id(pixels)]
 
     def get(self, pixels: Pixels) -> P | None:
         """What was kept for a picture."""

@@ -31,6 +31,8 @@ class Turn:
     """One placeholder per picture."""
     images: tuple[tuple[tuple[int, int], bytes], ...]
     """(width, height) and RGB bytes of each picture."""
+    names: tuple[str, ...]
+    """Of the pictures: see `Pixels.name`."""
     sampling: dict[str, Any]
 
 

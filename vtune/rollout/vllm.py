@@ -30,14 +30,14 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from vtune.errors import RunFailed
 from vtune.models.device import release_cache
-from vtune.models.pictures import PixelBudget
+from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.team import Desk, Team, Turn
 from vtune.rollout.transfer import FILES, send_files
-from vtune.rollout.vllm_environment import child_environment, environment
+from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
 from vtune.rollout.vllm_senders import HandleSender
 
@@ -129,7 +129,8 @@ class VllmEngine:
             answer = await self._answer(
                 "-".join(map(str, request.key)),
                 self._submissions.prompt(request),
-                [self._picture(pixels) for pixels in request.pixels],
+                [await self._pictures.of(pixels, self._shown) for pixels in request.pixels],
+                [pixels.name for pixels in request.pixels],
                 self._submissions.sampling(request),
             )
             return self._submissions.completion(request, answer)
@@ -137,14 +138,21 @@ class VllmEngine:
     async def _drawn(self, turn: Turn) -> Answer:
         """A turn of another process of the team."""
         images = [Image.frombytes("RGB", size, data) for size, data in turn.images]
-        return await self._answer(turn.name, turn.token_ids, images, turn.sampling)
+        return await self._answer(turn.name, turn.token_ids, images, list(turn.names), turn.sampling)
 
     async def _answer(
-        self, name: str, token_ids: list[int], images: list[Image.Image], sampling: dict[str, Any]
+        self,
+        name: str,
+        token_ids: list[int],
+        images: list[Image.Image],
+        names: list[str],
+        sampling: dict[str, Any],
     ) -> Answer:
         prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
         if images:
             prompt["multi_modal_data"] = {"image": images}
+            # By these it finds what it has processed already, without a look at the pixels.
+            prompt["multi_modal_uuids"] = {"image": names}
         wanted = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
         last: Any = None
         with _said():
@@ -212,9 +220,9 @@ class VllmEngine:
         # Left to the end of the interpreter, it would complain of what is gone by then.
         del self._llm
 
-    def _picture(self, pixels: Any) -> Image.Image:
-        found = self._pictures.get(pixels)
-        return found or self._pictures.put(pixels, self._policy.pictures.shown(pixels))
+    async def _shown(self, pixels: Pixels) -> Image.Image:
+        eyes = self._policy.pictures
+        return await eyes.beside(eyes.shown, pixels)
 
 
 def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
@@ -224,6 +232,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         {
             "gpu_memory_utilization": setup.gpu_memory,
             "enable_sleep_mode": True,
+            "max_num_batched_tokens": BATCHED_TOKENS,
             "tensor_parallel_size": setup.tensor_parallel,
             # Each GPU has the whole vision tower, and its share of the pictures: its widths need not split.
             "mm_encoder_tp_mode": "data" if setup.tensor_parallel > 1 else "weights",

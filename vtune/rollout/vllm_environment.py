@@ -7,6 +7,9 @@ from pathlib import Path
 
 import torch
 
+BATCHED_TOKENS = 8192
+"""That vLLM reads at once on a GPU (`max_num_batched_tokens`), ours: its default in a process is 2,048. A
+plan counts the memory that they need."""
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Of our training group: vLLM's processes form one of their own."""
 

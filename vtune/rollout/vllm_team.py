@@ -51,7 +51,8 @@ class TeamEngine:
             turn = Turn(
                 name="-".join(map(str, request.key)),
                 token_ids=self._submissions.prompt(request),
-                images=tuple(self._shown(pixels) for pixels in request.pixels),
+                images=tuple([await self._pictures.of(pixels, self._made) for pixels in request.pixels]),
+                names=tuple(pixels.name for pixels in request.pixels),
                 sampling=self._submissions.sampling(request),
             )
             return self._submissions.completion(request, await self._counter.ask(turn))
@@ -78,9 +79,9 @@ class TeamEngine:
         self._sender.close()
         self._team.close()
 
+    async def _made(self, pixels: Pixels) -> Shown:
+        return await self._policy.pictures.beside(self._shown, pixels)
+
     def _shown(self, pixels: Pixels) -> Shown:
-        found = self._pictures.get(pixels)
-        if found is not None:
-            return found
         picture = self._policy.pictures.shown(pixels).convert("RGB")
-        return self._pictures.put(pixels, (picture.size, picture.tobytes()))
+        return picture.size, picture.tobytes()

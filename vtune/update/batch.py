@@ -1,8 +1,7 @@
 """What one update learns from: conversations with a weight on every token that the policy wrote."""
 
-import functools
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +10,7 @@ from PIL import Image
 from vtune.models.batch import Row
 from vtune.models.chat import Chat
 from vtune.models.packed import Packed, pack
-from vtune.models.pictures import PictureReader
+from vtune.models.pictures import PictureReader, Pixels
 from vtune.models.policy import Policy
 from vtune.models.tree import LEAST_SHARED, common, token_keys
 from vtune.schema.message import IMAGE, Message
@@ -100,11 +99,28 @@ def _filled(sizes: Sequence[int], shared: Sequence[int], limit: int) -> list[tup
     return [*spans, (start, len(sizes))] if sizes else []
 
 
-def micro_batch(items: Sequence[Item], policy: Policy) -> MicroBatch:
-    """Lay items out for one forward. A conversation's first token cannot count: nothing predicts it."""
-    device = policy.device
+Read = Callable[[bytes], Pixels]
+"""An encoded picture -> its pixels; the same object for the same bytes."""
+
+
+def reading(items: Sequence[Item], reader: PictureReader) -> Read:
+    """Begin to read the pictures of items in threads; what is returned waits for one of them."""
     # A group shares its picture: the same bytes are looked at once.
-    read = functools.cache(policy.pictures.read)
+    distinct = dict.fromkeys(data for item in items for data in item.images)
+    coming = {data: reader.begin(data) for data in distinct}
+    return lambda data: coming[data].result()
+
+
+def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None) -> MicroBatch:
+    """Lay items out for one forward. A conversation's first token cannot count: nothing predicts it.
+
+    Args:
+        items: Conversations.
+        policy: Whose tokens and pictures they are.
+        read: `reading` of the items, where that has begun before.
+    """
+    device = policy.device
+    read = read or reading(items, policy.pictures)
     rows = [Row(item.token_ids, [read(data) for data in item.images]) for item in items]
     packed = pack(
         rows,

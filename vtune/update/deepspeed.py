@@ -19,7 +19,7 @@ from vtune.errors import RunFailed
 from vtune.models.families.family import Part
 from vtune.models.network import name_interface
 from vtune.models.policy import Policy
-from vtune.update.batch import Item, dummy_item, micro_batch, micro_batches
+from vtune.update.batch import Item, Read, dummy_item, micro_batch
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
 from vtune.update.loading import split_weights, starting_policy
@@ -32,6 +32,7 @@ from vtune.update.parts import fingerprints, freeze
 from vtune.update.ranks import COLLECTIVES, Ranks
 from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
+from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
 from vtune.update.unused import skip_muon, without_mlflow
 from vtune.update.zero import buckets, config_of
@@ -213,12 +214,10 @@ class Trainer:
         share = denominator(objective.aggregation, tokens=total, sequences=sequences) if objective else total
         sums: dict[str, float] = defaultdict(float)
         mismatch = 0.0
-        micros = micro_batches(items, self._recipe.micro_tokens, image_id=self._policy.chat.image_id)
-        chunks = ranks.gather([self._module.chunks(sum(i.counted for i in micro)) for micro in micros])
-        for number in range(max(map(len, chunks))):
-            most = max(one[number] for one in chunks if number < len(one))
-            micro = micros[number] if number < len(micros) else []
-            loss, part, worst = self._forward(micro, chunks=most)
+        tokens, chunks_of = self._recipe.micro_tokens, self._module.chunks
+        shares = in_step(items, self._policy, ranks, tokens=tokens, dummy=self._dummy, chunks_of=chunks_of)
+        for micro, read, most in shares:
+            loss, part, worst = self._forward(micro, read, chunks=most)
             if self._recipe.skip_grad_norm is None and not torch.isfinite(loss):
                 raise RunFailed(
                     f"the loss of update {done} is {loss.item()}",
@@ -253,12 +252,9 @@ class Trainer:
             grad_norms=group_norms(norm, [measured for _, measured in told]),
         )
 
-    def _forward(self, micro: Sequence[Item], *, chunks: int) -> MicroLoss:
+    def _forward(self, micro: Sequence[Item], read: Read, *, chunks: int) -> MicroLoss:
         """The loss of this process's micro-batch."""
-        # Processes reduce in step only if each backward of each of them reaches every parameter.
-        if not any(item.images for item in micro):
-            micro = [*micro, self._dummy]
-        batch = micro_batch(micro, self._policy)
+        batch = micro_batch(micro, self._policy, read)
         given = (batch.packed, batch.predicting, batch.targets, chunks)
         stats: TokenStats = self._engine(*given)
         starting = None if self._reference is None else partial(self._reference, *given)

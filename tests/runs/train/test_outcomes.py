@@ -70,8 +70,8 @@ def poison(monkeypatch: pytest.MonkeyPatch, factor: float, *, step: int) -> None
     """The losses of one step are that many times as large."""
     forward = Trainer._forward
 
-    def wrong(self: Trainer, micro: Any, **given: Any) -> Any:
-        loss, *rest = forward(self, micro, **given)
+    def wrong(self: Trainer, *given: Any, **named: Any) -> Any:
+        loss, *rest = forward(self, *given, **named)
         return loss * (factor if self._engine.global_steps == step else 1.0), *rest
 
     monkeypatch.setattr(Trainer, "_forward", wrong)

@@ -23,17 +23,18 @@ pytestmark = pytest.mark.train
 KILLED = """
 import os, signal
 from vtune.cli.main import main
-from vtune.reward.score import Scorer
+from vtune.runs.train.dynamic_sampling import DynamicSampling
 
-score, calls = Scorer.score, []
+of, calls = DynamicSampling.of, []
 
-async def score_or_die(self, *given, **more):
-    calls.append(given)
+async def drawn_and_dead(self, step):
+    found = await of(self, step)
+    calls.append(step)
     if len(calls) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return await score(self, *given, **more)
+    return found
 
-Scorer.score = score_or_die
+DynamicSampling.of = drawn_and_dead
 main()
 """
 """`vtune`, killed in its fourth step: between the rollout and the update."""

@@ -87,7 +87,7 @@ async def open_agent(
         MissingExtra: If a tool needs a package that is not installed.
     """
     async with (
-        sandbox_of(recipe.sandbox, sessions=recipe.rollout.max_batch, runs_code=runs_code) as sandbox,
+        sandbox_of(recipe.sandbox, sessions=recipe.rollout.conversations, runs_code=runs_code) as sandbox,
         tools_of(recipe.tools, record) as tools,
     ):
         if announced and runs_code:

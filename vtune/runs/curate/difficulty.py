@@ -230,7 +230,7 @@ class _Sampler:
             "seed": spec.seed,
             "dtype": spec.dtype,
             "images": spec.images.model_dump(mode="json"),
-            "rollout": spec.rollout.model_dump(mode="json", exclude={"max_batch"}),
+            "rollout": spec.rollout.model_dump(mode="json", exclude={"max_batch", "max_conversations"}),
             "sandbox": spec.sandbox.model_dump(mode="json"),
         }
         if spec.engine == "openai":

@@ -17,7 +17,15 @@ from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE
 from vtune.schema.parquet import read_trajectories
 
-IDLE = ("rollout.max_batch", "threads", "sandbox", "openai.retries", "openai.timeout_s", "openai.api_key_env")
+IDLE = (
+    "rollout.max_batch",
+    "rollout.max_conversations",
+    "threads",
+    "sandbox",
+    "openai.retries",
+    "openai.timeout_s",
+    "openai.api_key_env",
+)
 """Keys that change how fast an evaluation goes, not what it measures."""
 
 

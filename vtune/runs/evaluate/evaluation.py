@@ -26,6 +26,7 @@ from vtune.rollout.script import read_script
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
+from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
 from vtune.runs.evaluate.begun import STARTED, asked_of, begin, finished_before
 from vtune.runs.evaluate.grading import (
@@ -277,10 +278,13 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
     seen: list[Trajectory] = []
     with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
         for window in windows(_noted(asked, records), rollouts=suite.rollouts, done=done):
-            scored = await scorer.score(
+            scored = await draw_and_score(
+                agent,
+                scorer,
+                _jobs(suite, window),
                 [sample for sample, _ in window.questions],
-                await agent.run(_jobs(suite, window), progress.advance),
                 iou=thresholds_of(suite.reward),
+                done=progress.advance,
             )
             if not waits_for_model(suite):
                 scored = [graded(t, as_shown(records[t.sample_id], t), rule, suite.reward) for t in scored]

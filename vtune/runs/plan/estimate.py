@@ -10,13 +10,12 @@ from typing import Any
 
 from vtune.config import Strict
 from vtune.models.families.shape import Shape
+from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
 from vtune.update.forward import CHUNK
 from vtune.update.zero import BUCKET
 
-VLLM_BATCH = 8192
-"""Tokens that vLLM reads at once by default (`max_num_batched_tokens`)."""
 VLLM_GRAPHS_GB = 1.0
 """CUDA graphs and context of vLLM's engine. Ours."""
 ASLEEP = "vLLM's graphs"
@@ -159,7 +158,7 @@ def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
     weights = shape.total - shape.parameters["language"] * (1 - 1 / gpus)
     return {
         "vLLM weights": float(weights * b),
-        "vLLM at work": VLLM_BATCH * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
+        "vLLM at work": BATCHED_TOKENS * memory.prefill_token(shape, b) + VLLM_GRAPHS_GB * GB,
         "KV cache": _cached(values, shape),
     }
 

@@ -1,5 +1,6 @@
-"""How the rollouts of a step come about: prompts in the run's order, drawn by the agent, scored."""
+"""How the rollouts of a step come about: prompts in order, drawn by the agent, each scored as it ends."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from vtune.reward.schedule import Tightening
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.stopwatch import Stopwatch
+from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import load_picture
 from vtune.schema.sample import Sample
@@ -36,15 +38,19 @@ class Drawing:
         self._ranks = ranks
         self._prompts = sample_store([Path(name) for name in recipe.data])
         self.scoring = Stopwatch()
-        """Runs while something is scored."""
+        """Runs while scores are waited for after the last rollout."""
 
     async def __call__(self, step: int, numbers: range) -> list[Trajectory]:
         """The scored rollouts of the prompts with these numbers among this process's."""
-        asked = prompts_of(self._prompts, self._recipe, numbers, self._ranks)
-        found = await self._agent.run(jobs_of(asked, self._recipe, step, numbers, self._ranks))
-        with self.scoring:
-            samples = [sample for sample, _ in asked]
-            return await self._scorer.score(samples, found, iou=self._tightening.at(step))
+        asked = await asyncio.to_thread(prompts_of, self._prompts, self._recipe, numbers, self._ranks)
+        return await draw_and_score(
+            self._agent,
+            self._scorer,
+            jobs_of(asked, self._recipe, step, numbers, self._ranks),
+            [sample for sample, _ in asked],
+            iou=self._tightening.at(step),
+            waiting=self.scoring,
+        )
 
 
 def prompts_of(

@@ -21,6 +21,7 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent
+from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.evaluate.grading import (
     as_shown,
     graded,
@@ -183,9 +184,8 @@ class OnlineEvaluation:
         self, window: Window, one: Loaded, step: int, agent: Agent, scorer: Scorer, found: _Share
     ) -> None:
         samples = [sample for sample, _ in window.questions]
-        scored = await scorer.score(
-            samples, await agent.run(self._jobs(window, one, step)), iou=thresholds_of(one.suite.reward)
-        )
+        jobs = self._jobs(window, one, step)
+        scored = await draw_and_score(agent, scorer, jobs, samples, iou=thresholds_of(one.suite.reward))
         by_id = {sample.id: sample for sample in samples}
         rule = rule_of(one.suite)
         scored = [graded(t, as_shown(by_id[t.sample_id], t), rule, one.suite.reward) for t in scored]

@@ -1,0 +1,33 @@
+"""What a turn did, as a record names it."""
+
+from vtune.environments import environment_of, name_of
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call
+from vtune.tools.observation import Observation, recorded
+
+
+def recorded_as(sample: Sample) -> str:
+    """The tool by which a record names what an environment did, where it names none."""
+    return environment_of(sample).recorded_as or name_of(sample)
+
+
+def call_of(tool: str, arguments: str, seen: Observation, span: tuple[int, int], first: int) -> Call:
+    """The record of a call.
+
+    Args:
+        tool: Its name.
+        arguments: As JSON.
+        seen: What came of it.
+        span: Its tokens.
+        first: Number that its first picture gets.
+    """
+    return Call(
+        tool=tool,
+        arguments=arguments,
+        status=seen.status,
+        error=seen.error,
+        output=seen.output,
+        crops=recorded(seen.crops, first),
+        seconds=seen.seconds,
+        span=span,
+    )

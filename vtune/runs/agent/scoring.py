@@ -1,0 +1,51 @@
+"""Conversations that are scored as each of them ends, while the others still run."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from vtune.reward.score import Scorer
+from vtune.rollout.agent import Agent, Job
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+
+async def draw_and_score(
+    agent: Agent,
+    scorer: Scorer,
+    jobs: Sequence[Job],
+    samples: Sequence[Sample],
+    *,
+    iou: Sequence[float],
+    done: Callable[[], None] = lambda: None,
+    waiting: Stopwatch | None = None,
+) -> list[Trajectory]:
+    """The scored trajectories, in the order of the jobs.
+
+    The judge works beside the conversations that still run: after the last one only its own scores, and what
+    is still in line, are waited for.
+
+    Args:
+        agent: Draws.
+        scorer: Scores.
+        jobs: Conversations; their keys are distinct.
+        samples: Those of the jobs, in any order.
+        iou: As for `Scorer.score`.
+        done: Called after each conversation.
+        waiting: Runs while scores are waited for that no conversation still hides.
+
+    Raises:
+        DataError: If a job answers none of the samples.
+        RunFailed: If nothing is left that could draw, or a part of the user's is broken.
+    """
+    scores: dict[tuple[int, ...], asyncio.Task[Trajectory]] = {}
+    waiting = waiting or Stopwatch()
+    with waiting:
+        async with scorer.scoring(samples, iou=iou) as begin:
+
+            def ended(job: Job, trajectory: Trajectory) -> None:
+                scores[job.key] = begin(trajectory)
+
+            with waiting.covered():
+                await agent.run(jobs, done, ended)
+    return [scores[job.key].result() for job in jobs]

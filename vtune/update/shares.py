@@ -1,0 +1,55 @@
+"""What a process computes of an update: micro-batches in step with the others, pictures read ahead."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from vtune.models.pictures import PictureReader
+from vtune.models.policy import Policy
+from vtune.update.batch import Item, Read, micro_batches, reading
+from vtune.update.ranks import Ranks
+
+
+def in_step(
+    items: Sequence[Item],
+    policy: Policy,
+    ranks: Ranks,
+    *,
+    tokens: int,
+    dummy: Item,
+    chunks_of: Callable[[int], int],
+) -> Iterator[tuple[Sequence[Item], Read, int]]:
+    """The micro-batches of this process; every process has as many.
+
+    Processes reduce in step only if each backward of each of them reaches every parameter: a micro-batch
+    without an item or without a picture has the dummy.
+
+    Args:
+        items: The share of this process.
+        policy: Whose tokens and pictures they are.
+        ranks: Of this process; all call it together.
+        tokens: About so many are in a micro-batch.
+        dummy: See `dummy_item`.
+        chunks_of: Counted tokens -> in how many pieces their logits are made.
+
+    Returns:
+        Items, what reads their pictures, and the pieces that the fullest process needs.
+    """
+    micros = micro_batches(items, tokens, image_id=policy.chat.image_id)
+    told = ranks.gather([chunks_of(sum(item.counted for item in micro)) for micro in micros])
+    count = max(map(len, told))
+    chunks = [max(one[number] for one in told if number < len(one)) for number in range(count)]
+    micros += [[] for _ in range(count - len(micros))]
+    whole = [micro if any(item.images for item in micro) else [*micro, dummy] for micro in micros]
+    for (micro, read), most in zip(read_ahead(whole, policy.pictures), chunks, strict=True):
+        yield micro, read, most
+
+
+def read_ahead(
+    micros: Iterable[Sequence[Item]], reader: PictureReader
+) -> Iterator[tuple[Sequence[Item], Read]]:
+    """Micro-batches in order; the pictures of the next are read by threads while one is computed."""
+    begun: list[tuple[Sequence[Item], Read]] = []
+    for micro in micros:
+        begun.append((micro, reading(micro, reader)))
+        if len(begun) > 1:
+            yield begun.pop(0)
+    yield from begun
