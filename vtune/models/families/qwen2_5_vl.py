@@ -106,6 +106,7 @@ FAMILIES.add(
         connector=CONNECTOR,
         layer=LAYER,
         fused=True,
+        ragged_vision=True,
         lora_targets=LORA_TARGETS,
         shape=_shape,
         # From the models' public `config.json` files: what arithmetic needs of models that are not here.

@@ -121,6 +121,7 @@ FAMILIES.add(
         layer=LAYER,
         layered_features="deepstack_features",
         fused=True,
+        ragged_vision=True,
         lora_targets=LORA_TARGETS,
         shape=_shape,
         # From the models' public `config.json` files: what arithmetic needs of models that are not here.
