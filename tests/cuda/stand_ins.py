@@ -104,7 +104,8 @@ def on_host(name: str, function: Callable[..., Any], *, varlen: bool) -> Callabl
         if not isinstance(found, torch.Tensor):
             return found
         if found.dtype == torch.int32 and not varlen:
-            return found.numpy()
+            with unset_fake_temporarily():
+                return found.numpy()
         device = HOST if (name, number) == ORDER else CUDA
         made: Any = torch.empty(found.shape, dtype=found.dtype, device=device)
         made.numbers = found
