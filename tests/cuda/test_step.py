@@ -22,6 +22,7 @@ FEW: Mapping[str, Any] = {"layers": 1, "depth": 2}
 CASES: Mapping[str, Mapping[str, Any]] = {
     **{name: {"name": name, **FEW} for name in NAMES},
     "a layer more of both": {"name": "Qwen2.5-VL-7B", "layers": 2, "depth": 3},
+    "short row": {"name": "Qwen2.5-VL-7B", **FEW, "groups": 1, "side": 32},
     "frozen tower, all kept": {
         "name": "Qwen2.5-VL-7B",
         **FEW,
@@ -63,7 +64,7 @@ def test_everything_is_on_the_gpu(case: str, found: Found) -> None:
     assert set(one["crossed"]) <= {"index", "_index_put_impl_", "index_put"}, one["crossed"]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "short row"])
 def test_nothing_is_as_large_as_row_by_row(case: str, found: Found) -> None:
     one = found[case]
     assert one["tokens"] > 30_000

@@ -114,6 +114,11 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     else:
         kept = language * shape.layers
         seen = tower * shape.v_depth
+    # Logits come in chunks, and each has a gradient for all of the output head: autograd adds it to that of
+    # those before, into a third. Layers work later.
+    learns = not load.lora_rank and "language" not in load.frozen
+    head = 3.0 * shape.vocab * shape.hidden * b if learns and load.tokens > load.scored else 0.0
+    logits = float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES)
     # Patches stay in float32. What learns keeps its inputs: the tower a copy of them where the model has
     # another type, the connector what it makes of the tower's last layer.
     ends: float = load.patches * 4 * shape.patch_values
@@ -125,7 +130,7 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
         "activations": kept + load.tokens * b * 3.0 * shape.hidden,
         "pictures": (seen if vision_learns else 0.0) + ends,
         "one layer at work": working,
-        "logits": float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES),
+        "logits": max(logits, head - working),
     }
 
 
