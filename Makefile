@@ -13,7 +13,7 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: browser demo check test test-quick test-suite test-random test-vllm test-harness lint bench bench-vllm bench-trl clean
+.PHONY: browser demo check test test-quick test-suite test-random test-vllm test-harness lint guard bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -46,6 +46,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy vtune cli
+
+guard: build/guard.so  ## a CUDA device that computes nothing, for `tests/cuda` (LD_PRELOAD); needs a C++ compiler
+
+build/guard.so: tests/cuda/guard.cpp $(READY)
+	$(BIN)/python -m tests.cuda.guard $@
 
 bench: $(READY)  ## speeds, printed; nothing passes or fails
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench -s -o python_files='bench_*.py' --ignore=tests/bench/bench_async.py

@@ -60,6 +60,7 @@ LONGEST = (
 
 SLOW = (
     "chains",
+    "cuda",
     "fuzz",
     "gpu",
     "runs",

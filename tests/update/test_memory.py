@@ -11,6 +11,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from tests.conftest import load
 from tests.update.build import OBJECTIVE, items, update
 from vtune.models.families.shape import Shape
+from vtune.models.fused import use_fused_modules
 from vtune.models.policy import Policy
 from vtune.models.shape import find_shape, known_shapes, shape_of
 from vtune.update.deepspeed import Trainer, start
@@ -106,7 +107,9 @@ def model_of(width: int, dtype: torch.dtype) -> tuple[Any, Shape]:
     ids = dict(zip(("image", "video", "vision_start", "vision_end"), range(1020, 1024), strict=True))
     tokens = {f"{name}_token_id": number for name, number in ids.items()}
     config = hf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False, **tokens)
-    return hf.Qwen2_5_VLForConditionalGeneration(config).to(dtype).train(), shape_of(config.to_dict())
+    model = hf.Qwen2_5_VLForConditionalGeneration(config).to(dtype).train()
+    use_fused_modules(model)
+    return model, shape_of(config.to_dict())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -34,6 +34,8 @@ class Policy:
     pictures: PictureReader
     merge: int
     """Patches a side that become one token."""
+    vision_attention: str
+    """How the vision tower attends within its pictures and windows, in words."""
 
     @property
     def family(self) -> Family:
@@ -91,7 +93,13 @@ def resolved(name: str) -> str:
 
 
 def load_policy(
-    name: str, *, budget: PixelBudget, dtype: Dtype, device: "torch.device", weights: bool = True
+    name: str,
+    *,
+    budget: PixelBudget,
+    dtype: Dtype,
+    device: "torch.device",
+    weights: bool = True,
+    computes: "torch.device | None" = None,
 ) -> Policy:
     """Load a model of one of the families from a folder or by hub name.
 
@@ -104,6 +112,7 @@ def load_policy(
         dtype: Of the weights.
         device: Where they go.
         weights: False reads none: the model lies on `meta`, with names, types and shapes alone.
+        computes: Where it will compute, if the weights do not stay where they go.
 
     Raises:
         DataError: If the folder is incomplete or the family is not known.
@@ -112,6 +121,7 @@ def load_policy(
     from transformers import AutoModelForImageTextToText
 
     from vtune.models.fused import use_fused_modules
+    from vtune.models.varlen import place_vision_attention
 
     config = _config(name)
     family = family_of(config.model_type, name)
@@ -132,6 +142,7 @@ def load_policy(
         chat=_chat(name, family),
         pictures=PictureReader(family.processor(processor), budget),
         merge=shape_of(config.to_dict()).merge,
+        vision_attention=place_vision_attention(model, family, computes or device),
     )
 
 

@@ -26,7 +26,14 @@ def starting_policy(name: str, images: PixelBudget, update: Update, ranks: Ranks
     if update.zero_stage < 3:
         return load_policy(name, budget=images, dtype=update.dtype, device=ranks.device)
     host = torch.device("cpu")
-    return load_policy(name, budget=images, dtype=update.dtype, device=host, weights=ranks.first)
+    return load_policy(
+        name,
+        budget=images,
+        dtype=update.dtype,
+        device=host,
+        weights=ranks.first,
+        computes=ranks.device,
+    )
 
 
 def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter], None]) -> None:

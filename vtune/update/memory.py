@@ -35,6 +35,8 @@ class Load:
     """Of the distinct pictures of that micro-batch."""
     scored: int
     """Tokens whose logits exist at the same time."""
+    copied: float = 0.0
+    """Keys and values that are laid out again for tokens that see them, by those of the row."""
     checkpointing: bool
     """Layers keep their input alone and run again in the backward pass."""
     frozen: tuple[str, ...] = ()
@@ -96,7 +98,7 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
 def backward(shape: Shape, load: Load) -> dict[str, float]:
     """Bytes of what the forward and backward pass of the largest micro-batch need at their peak."""
     b = load.dtype_bytes
-    language = load.tokens * b * shape.kept(b)
+    language = load.tokens * b * (shape.kept(b) + load.copied * 2 * shape.key)
     # In the backward pass: gradients of the widest map of a layer and of its input.
     working: float = load.tokens * b * (3 * shape.intermediate + 2 * shape.hidden)
     vision_learns = "vision" not in load.frozen
@@ -105,21 +107,30 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     tower = load.patches * b * shape.v_kept(b)
     tower_working = load.patches * b * (3 * shape.v_intermediate + 2 * shape.v_hidden)
     if load.checkpointing:
-        kept = load.tokens * b * shape.layers * shape.hidden
+        kept: float = load.tokens * b * shape.layers * shape.hidden
         seen = load.patches * b * shape.v_depth * shape.v_hidden
         # One layer at a time is there in full: of the language model, or of the tower after it.
         working = max(working + language, tower_working + tower if vision_learns else 0)
     else:
         kept = language * shape.layers
         seen = tower * shape.v_depth
-    # Patches stay in float32, beside a copy where the model has another type; the connector keeps its inputs.
-    copied = shape.patch_values * (b if b != 4 else 0)
-    ends = load.patches * (4 * shape.patch_values + copied + b * 7 * shape.v_hidden)
+    # Logits come in chunks, and each has a gradient for all of the output head: autograd adds it to that of
+    # those before, into a third. Layers work later.
+    learns = not load.lora_rank and "language" not in load.frozen
+    head = 3.0 * shape.vocab * shape.hidden * b if learns and load.tokens > load.scored else 0.0
+    logits = float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES)
+    # Patches stay in float32. What learns keeps its inputs: the tower a copy of them where the model has
+    # another type, the connector what it makes of the tower's last layer.
+    ends: float = load.patches * 4 * shape.patch_values
+    if vision_learns:
+        ends += load.patches * shape.patch_values * (b if b != 4 else 0)
+    if vision_learns or not (load.lora_rank or "connector" in load.frozen):
+        ends += load.patches * b * 7 * shape.v_hidden
     return {
         "activations": kept + load.tokens * b * 3.0 * shape.hidden,
         "pictures": (seen if vision_learns else 0.0) + ends,
         "one layer at work": working,
-        "logits": float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES),
+        "logits": max(logits, head - working),
     }
 
 

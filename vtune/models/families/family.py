@@ -132,6 +132,9 @@ class Family:
     fused: bool
     """Whether its norms are plain root-mean-square norms, and its patches as large as the window of their
     convolution, so that `vtune.models.fused` computes the same in fewer passes."""
+    ragged_vision: bool = False
+    """Whether its vision tower takes pictures one after another, and gives all of their lengths to an
+    attention function that has "flash" in its name, so that `vtune.models.varlen` saves it a loop."""
     lora_targets: tuple[str, ...]
     """Linear maps that adapters are proposed for."""
     shape: Callable[[Mapping[str, Any]], Shape]

@@ -63,13 +63,16 @@ class Qwen25Shape(Shape):
         return wide * wide + wide + wide * self.v_out + self.v_out + self.v_hidden
 
     def kept(self, dtype_bytes: int) -> int:
-        """Numbers that autograd keeps of one token in one layer: two norms, attention, and the gated map."""
-        wide = 8 if dtype_bytes == 2 else 6
-        return wide * self.hidden + 2 * (self.query + self.key) + 4 * self.intermediate
+        """Numbers that autograd keeps of one token in one layer: two norms, attention, and the gated map.
+
+        Both sides of the norms; turned queries, what they found, and the same as the next map takes it; keys
+        and values; four of the gated map.
+        """
+        return 4 * self.hidden + 3 * self.query + 2 * self.key + 4 * self.intermediate
 
     def v_kept(self, dtype_bytes: int) -> int:
         """The same of one patch in one layer of the vision tower."""
-        return (15 if dtype_bytes == 2 else 13) * self.v_hidden + 4 * self.v_intermediate
+        return 10 * self.v_hidden + 4 * self.v_intermediate
 
 
 def _shape(config: Mapping[str, Any]) -> Shape:
@@ -103,6 +106,7 @@ FAMILIES.add(
         connector=CONNECTOR,
         layer=LAYER,
         fused=True,
+        ragged_vision=True,
         lora_targets=LORA_TARGETS,
         shape=_shape,
         # From the models' public `config.json` files: what arithmetic needs of models that are not here.

@@ -64,14 +64,16 @@ class Qwen3Shape(Shape):
         return self.v_mergers * mlp + 2 * self.v_hidden + (self.v_mergers - 1) * 2 * wide
 
     def kept(self, dtype_bytes: int) -> int:
-        """Numbers that autograd keeps of one token in one layer: norms, attention, and the gated map."""
-        wide = 8 if dtype_bytes == 2 else 6
-        attention = (5 if dtype_bytes == 2 else 4) * (self.query + self.key)
-        return wide * self.hidden + attention + 4 * self.intermediate
+        """Numbers that autograd keeps of one token in one layer: norms, attention, and the gated map.
+
+        As of Qwen2.5-VL, and queries and keys before their norms.
+        """
+        attention = 4 * self.query + 3 * self.key
+        return 4 * self.hidden + attention + 4 * self.intermediate
 
     def v_kept(self, dtype_bytes: int) -> int:
         """The same of one patch in one layer of the vision tower."""
-        return 11 * self.v_hidden + 2 * self.v_intermediate
+        return 10 * self.v_hidden + 2 * self.v_intermediate
 
 
 def _shape(config: Mapping[str, Any]) -> Shape:
@@ -119,6 +121,7 @@ FAMILIES.add(
         layer=LAYER,
         layered_features="deepstack_features",
         fused=True,
+        ragged_vision=True,
         lora_targets=LORA_TARGETS,
         shape=_shape,
         # From the models' public `config.json` files: what arithmetic needs of models that are not here.

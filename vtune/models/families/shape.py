@@ -111,7 +111,7 @@ class Shape(ABC):
     def kept(self, dtype_bytes: int) -> int:
         """Numbers that autograd keeps of one token in one layer of the language model.
 
-        Norms compute in float32: what they keep counts double beside bfloat16.
+        Norms that are not fused compute in float32: what they keep counts double beside bfloat16.
         """
 
     @abstractmethod

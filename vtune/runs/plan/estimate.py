@@ -31,6 +31,8 @@ PROMPT_WORDS = 300
 """Assumed tokens of text in a prompt. Ours, as all that is assumed below."""
 PICTURE_PIXELS = 1_000_000
 """Assumed pixels of a picture, where `images.max_pixels` allows them."""
+PROMPT_SHARE = 0.75
+"""Assumed share of a conversation that its group has in common: its prompt with the picture."""
 TURN_WORDS = 200
 """Assumed tokens that the policy writes in a turn."""
 TURNS = 2
@@ -90,6 +92,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         tokens=tokens,
         patches=tokens * visual // longest * shape.merge**2,
         scored=max(1, CHUNK // shape.vocab),
+        copied=_copied(values["group_size"]) if draws(values) else 0.0,
         checkpointing=bool(update["activation_checkpointing"]),
         frozen=tuple(update["freeze"]),
         # With adapters the reference is the model without them.
@@ -98,6 +101,13 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         lora_targets=tuple(lora.get("targets") or ()),
         offload=frozenset(update["offload"] or ()),
     )
+
+
+def _copied(group_size: int) -> float:
+    """Tokens whose keys and values the conversations of a group see, by those of the group's row."""
+    if group_size == 1:
+        return 0.0
+    return group_size / (PROMPT_SHARE + group_size * (1 - PROMPT_SHARE))
 
 
 def draws(values: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def _with_adapters(policy: Policy, source: Path) -> Policy:
     from peft import PeftModel
 
     model = PeftModel.from_pretrained(policy.model, str(source)).eval()
-    return Policy(model=model, chat=policy.chat, pictures=policy.pictures, merge=policy.merge)
+    return replace(policy, model=model)
 
 
 def _copy(source: Path, folder: Path) -> None:

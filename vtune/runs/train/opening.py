@@ -112,4 +112,5 @@ def _trainer(recipe: RLRecipe, ranks: Ranks) -> tuple[Policy, Trainer]:
     )
     if ranks.first:
         say(f"trainable parameters: {trainer.trainable}")
+        say(f"vision attention: {policy.vision_attention}")
     return policy, trainer

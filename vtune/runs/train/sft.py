@@ -187,6 +187,7 @@ def _train(
     done, _ = position(out / "checkpoints", trainer, resume=resume)
     if ranks.first:
         say(f"trainable parameters: {trainer.trainable}")
+        say(f"vision attention: {policy.vision_attention}")
     record = Record(out, ranks, recipe.model_dump(mode="json"), track=track, done=done)
     keeping = Keeping(recipe.checkpoints.keep, out)
     evaluation = OnlineEvaluation(

@@ -1,0 +1,34 @@
+"""All layers of published models on a CUDA device that computes nothing: kernels and memory of a micro-batch.
+
+Kernels before (a call for each window of the vision tower) and after (one call per layer), and the peak of a
+micro-batch of 32k tokens against the plan. What the device is: `tests/cuda`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cuda.guard import build, compiler
+from tests.cuda.test_step import NAMES, measured
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if compiler() is None:
+        pytest.skip("no C++ compiler")
+    out = tmp_path_factory.mktemp("guard") / "guard.so"
+    build(out)
+    return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("varlen", [False, True], ids=["call a window", "call a layer"])
+def test_a_micro_batch_of_all_layers(name: str, varlen: bool, library: Path) -> None:
+    one = measured([{"name": name, "varlen": varlen}], library)[0]
+    planned = sum(one["planned"].values())
+    print(
+        f"\n{name}, {'one call per layer' if varlen else 'one call a window'}: "
+        f"{one['tokens']} tokens, {one['patches']} patches: {one['kernels']} kernels "
+        f"({one['kernels_forward']} forward), {one['peak'] / 1e9:.1f} GB beside weights and gradients, "
+        f"{planned / 1e9:.1f} planned ({planned / one['peak'] - 1:+.0%})"
+    )

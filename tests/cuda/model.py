@@ -1,0 +1,135 @@
+"""Models of published widths on the idle CUDA device, and the micro-batch that they are given."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from vtune.models.batch import Row
+from vtune.models.families import FAMILIES
+from vtune.models.families.family import Family
+from vtune.models.families.shape import Shape
+from vtune.models.fused import use_fused_modules
+from vtune.models.pictures import Pixels
+from vtune.models.shape import known_shapes, shape_of
+from vtune.models.varlen import use_varlen_attention
+
+CUDA = torch.device("cuda", 0)
+IMAGE, SIZE = 151655, 151665
+"""Of Qwen's tokenizer: the placeholder, and how many tokens it has."""
+SECTIONS = {"qwen2_5_vl": [16, 24, 24], "qwen3_vl": [24, 20, 20]}
+"""Pairs of numbers of a head that turn with time, height and width, by the models' `config.json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What one measurement is of."""
+
+    name: str
+    """A known model."""
+    layers: int | None = None
+    """Of the language model; None: all."""
+    depth: int | None = None
+    """Of the vision tower, whose last layer sees whole pictures; None: all, as published."""
+    groups: int = 2
+    """Prompts, each with eight conversations."""
+    side: int = 128
+    """Patches a side of a prompt's picture; a conversation's crop has half."""
+    varlen: bool = True
+    """Whether all windows of a layer are one call."""
+    checkpointing: bool = True
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A model whose weights have no numbers."""
+
+    model: Any
+    family: Family
+    shape: Shape
+
+
+def build(case: Case, mode: FakeTensorMode) -> Build:
+    """The model of a case, bfloat16, as `load_policy` hands it over."""
+    values = json.loads(json.dumps(known_shapes()[case.name]))
+    kind = values["model_type"]
+    family = FAMILIES[kind]
+    text, vision = values["text_config"], values["vision_config"]
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": SECTIONS[kind]}
+    text["rope_parameters"] = rope | ({"mrope_interleaved": True} if kind == "qwen3_vl" else {})
+    if case.layers is not None:
+        text["num_hidden_layers"] = case.layers
+    if case.depth is not None:
+        vision["depth"] = case.depth
+        if kind == "qwen3_vl":
+            vision["deepstack_visual_indexes"] = [case.depth - 1]
+        else:
+            vision["fullatt_block_indexes"] = [case.depth - 1]
+    shape = shape_of(values)
+    hf: Any = transformers
+    config = hf.AutoConfig.for_model(**values, image_token_id=IMAGE)
+    with torch.device("meta"):
+        model = hf.AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16)
+    use_fused_modules(model)
+    if case.varlen:
+        use_varlen_attention(model, family)
+    for part in case.frozen:
+        for name, parameter in model.named_parameters():
+            if family.part_of(name) == part:
+                parameter.requires_grad_(False)
+    with mode:
+        _move(model)
+    return Build(model, family, shape)
+
+
+def _move(model: nn.Module) -> None:
+    """From `meta` to the GPU; ties stay ties."""
+    done: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, old in module._parameters.items():
+            if old is None:
+                continue
+            if id(old) not in done:
+                empty = torch.empty(old.shape, dtype=old.dtype, device=CUDA)
+                done[id(old)] = nn.Parameter(empty, requires_grad=old.requires_grad)
+            module._parameters[name] = done[id(old)]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=CUDA)
+
+
+def conversations(case: Case, shape: Shape) -> tuple[list[Row], int]:
+    """Rows, and how many of their tokens count; to be called under a `FakeTensorMode`.
+
+    Eight conversations a prompt: a picture and 300 words; each writes 200, gets a crop of a quarter, and
+    writes 200 more.
+    """
+
+    def picture(side: int) -> Pixels:
+        return Pixels(
+            torch.empty(side * side, shape.patch_values), (1, side, side), (side // shape.merge) ** 2
+        )
+
+    rows = []
+    for group in range(case.groups):
+        shown = picture(case.side)
+        for number in range(8):
+            crop = picture(case.side // 2)
+            ids = [7 + group] * 150 + [1] + [IMAGE] * shown.tokens + [2] + [9] * 150
+            ids += [100 + group * 8 + number] + [11] * 199
+            ids += [1] + [IMAGE] * crop.tokens + [2] * 20 + [12] * 200
+            rows.append(Row(ids, [shown, crop]))
+    return rows, len(rows) * 400
+
+
+class Speech:
+    """What `PolicyForward` asks of a chat: which tokens the policy may not write, and how many there are."""
+
+    banned_ids = (151643, 151644, 151652, 151653, 151654, IMAGE, 151656)
+    image_id = IMAGE
+    tokenizer = range(SIZE)

@@ -1,0 +1,158 @@
+"""The vision tower with all stretches in one call against the stock one, and when it is chosen."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from tests.models.test_fused import stock_copy
+from vtune.models.batch import Pictures, image_features
+from vtune.models.families import FAMILIES
+from vtune.models.policy import Policy, plain_shapes, save_policy
+from vtune.models.shape import shape_of
+from vtune.models.varlen import NAME, place_vision_attention, use_varlen_attention
+
+CUDA = torch.device("cuda", 0)
+
+
+def slowly(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    begins: torch.Tensor,
+    key_begins: torch.Tensor,
+    longest: int,
+    longest_key: int,
+    *,
+    scale: float,
+) -> torch.Tensor:
+    """What torch's kernel for GPUs computes, (T, H, D), stretch by stretch."""
+    assert begins.dtype == torch.int32, "the kernel takes no other"
+    assert begins.tolist() == key_begins.tolist()
+    assert begins[-1] == len(query)
+    lengths = begins.diff().tolist()
+    assert longest == longest_key == max(lengths)
+    pieces = [torch.split(states, lengths) for states in (query, key, value)]
+    return torch.cat(
+        [
+            scaled_dot_product_attention(*(states.transpose(0, 1) for states in one), scale=scale).transpose(
+                0, 1
+            )
+            for one in zip(*pieces, strict=True)
+        ]
+    )
+
+
+def pictures_of(policy: Policy) -> Pictures:
+    """Pictures of noise, of several windows, not all of them whole."""
+    grids = torch.tensor([(1, 20, 12), (1, 8, 8), (1, 10, 6)])
+    width = shape_of(policy.model.config.to_dict()).patch_values
+    noise = torch.randn(int(grids.prod(1).sum()), width, generator=torch.Generator().manual_seed(0))
+    return Pictures(noise, grids, (0, 1, 2))
+
+
+STRETCHES = {"qwen2_5_vl": [6 + 1 + 2, 3], "qwen3_vl": [3, 3]}
+"""Of those pictures, layer by layer: windows of 8 x 8 patches and pictures, or pictures alone."""
+
+
+def windowed(policy: Policy) -> Policy:
+    """A stock copy; a family with windows sees whole pictures in its last layer alone."""
+    found = stock_copy(policy)
+    tower = found.model.model.visual
+    if hasattr(tower, "fullatt_block_indexes"):
+        tower.fullatt_block_indexes = [1]
+    return found
+
+
+def test_features_and_gradients_are_those_of_the_stock_tower(
+    each_policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def counted(*args: Any, **options: Any) -> torch.Tensor:
+        calls.append(len(args[3]) - 1)
+        return slowly(*args, **options)
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", counted)
+    ours, theirs = windowed(each_policy), windowed(each_policy)
+    use_varlen_attention(ours.model, ours.family)
+    found = []
+    for policy in (ours, theirs):
+        features = image_features(policy.model, pictures_of(policy))
+        assert features is not None
+        out = torch.cat(features["image"].pooler_output)
+        loss = (out * torch.linspace(-1, 1, out.shape[1])).sum()
+        weights = [p for name, p in policy.model.named_parameters() if "visual.blocks" in name]
+        found.append((out.detach(), torch.autograd.grad(loss, weights)))
+    (mine, my_gradients), (wanted, their_gradients) = found
+    torch.testing.assert_close(mine, wanted, rtol=1e-5, atol=1e-5)
+    largest = max(float(gradient.norm()) for gradient in their_gradients)
+    for ours_, theirs_ in zip(my_gradients, their_gradients, strict=True):
+        torch.testing.assert_close(ours_, theirs_, rtol=1e-4, atol=1e-6 * largest)
+    assert calls == STRETCHES[each_policy.model.config.model_type]
+
+
+def test_weights_and_what_is_saved_stay(policy: Policy, tiny: Path, tmp_path: Path) -> None:
+    ours = stock_copy(policy)
+    use_varlen_attention(ours.model, ours.family)
+    assert ours.model.model.visual.config._attn_implementation == NAME
+    assert policy.model.model.visual.config._attn_implementation == "sdpa"
+    assert ours.model.model.language_model.config._attn_implementation == "sdpa"
+    assert plain_shapes(ours) == plain_shapes(policy)
+    save_policy(ours.model, str(tiny), tmp_path)
+    assert NAME not in (tmp_path / "config.json").read_text()
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.backends.cuda.is_flash_attention_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
+
+
+def half(policy: Policy) -> Any:
+    return copy.deepcopy(policy.model).to(torch.bfloat16)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_gpu_attends_in_one_call_a_layer(each_policy: Policy) -> None:
+    model = half(each_policy)
+    said = place_vision_attention(model, each_policy.family, CUDA)
+    assert said == "one call per layer (torch.nn.attention.varlen)"
+    assert model.model.visual.config._attn_implementation == NAME
+
+
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("cpu", "the kernel is for GPUs, and this is cpu"),
+        ("float32", "the kernel takes bfloat16, and the weights are float32"),
+        ("old", "the kernel needs compute capability 8.0"),
+        ("built without", "this torch was built without FlashAttention"),
+        ("wide", "heads of the vision tower have 320 numbers"),
+    ],
+)
+def test_what_the_kernel_cannot_take_stays_as_it_was(
+    change: str, why: str, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = half(policy)
+    device = torch.device("cpu") if change == "cpu" else CUDA
+    if change == "float32":
+        model.float()
+    if change == "old":
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
+    if change == "built without":
+        monkeypatch.setattr("torch.backends.cuda.is_flash_attention_available", lambda: False)
+    if change == "wide":
+        model.model.visual.config.hidden_size = 320 * model.model.visual.config.num_heads
+    said = place_vision_attention(model, policy.family, device)
+    assert said == f"one call for each picture or window: {why}"
+    assert model.model.visual.config._attn_implementation == "sdpa"
+
+
+def test_policies_say_how_their_towers_attend(policy: Policy) -> None:
+    assert policy.vision_attention.endswith("this is cpu")
+    assert all(family.ragged_vision for family in FAMILIES.values())
