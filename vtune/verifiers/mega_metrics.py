@@ -148,7 +148,7 @@ def places_right(answer: Any, truth: Any) -> float:
         else isinstance(one, Number) and isinstance(other, Number) and one == other
         for one, other in zip(found, wanted, strict=True)
     ]
-    return sum(right) / len(wanted)
+    return float(sum(right) / len(wanted))
 
 
 def same_object(answer: Any, truth: Any) -> float:
