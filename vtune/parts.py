@@ -57,7 +57,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         "verifier": _listed(
             "vtune.verifiers",
             "choice exact math counting ocr detection grounding point_in_box judge environment_reward "
-            "reading",
+            "reading mega_bench",
         ),
         "tool": _listed(
             "vtune.tools",

@@ -36,7 +36,7 @@ def answer(prompt: str, sample: Sample, shown: tuple[int, int]) -> str:
     if sample.verifier == "choice":
         truth = sample.ground_truth
         return ascii_uppercase[sample.choices.index(truth)] if truth in sample.choices else truth
-    if sample.verifier == "reading":
+    if sample.verifier in ("reading", "mega_bench"):
         return verifier_of(sample).right(sample)  # one of several truths, in the form of its metric
     if sample.verifier not in ("detection", "grounding", "point_in_box"):
         return sample.ground_truth

@@ -8,11 +8,11 @@ worked out (`latex.py`), and what has none is compared as text.
 import re
 
 from vtune.data.options import listing
-from vtune.protocols.latex import value_of
 from vtune.protocols.matching import NO_OPTION, inferred
 from vtune.protocols.protocol import Grade, Judging, Rule, chose, letters, said
 from vtune.protocols.readers import EXTRACT, extract
 from vtune.schema.sample import Sample
+from vtune.verifiers.latex import value_of
 
 _REQUEST = 'Please solve the problem step by step and put your answer in one "\\boxed{}".'
 _CHOICE_REQUEST = "Answer the question with the option's letter from the given choices directly."

@@ -9,4 +9,4 @@ OFFICIAL = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench
 LMMS = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench_v2_weighted", reads="reply")
 """lmms-eval: the mean over questions. It also cuts replies at 128 tokens; here an agent says so."""
 MEGA = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="mega_bench", reads="reply")
-"""Description, example and query of a task, each on its line; the authors' evaluator reads the answer."""
+"""Description, example and query of a task, each on its line; verifier `mega_bench` reads the answer."""

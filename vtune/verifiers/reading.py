@@ -30,7 +30,6 @@ OFFICIAL = {
     "teds": "TEDS of tables, charts and documents, by OCRBench v2's own script",
     "page": "BLEU, METEOR, F and edit distance of pages, by OCRBench v2's own script",
     "spotting": "the end-to-end score of text spotting, by OCRBench v2's own script",
-    "mega_task": "the metrics of its task, by MEGA-Bench's own evaluator",
 }
 """Metric that only the official scorer has -> what it is."""
 METRICS = (*OF_TEXT, "fields", "box", "answer_and_box", *OFFICIAL)

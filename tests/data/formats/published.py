@@ -575,7 +575,7 @@ def mega_bench(folder: Path) -> Published:
     rows = pq.read_table(file).to_pylist()
     video = rows[0] | {"id": "film", "query_media": "['./data/a.mp4']"}
     parquet(file, [rows[0] | {"id": "odd", "task_name": "sign_painting"}, video, *rows])
-    return Published([root], {"reading": 3}, {f"{file}, row 0": "no task"}, sources=("mega_bench",))
+    return Published([root], {"mega_bench": 3}, {f"{file}, row 0": "no task"}, sources=("mega_bench",))
 
 
 def written(name: str, folder: Path) -> Path:

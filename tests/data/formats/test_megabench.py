@@ -12,6 +12,7 @@ from vtune.data.formats.ocrbench import CATEGORY, METRIC
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
+from vtune.verifiers import scored_elsewhere
 from vtune.verifiers.reading import METRICS
 
 
@@ -88,6 +89,23 @@ def test_nothing_of_a_row_is_run_and_no_path_leaves_the_folder(
     parquet(file, [pq.read_table(file).to_pylist()[0] | change])
     (error,) = found("mega_bench", root)
     assert isinstance(error, DataError)
+
+
+def test_a_task_of_mega_bench_waits_only_where_its_metrics_do(tmp_path: Path) -> None:
+    here, _, elsewhere = found("mega_bench", written("mega_bench", tmp_path))
+    assert isinstance(here, Sample)
+    assert isinstance(elsewhere, Sample)
+    assert here.verifier_parm["metrics"] == {"answer": "exact_str_match"}
+    assert [scored_elsewhere(one) for one in (here, elsewhere)] == [False, True]
+
+
+def test_a_row_of_mega_bench_without_metrics_is_refused(tmp_path: Path) -> None:
+    root = written("mega_bench", tmp_path)
+    (file,) = root.rglob("*.parquet")
+    parquet(file, [pq.read_table(file).to_pylist()[0] | {"metric_info": "{}"}])
+    (error,) = found("mega_bench", root)
+    assert isinstance(error, DataError)
+    assert "no metrics of MEGA-Bench" in error.what
 
 
 def test_mega_bench_needs_the_file_of_its_fields(tmp_path: Path) -> None:

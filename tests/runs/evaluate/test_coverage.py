@@ -38,7 +38,7 @@ TRIED: dict[tuple[str, str], int] = {
 ELSEWHERE = {
     "hrbench-8k": "as hrbench-4k",
     "mme-realworld": "as mme-realworld-lite",
-    "mega-bench-core": "test_scorers: after its evaluator's scores",
+    "mega-bench-core": "test_scorers: fields by their metrics, the rest after its evaluator's scores",
     "coco-val": "test_detection_sets: as pycocotools",
     "ovdeval": "test_detection_sets: as its released rule",
     "visual-probe": "test_suites: word for word, else a judge",

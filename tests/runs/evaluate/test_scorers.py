@@ -186,7 +186,7 @@ def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
     here.mkdir()
     written("mega_bench", here)
     monkeypatch.setenv("VTUNE_DATA", str(here))
-    replies = ["Answer: Exit", "Answer: Exit", '{"area": 4}']
+    replies = ["Answer: Exit", "Answer: Exit", "Answer: a * a"]
     monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
     words = ["--suite", "orsta-table2", "--agent", "direct", "--protocol", protocol, "--model", tiny, *SMALL]
     ended = vtune("eval", *words, "--out", tmp_path / "out", "--json")
@@ -199,7 +199,7 @@ def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
     assert asked.content.endswith("<image>\nWhat does it say?")
     export_replies(out, tmp_path / "responses.json")
     tasks = json.loads((tmp_path / "responses.json").read_text())
-    assert [task["task_name"] for task in tasks] == ["sign_reading", "sign_area"]
+    assert [task["task_name"] for task in tasks] == ["sign_reading", "sign_formula"]
     assert tasks[0]["query_response"][1] == {
         "response": "Answer: Exit",
         "correct_answer": {"answer": "Hall"},
@@ -213,7 +213,9 @@ def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
         for query, score in zip(task["query_response"], scores, strict=True):
             query["scores"] = {"field": {}, "info": {}, "query": score}
     (tmp_path / "results.json").write_text(json.dumps({"data": tasks, "summary": {}}))
-    score = import_scores(out, tmp_path / "results.json")["score"]
+    found = import_scores(out, tmp_path / "results.json")
+    score, official = found["score"], found["official"]
+    assert (official["taken"], official["compared"], official["differ"]) == (1, 2, [])
     assert (score["score"], score["tasks"]) == (pytest.approx((0.5 + 0.0) / 2), 2)
     assert score["fields"] == {
         "Mathematics": {"tasks": 1, "score": 0.0},

@@ -16,7 +16,7 @@ from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE
 from vtune.schema.sample import Sample
-from vtune.verifiers import reading
+from vtune.verifiers import mega_bench
 
 SOURCE = "mega_bench"
 META = "all_task_meta.json"
@@ -92,9 +92,9 @@ def _sample(row: Row, place: Place, media: list[str], fields: Mapping[str, str],
         images=shown,
         ability="mixed",
         identity=f"{SOURCE}/{task}/{number}",
-        ground_truth=json.dumps([json.dumps(answer, ensure_ascii=False, default=str)], ensure_ascii=False),
-        verifier=reading.NAME,
-        verifier_parm={"metric": "mega_task"},
+        ground_truth=json.dumps(answer, ensure_ascii=False, default=str),
+        verifier=mega_bench.NAME,
+        verifier_parm=_judged(row, answer),
         extra={
             "category": fields[task],
             "task": task,
@@ -104,6 +104,37 @@ def _sample(row: Row, place: Place, media: list[str], fields: Mapping[str, str],
             | {column: _listed(row, column) for column in MEDIA},
         },
     )
+
+
+def _judged(row: Row, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """How the task is judged: what `mega_bench` reads from `verifier_parm`.
+
+    A test of the whole answer (`global_aux_metrics`) is a field beside the others; upstream has it of
+    `constrained_generation` alone.
+    """
+    info, context = _literal(row, "metric_info"), _literal(row, "eval_context")
+    try:
+        metrics = {name: info["field_score_function"].get(name) for name in answer}
+        whole = info.get("global_aux_metrics") or {}
+        aggregation = info["aggregation"]
+        parser, function = info["response_parse_function"], aggregation["function"]
+        weights = dict(aggregation["field_weights"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        told = f"no metrics of MEGA-Bench: {type(error).__name__} {error}"
+        raise wrong("metric_info", told, "download the file again") from None
+    if whole:
+        odd = sorted(set(whole.values()) - mega_bench.OFFICIAL.keys())
+        if odd:
+            raise wrong("metric_info", f"{odd[0]!r:.60} of a whole answer", "is it MEGA-Bench's core?")
+        metrics[next(iter(answer))] = next(iter(whole.values()))
+    scored = {name: metric for name, metric in metrics.items() if metric not in (None, "unsupported")}
+    boxes = context.get("bounding_boxes") if isinstance(context, dict) else None
+    return {
+        "parser": str(parser).lower(),
+        "metrics": scored,
+        "aggregation": str(function).lower(),
+        "weights": {name: weights.get(name, 1) for name in scored},
+    } | ({"boxes": list(boxes)} if boxes and mega_bench.IN_BOXES in scored.values() else {})
 
 
 def _listed(row: Row, column: str) -> list[str]:

@@ -44,15 +44,15 @@ def _row(number: int, kind: str, question: str, answers: list[Any], **more: Any)
 
 
 def mega_bench(folder: Path) -> Specimen:
-    """MEGA-Bench: two questions of one task and one of another field, with pictures in their places."""
+    """MEGA-Bench: two questions of one task, and one that waits for the official scorer."""
     root = folder / "MEGA-Bench"
     (root / "data").mkdir(parents=True)
     for number in range(3):
         (root / "data" / f"{number}.jpg").write_bytes(base64.b64decode(coded(number)))
     tasks = (
-        ("sign_reading", "{'answer': 'Exit'}"),
-        ("sign_reading", "{'answer': 'Hall'}"),
-        ("sign_area", "{'area': 4}"),
+        ("sign_reading", "{'answer': 'Exit'}", {"answer": "exact_str_match"}),
+        ("sign_reading", "{'answer': 'Hall'}", {"answer": "exact_str_match"}),
+        ("sign_formula", "{'area': 'a^2'}", {"area": "latex_expr_equality"}),
     )
     rows = [
         {
@@ -65,14 +65,23 @@ def mega_bench(folder: Path) -> Specimen:
             "query_text": "<image>\nWhat does it say?",
             "query_media": f"['./data/{number}.jpg']",
             "answer": answer,
-            "metric_info": "{'field_score_function': {'answer': 'exact_str_match'}}",
+            "metric_info": str(_metrics(**metrics)),
             "eval_context": "{}",
         }
-        for number, (task, answer) in enumerate(tasks)
+        for number, (task, answer, metrics) in enumerate(tasks)
     ]
     file = root / "core" / "test-00000-of-00001.parquet"
     file.parent.mkdir()
     write_rows(file, pa.Table.from_pylist(rows).schema, rows)
-    about = {"sign_reading": {"app": "Perception"}, "sign_area": {"app": "Mathematics"}}
+    about = {"sign_reading": {"app": "Perception"}, "sign_formula": {"app": "Mathematics"}}
     (root / "all_task_meta.json").write_text(json.dumps(about), encoding="utf-8")
     return Specimen(root)
+
+
+def _metrics(**metrics: str) -> dict[str, Any]:
+    """How a task of one field is judged."""
+    return {
+        "field_score_function": metrics,
+        "aggregation": {"function": "mean", "field_weights": dict.fromkeys(metrics, 1)},
+        "response_parse_function": "answer_string",
+    }
