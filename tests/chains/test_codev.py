@@ -433,28 +433,32 @@ def test_an_import_that_says_what_its_rows_are_for_needs_no_curation(
     assert json.loads(ended.out)["check"]["samples"] == len(ASKED)
 
 
-def test_vstar_as_published_is_evaluated_and_audited(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = make_vstar(tmp_path / "vstar_bench", len(HABITS), (4000, 2000), BOX)
+@pytest.fixture(scope="module")
+def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the trained model's evaluation on V*."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    data, out = make_vstar(folder / "vstar_bench", len(HABITS), (4000, 2000), BOX), folder / "out"
     suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
     samples = list(read_records(suite))
-    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
     small = settings(
         "eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0, data=f"[{data}]"
     )
-    out = tmp_path / "out"
-    ended = vtune("eval", "--suite", "vstar", "--model", tiny, "--out", out, *small, "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
+        ended = vtune("eval", "--suite", "vstar", "--model", trained, "--out", out, *small, "--json")
     assert ended.code == 0, ended.err
     check_unchanged("eval", "vstar", out / "suite.yaml")
-    found = json.loads(ended.out)
-    assert found["score"]["score"] == 5 / 8
-    audited = json.loads(vtune("faithfulness", out, "--json").out)["all"]
+    return out
+
+
+def test_vstar_as_published_is_evaluated_and_audited(evaluated: Path) -> None:
+    assert json.loads((evaluated / "results.json").read_text())["score"]["score"] == 5 / 8
+    audited = json.loads(vtune("faithfulness", evaluated, "--json").out)["all"]
     assert {name: audited[name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
 
 
 def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
-    tiny: Path, judge: FakeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Path, judge: FakeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no boxes: its shares of looks are CodeV's Table 5, by a judge, or none."""
     photographs = [picture(number, (4000, 2000), BOX) for number in range(2)]
@@ -465,7 +469,7 @@ def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
     monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
     small = settings("eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0)
     out = tmp_path / "out"
-    words = ["eval", "--suite", "hrbench-4k", "--model", tiny, "--out", out]
+    words = ["eval", "--suite", "hrbench-4k", "--model", trained, "--out", out]
     ended = vtune(*words, *small, *settings("eval", data=f"[{data}]", published__md5="null"), "--json")
     assert ended.code == 0, ended.err
     check_unchanged("eval", "hrbench-4k", out / "suite.yaml")
@@ -478,9 +482,12 @@ def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
     assert {name: audited[name]["value"] for name in NUMBERS} == pytest.approx(NUMBERS)
 
 
-def test_the_report_shows_all_runs_of_the_chain(school: Path, trained: Path) -> None:
-    ended = vtune("report", school, trained, "--json")
+def test_the_report_shows_all_runs_of_the_chain(school: Path, trained: Path, evaluated: Path) -> None:
+    ended = vtune("report", school, trained, evaluated, "--json")
     assert ended.code == 0, ended.err
-    first, second = json.loads(ended.out)["runs"]
+    told = json.loads(ended.out)
+    first, second = told["runs"]
     assert first["sources"]["all"]["loss"]["last"] > 0
     assert second["sources"]["vstar"]["reward_tool"]["last"] == 1.0
+    (evaluation,) = told["evaluations"]
+    assert evaluation["score"]["score"] == 5 / 8

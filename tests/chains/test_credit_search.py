@@ -360,7 +360,7 @@ def test_the_report_tells_whose_credit_was_transferred(trained: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def evaluated(asked_models: FakeJudge, tiny3: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def evaluated(asked_models: FakeJudge, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of `eval/search` on published test files, by an obedient policy."""
     folder = tmp_path_factory.mktemp("evaluated")
     meta, data = published(folder, "test_all.json", TEST, "unused_reward_fn"), folder / "test.parquet"
@@ -386,7 +386,7 @@ def evaluated(asked_models: FakeJudge, tiny3: Path, tmp_path_factory: pytest.Tem
         patch.setattr(
             engines, "TransformersEngine", lambda policy, **_: Searching(policy.chat, TEST, always=True)
         )
-        ended = vtune("eval", "--suite", "search", "--model", tiny3, "--out", out, *changes, "--json")
+        ended = vtune("eval", "--suite", "search", "--model", trained, "--out", out, *changes, "--json")
     assert ended.code == 0, ended.err
     check_unchanged("eval", "search", out / "suite.yaml")
     return out

@@ -14,7 +14,7 @@ import pytest
 
 import vtune.runs.agent.engines as engines
 from tests.chains.obedient import obedient
-from tests.chains.overrides import settings
+from tests.chains.overrides import check_unchanged, settings
 from tests.chains.table import Record, record_earned
 from tests.data.formats.published import jpeg, parquet
 from tests.runs.commands import numbers, vtune
@@ -171,12 +171,14 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 given |= {f"filters.{number}.{key}": value for key, value in more.items()}
         ended = vtune("curate", "orsta-47k", "--out", "curated", "--json", *settings("data", **given))
         assert ended.code == 0, ended.err
+        check_unchanged("data", "orsta-47k", folder / "curated" / "recipe.yaml")
         (folder / "curated.json").write_text(ended.out)
         given = {"model": tiny, "data": "[curated/samples.parquet]", "steps": 2, "prompts_per_step": 16}
         given |= {"group_size": 2, "rollout.engine": "transformers", "update.dtype": "float32"}
         given |= {"update.threads": 1} | {f"images.{key}": value for key, value in small.items()}
         ended = vtune("rl", "--recipe", "orsta-7b", "--out", "run", *settings("rl", **given))
         assert ended.code == 0, ended.err
+        check_unchanged("rl", "orsta-7b", folder / "run" / "recipe.yaml")
     return folder
 
 
