@@ -135,7 +135,7 @@ class Fetcher:
         except ValueError:
             return address
         if not _is_public(str(found)) and f"{host}:{address.port}" not in self._limits.private:
-            raise NotRead(f"{host} is no public address")
+            raise NotRead(f"{host} is not a public address")
         return address
 
     async def _taken(self, url: str, response: aiohttp.ClientResponse) -> Fetched:
@@ -143,7 +143,7 @@ class Fetcher:
             raise NotRead(f"HTTP {response.status}")
         kind = response.content_type.lower()
         if kind not in TYPES:
-            raise NotRead(f"{kind} is no text")
+            raise NotRead(f"{kind} is not text")
         data = await self._unpacked(response)
         return Fetched(url, _decoded(data, response.charset), kind != "text/plain")
 
@@ -189,7 +189,7 @@ class _Public(AbstractResolver):
         if f"{host}:{port}" not in self._private:
             refused = next((address for address in addresses if not _is_public(address)), None)
             if refused is not None:
-                raise _Private(f"{host} is {refused}, no public address")
+                raise _Private(f"{host} is {refused}, not a public address")
         return [
             ResolveResult(
                 hostname=host,

@@ -136,7 +136,7 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
     found, layout = _finished(folder)
     if found.suite.rollouts > 1:
         raise RecipeError(
-            f"the evaluation has {found.suite.rollouts} replies a question, and the scorer takes one",
+            f"the evaluation has {found.suite.rollouts} replies per question, and the scorer takes one",
             fix="evaluate with --set rollouts=1",
         )
     replies = []

@@ -153,6 +153,6 @@ def _soft(headers: dict[str, str], path: Path) -> float:
         seconds = 0.0
     if not 0 < seconds <= 600:
         raise DataError(
-            f"`# SOFT: {text}` is no time limit", where=str(path), fix="write seconds, e.g. `# SOFT: 2.0`"
+            f"`# SOFT: {text}` is not a time limit", where=str(path), fix="write seconds, e.g. `# SOFT: 2.0`"
         )
     return seconds
