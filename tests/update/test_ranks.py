@@ -78,7 +78,7 @@ def test_alone_there_is_nobody_to_wait_for() -> None:
     began = time.monotonic()
     alone.wait()
     assert alone.gather(1) == [1]
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
 
 
 def test_gloo_is_told_the_interface_of_the_route_to_the_first_machine(
