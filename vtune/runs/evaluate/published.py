@@ -85,8 +85,8 @@ def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
         raise RecipeError(
             f"{name} is a number of suite `{wanted}`, and this suite does not say which benchmark it has",
             where=str(file),
-            fix=f"if it has the data of `{wanted}`, as a copy of that suite does, write `name: {wanted}` below its "
-            "`published`",
+            fix=f"if it has the data of `{wanted}`, as a copy of that suite does, write "
+            f"`name: {wanted}` below its `published`",
         )
     if here != wanted:
         others = [row for row, (_, other, _) in published_rows().items() if other == here]
@@ -135,7 +135,7 @@ def against_published(ours: Finished, name: str) -> dict[str, Any]:
 
 
 def _besides(ours: Finished, row: str) -> list[str]:
-    """What else than the six is not as the paper has it: the model, unless it is called so, and the questions."""
+    """What else is not as the paper has it: the model, unless it is called so, and the questions."""
     model, rows = str(ours.results["model"]), ours.suite.published.rows
     found = [] if row in (model, Path(model).name) else ["model"]
     found += [] if ours.results.get("limit") is None else ["limit"]
