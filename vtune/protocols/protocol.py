@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from string import ascii_uppercase
 from typing import Any, Literal
 
 from vtune.data.options import bare, listing
@@ -11,6 +10,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.judge.prompts import Prompt
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 from vtune.verifiers.spaces import Space
 from vtune.verifiers.verifier import where
 
@@ -137,8 +137,8 @@ def question_of(sample: Sample) -> tuple[str, str]:
 
 
 def letters(sample: Sample) -> str:
-    """The letters of its options."""
-    return ascii_uppercase[: len(sample.choices)]
+    """The letters of its options, without those that are missing."""
+    return "".join(lettered(sample.choices))
 
 
 def chose(letter: str | None, sample: Sample, *, at_random: float = 0.0) -> Grade:
