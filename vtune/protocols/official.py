@@ -5,6 +5,7 @@ V*'s own script compares the likelihoods of the options, which needs no reply: i
 
 from vtune.data.options import listing
 from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings
+from vtune.protocols.detection import DETECTION
 from vtune.protocols.lmms_eval import LETTER_REQUEST, grade_open
 from vtune.protocols.mmmu import answered_after_mark, parsed_letter
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters
@@ -68,6 +69,8 @@ PROTOCOLS.add(
             "mmmu_pro": Rule(ask=ask_mmmu_pro, grade=grade_mmmu_pro, scorer="categories"),
             "mmmu_pro_vision": Rule(ask=ask_mmmu_pro_vision, grade=grade_mmmu_pro, scorer="categories"),
             "screenspot_pro": points.OFFICIAL,
+            "coco_set": DETECTION,  # pycocotools is the authors' own
+            "ovdeval": DETECTION,
             "ocrbench_v2": readings.OFFICIAL,
             "mega_bench": readings.MEGA,
             "mathvista": mathvista.OFFICIAL,

@@ -97,11 +97,15 @@ class Protocol:
         return self.rules.get(kind or "", self.other)
 
 
-def wrong_kind(protocol: str, kind: str | None) -> RecipeError:
+class NoRule(RecipeError):
+    """A protocol does not know a kind of question."""
+
+
+def wrong_kind(protocol: str, kind: str | None) -> NoRule:
     """The error for a suite that a protocol does not know."""
     what = f"questions of the kind `{kind}`" if kind else "a suite that names no `kind` of question"
     own = "" if kind else "write `kind` into the suite, e.g. multiple_choice; "
-    return RecipeError(
+    return NoRule(
         f"protocol `{protocol}` has no rule for {what}",
         fix=f"{own}`vtune eval --list` shows which suite has which protocols",
     )
