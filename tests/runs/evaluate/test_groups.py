@@ -46,6 +46,9 @@ def test_a_member_without_a_rule_under_the_protocol_is_missing_and_the_others_ar
     why = "protocol `lmms-eval` has no rule for questions of the kind `treebench`"
     assert found["missing"] == {"treebench": why}
     assert found["groups"]["mine"]["missing"] == ["treebench"]
+    shown = vtune("eval", "--suite", group, "--protocol", "lmms-eval", *words, "--resume")
+    assert shown.code == 0, shown.err
+    assert "missing: protocol `lmms-eval` has no rule" in " ".join(shown.out.split())
     assert found["groups"]["mine"]["no_average"] == "missing: treebench"
     alone = vtune("eval", "--suite", "treebench,countbench", "--protocol", "lmms-eval", *words, "--resume")
     assert (alone.code, why in alone.err) == (2, True)

@@ -112,8 +112,8 @@ def run_several(
 
     Returns:
         `evaluations`, name -> results; `missing`, name -> why it was not evaluated; `groups`, name -> its
-        members, those missing, and its `average`, which is null where the paper prints none or one is
-        missing.
+        members, those missing with `reasons`, and its `average`, which is null where the paper prints none
+        or one is missing.
 
     Raises:
         DataError: If no data of any of them are here.
@@ -122,7 +122,7 @@ def run_several(
     return {
         "evaluations": found,
         "missing": missing,
-        "groups": {name: _table(name, asked, found) for name in asked.groups},
+        "groups": {name: _table(name, asked, found, missing) for name in asked.groups},
     }
 
 
@@ -176,7 +176,9 @@ def is_here(suite: EvalSuite) -> bool:
     return all(Path(path).exists() for path in suite.data)
 
 
-def _table(name: str, asked: Asked, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _table(
+    name: str, asked: Asked, found: dict[str, dict[str, Any]], missing: dict[str, str]
+) -> dict[str, Any]:
     group = asked.groups[name]
     members = [named.name for named in asked.suites if named.group == name]
     scores: dict[str, float | None] = {
@@ -186,6 +188,7 @@ def _table(name: str, asked: Asked, found: dict[str, dict[str, Any]]) -> dict[st
     return {
         "scores": scores,
         "missing": absent,
+        "reasons": {member: missing[member] for member in absent},
         "average": _average(group, scores, absent),
         "no_average": _why(group, scores, absent),
     }
