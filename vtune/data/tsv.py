@@ -55,8 +55,8 @@ class TsvRow:
     def columns_of_options(self) -> tuple[str, ...]:
         """Columns A, B, C … up to the last that holds an option; one before it that holds none is empty.
 
-        As in VLMEvalKit an empty column, and one that pandas wrote as `nan`, is not an option, and the letters
-        of the others stay.
+        As in VLMEvalKit an empty column, and one that pandas wrote as `nan`, is not an option, and the
+        letters of the others stay.
         """
         found = [self.values.get(letter, "").strip() for letter in ascii_uppercase]
         found = ["" if option.lower() == "nan" else option for option in found]
