@@ -144,6 +144,7 @@ def _plan(
     """What `--dry-run` does."""
     from vtune.config import load_recipe
     from vtune.report.values import render_values
+    from vtune.runs.evaluate.against import check_against
     from vtune.runs.evaluate.evaluation import plan_eval
     from vtune.runs.evaluate.groups import asked, each_that_is_here
     from vtune.runs.evaluate.suite import EvalSuite
@@ -155,7 +156,10 @@ def _plan(
     words = words if data is None else [*words, f"data={data}"]
 
     def load(path: Path) -> "EvalSuite":
-        return load_recipe(path, EvalSuite, words)
+        checked = load_recipe(path, EvalSuite, words)
+        if against is not None:
+            check_against(against, checked, path)
+        return checked
 
     def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
         return plan_eval(suite, model, limit=limit, kind="vllm" if vllm else "transformers")
@@ -188,7 +192,7 @@ def _run(
     from vtune.config import load_recipe
     from vtune.report.against import render_against
     from vtune.runs.agent.kinds import Kind
-    from vtune.runs.evaluate.against import run_against
+    from vtune.runs.evaluate.against import check_against, run_against
     from vtune.runs.evaluate.evaluation import run_eval
     from vtune.runs.evaluate.groups import asked, run_several
     from vtune.runs.evaluate.suite import EvalSuite, begun
@@ -205,7 +209,10 @@ def _run(
     kind: Kind = "vllm" if vllm else "transformers"
 
     def load(path: Path) -> "EvalSuite":
-        return load_recipe(path, EvalSuite, words)
+        checked = load_recipe(path, EvalSuite, words)
+        if against is not None:
+            check_against(against, checked, path)
+        return checked
 
     def run(name: str, checked: "EvalSuite") -> dict[str, Any]:
         where = folder if named.single else folder / name
@@ -247,14 +254,10 @@ def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, An
 
 
 def _check_single(data: str | None, against: str | None, *, single: bool) -> None:
-    """See that what is of one suite is given with one, and that there is something to hold it against."""
-    from vtune.runs.evaluate.against import check_against
-
+    """See that what is of one suite is given with one."""
     for option, given in (("--data", data), ("--against", against)):
         if given is not None and not single:
             raise typer.BadParameter("it is of one suite", param_hint=option)
-    if against is not None:
-        check_against(against)
 
 
 def _explain(folder: Path, against: str, *, as_json: bool) -> None:

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.benchmarks import hrbench_rows, picture, write_tsv
+from tests.data.benchmarks import COLOURS, hrbench_rows, picture, write_tsv
+from tests.runs.evaluate.scripted import asked, evaluated, write_script
 from vtune.data.hrbench import read_hrbench
 from vtune.errors import DataError
+from vtune.protocols import PROTOCOLS
 from vtune.verifiers import check_ground_truth
 
 PICTURES = [picture(number, (60, 40), (5, 5, 9, 9)) for number in range(2)]
@@ -39,7 +41,8 @@ def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
     [
         pytest.param({"answer": "E"}, "not the letter of an option", id="letter without option"),
         pytest.param({"answer": "AB"}, "not the letter of an option", id="two letters"),
-        pytest.param({"B": ""}, "without a gap", id="gap in the options"),
+        pytest.param({"B": "", "C": "nan", "D": ""}, "fewer than two", id="one option"),
+        pytest.param({"D": ""}, "'D' is not the letter of an option", id="the right option is missing"),
         pytest.param({"category": "OCR"}, "unknown category 'OCR'", id="category"),
         pytest.param({"index": "0"}, "comes twice", id="index"),
         pytest.param({"image": "!" * 80}, "not base64", id="no base64"),
@@ -85,3 +88,56 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0]
     assert peaks[1] < 10 * len(large[0])
+
+
+def with_gaps() -> list[dict[str, str]]:
+    """Questions of three options, whose rotations move the one that is missing through all four columns."""
+    rows = hrbench_rows(PICTURES)
+    for number, row in enumerate(rows):
+        missing = COLOURS[(number // 4 + 2) % 4]
+        (letter,) = (letter for letter in "ABCD" if row[letter] == missing)
+        row[letter] = ("", "nan")[number % 2]  # as pandas writes it, and as others do
+    return rows
+
+
+@pytest.mark.parametrize("protocol", ["vtune", "vlmevalkit", "lmms-eval", "evalscope", "mars", "paper"])
+def test_a_missing_option_leaves_the_letters_of_the_others(protocol: str, tmp_path: Path) -> None:
+    rows = with_gaps()
+    samples = asked("hrbench-4k", write_tsv(tmp_path / "hr_bench_4k.tsv", rows), f"protocol={protocol}")
+    assert [sample.ground_truth for sample in samples] == ["A", "D", "C", "B", "A", "D", "C", "B"]
+    rule = PROTOCOLS[protocol].rule("hrbench")
+    assert rule is not None
+    gaps = []
+    for sample, row in zip(samples, rows, strict=True):
+        shown = sample.prompt[-1].content
+        here = {letter: row[letter] for letter in "ABCD" if row[letter] not in ("", "nan")}
+        for letter in "ABCD":
+            marks = [
+                mark for mark in (".", ")") if f"\n{letter}{mark}" in shown or f"({letter}{mark}" in shown
+            ]
+            assert bool(marks) == (letter in here), shown
+            assert all(f"{letter}{mark} {here[letter]}" in shown for mark in marks)
+        (gap,) = set("ABCD") - set(here)
+        gaps.append(gap)
+        right, free = (
+            rule.grade(f"<answer>{letter}</answer>", sample) for letter in (sample.ground_truth, gap)
+        )
+        if rule.reads == "answer":
+            right, free = (rule.grade(letter, sample) for letter in (sample.ground_truth, gap))
+        assert (right.score, free.score, free.unreadable) == (1.0, 0.0, True)
+        assert free.fallback == (0.25 if protocol in ("vlmevalkit", "paper") else 0.0)
+        assert rule.grade("I cannot see a sign that has a colour at all here.", sample).unreadable
+    assert gaps[:4] == ["C", "B", "A", "D"]
+
+
+def test_the_score_over_rotations_counts_questions_that_lack_an_option(tmp_path: Path) -> None:
+    file = write_tsv(tmp_path / "hr_bench_4k.tsv", with_gaps())
+    samples = asked("hrbench-4k", file)
+    replies = {
+        sample.id: ["B" if number < 4 else sample.ground_truth] for number, sample in enumerate(samples)
+    }
+    model = write_script(tmp_path / "r.jsonl", replies)
+    score = evaluated("hrbench-4k", model, file, tmp_path / "out", "--agent", "direct")["score"]
+    # "B" is right in one of the four rotations, wrong in two, and no option in one.
+    assert (score["score"], score["fsp"], score["fcp"], score["unreadable"]) == (5 / 8, 1 / 4, 1.0, 1)
+    assert {name: cycle["fsp"] for name, cycle in score["cycles"].items()} == {"0": 0, "1": 0, "2": 0, "3": 1}

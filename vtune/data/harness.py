@@ -19,6 +19,7 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Evidence, Sample
 from vtune.verifiers import choice, counting, exact
+from vtune.verifiers.choice import lettered
 
 OPTIONS = "multi-choice options"
 """Column of MME-RealWorld: the options as a Python list of `(A) text`."""
@@ -244,7 +245,7 @@ def _open(
 
 
 def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple[str, ...]:
-    """The options of a row: columns A, B … up to the last that is filled, else a Python list in a column.
+    """The options of a row: columns A, B … (`columns_of_options`), else a Python list in a column.
 
     Args:
         row: The row.
@@ -252,20 +253,20 @@ def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple
         least: So many there have to be; with 0 a row may have none.
 
     Raises:
-        DataError: If there are fewer, or one before the last is empty.
+        DataError: If there are fewer, or one of a list is empty.
     """
-    found = [row.values.get(letter, "").strip() for letter in ascii_uppercase]
-    while found and not found[-1]:
-        found.pop()
+    found = row.columns_of_options()
     if not found and row.values.get(column, "").strip():
-        found = [_bare(option) for option in _list(row, column) if isinstance(option, str)]
-    if len(found) < least or "" in found:
+        found = tuple(_bare(option) for option in _list(row, column) if isinstance(option, str))
+        if "" in found:
+            raise DataError(f"an option of `{column}` is empty", where=row.place, fix="download it again")
+    if len(lettered(found)) < least:
         raise DataError(
-            f"the options are not the columns A, B … without a gap, nor a list in `{column}`",
+            f"fewer than {least} of the columns A, B … hold an option, nor does a list in `{column}`",
             where=row.place,
             fix="fill them in",
         )
-    return tuple(found)
+    return found
 
 
 def _bare(option: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 
 _ASKED = re.compile(
     r"\s*(?:answer with the option['’]s letter from the given choices directly"
@@ -23,8 +24,8 @@ _MARKS = re.compile(rf"(?:\s*{re.escape(IMAGE)}\s*)*")
 
 
 def listing(choices: Sequence[str]) -> str:
-    """The options as they stand in a prompt: `A. red`, one per line."""
-    return "\n".join(f"{mark}. {choice}" for mark, choice in zip(ascii_uppercase, choices, strict=False))
+    """The options as they stand in a prompt: `A. red`, one per line; one that is missing has none."""
+    return "\n".join(f"{mark}. {choice}" for mark, choice in lettered(choices).items())
 
 
 def bare(question: str) -> str:
@@ -64,9 +65,12 @@ def presented(
             where=where,
             fix="list them as `A. text`, one per line",
         )
-    order = list(range(len(sample.choices)))
+    order = [index for index, choice in enumerate(sample.choices) if choice]
     if shuffle is not None:
         random.Random(f"options {shuffle} {sample.id}").shuffle(order)
+    for index, choice in enumerate(sample.choices):
+        if not choice:
+            order.insert(index, index)  # a missing option leaves the same letter free
     choices = tuple(sample.choices[index] for index in order)
     found = _MARKS.match(text)
     marks = found[0] if found else ""
@@ -90,9 +94,8 @@ def _truth(sample: Sample, where: str) -> int:
     """Position of the right option."""
     if sample.ground_truth in sample.choices:
         return sample.choices.index(sample.ground_truth)
-    letters = ascii_uppercase[: len(sample.choices)]
-    if len(sample.ground_truth) == 1 and sample.ground_truth in letters:
-        return letters.index(sample.ground_truth)
+    if sample.ground_truth in lettered(sample.choices):
+        return ascii_uppercase.index(sample.ground_truth)
     raise DataError(
         f"the ground truth {sample.ground_truth!r} is not one of {', '.join(sample.choices)}",
         where=where,

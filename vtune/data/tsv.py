@@ -3,7 +3,7 @@
 import base64
 import csv
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from vtune.files.reading import open_input, read_lines
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice
+from vtune.verifiers.choice import lettered
 
 LONGEST_INDEX = 64
 """Characters, VLMEvalKit's: an `image` that is no longer is the `index` of the row that holds the picture."""
@@ -39,18 +40,28 @@ class TsvRow:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The options, columns A, B, C … up to the last that is not empty.
+        """The options, as `columns_of_options` finds them.
 
         Raises:
-            DataError: If there are fewer than two, or one before the last is empty.
+            DataError: If there are fewer than two.
+        """
+        found = self.columns_of_options()
+        if len(lettered(found)) < 2:
+            raise DataError(
+                "fewer than two of the columns A, B … hold an option", where=self.place, fix="fill them in"
+            )
+        return found
+
+    def columns_of_options(self) -> tuple[str, ...]:
+        """Columns A, B, C … up to the last that holds an option; one before it that holds none is empty.
+
+        As in VLMEvalKit an empty column, and one that pandas wrote as `nan`, is not an option, and the
+        letters of the others stay.
         """
         found = [self.values.get(letter, "").strip() for letter in ascii_uppercase]
+        found = ["" if option.lower() == "nan" else option for option in found]
         while found and not found[-1]:
             found.pop()
-        if len(found) < 2 or "" in found:
-            raise DataError(
-                "the options are not the columns A, B … without a gap", where=self.place, fix="fill them in"
-            )
         return tuple(found)
 
     @property
@@ -62,18 +73,18 @@ class TsvRow:
         """
         return self.letter(self.choices)
 
-    def letter(self, choices: Collection[str]) -> str:
+    def letter(self, choices: Sequence[str]) -> str:
         """The column `answer`: the letter of the right one of some options.
 
         Raises:
             DataError: If it is not one of them.
         """
         letter = self.values["answer"].strip()
-        if letter not in ascii_uppercase[: len(choices)] or len(letter) != 1:
+        if letter not in lettered(choices):
             raise DataError(
                 f"the answer {letter!r} is not the letter of an option",
                 where=self.place,
-                fix=f"write one of {', '.join(ascii_uppercase[: len(choices)])}",
+                fix=f"write one of {', '.join(lettered(choices))}",
             )
         return letter
 

@@ -10,6 +10,7 @@ from vtune.protocols.lmms_eval import LETTER_REQUEST
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters
 from vtune.protocols.realworld import listed
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 
 _REQUEST = (
     "Answer the following multiple choice question. The last line of your response should be of the "
@@ -30,7 +31,7 @@ def ask_vstar(question: str, sample: Sample) -> str:
 def ask_choice(question: str, sample: Sample) -> str:
     """The request, the question, and its options as `A) text`."""
     known = letters(sample)
-    options = "\n".join(f"{letter}) {choice}" for letter, choice in zip(known, sample.choices, strict=True))
+    options = "\n".join(f"{letter}) {choice}" for letter, choice in lettered(sample.choices).items())
     return f"{_REQUEST.format(letters=','.join(known))}{question}\n\n{options}"
 
 

@@ -14,6 +14,7 @@ from vtune.protocols.mmmu import open_answers, open_is_right, parsed_letter
 from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters, said
 from vtune.protocols.realworld import graded, listed
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 
 LETTER_REQUEST = "Answer with the option's letter from the given choices directly."
 _OPTION = re.compile(r"\([A-D]\)\s*([^()]+?)\s*(?=\([A-D]\)|\Z)")
@@ -96,9 +97,7 @@ def grade_hrbench(text: str, sample: Sample) -> Grade:
             return chose(named[0], sample)
         if not named and NO_OPTION in words:
             return chose(None, sample)
-    inside = [
-        letter for letter, choice in zip(known, sample.choices, strict=True) if choice.lower() in text.lower()
-    ]
+    inside = [letter for letter, choice in lettered(sample.choices).items() if choice.lower() in text.lower()]
     return chose(inside[0] if len(inside) == 1 else None, sample)
 
 
@@ -150,7 +149,7 @@ def grade_mmmu(text: str, sample: Sample) -> Grade:
     if not sample.choices:
         return grade_open(text, sample)
     letter = parsed_letter(text, sample.choices, forms=_LETTER_FORMS)
-    return chose(letter, sample, at_random=1 / len(sample.choices))
+    return chose(letter, sample, at_random=1 / len(letters(sample)))
 
 
 def grade_open(text: str, sample: Sample) -> Grade:

@@ -12,6 +12,7 @@ from vtune.protocols.matching import NO_OPTION, inferred
 from vtune.protocols.protocol import Grade, Judging, Rule, chose, letters, said
 from vtune.protocols.readers import EXTRACT, extract
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 from vtune.verifiers.latex import value_of
 
 _REQUEST = 'Please solve the problem step by step and put your answer in one "\\boxed{}".'
@@ -131,7 +132,7 @@ def _is_number(text: str) -> bool:
 def grade_kit(text: str, sample: Sample) -> Grade:
     """VLMEvalKit without a model: an option as its rules find it, or an answer that is a value by itself."""
     if sample.choices:
-        letter = inferred(text, dict(zip(letters(sample), sample.choices, strict=True)))
+        letter = inferred(text, lettered(sample.choices))
         return chose(None if letter == NO_OPTION and letter not in letters(sample) else letter, sample)
     text = text.strip()
     right = kit_equal(text, sample.ground_truth)
@@ -150,7 +151,7 @@ def kit_equal(found: str, truth: str) -> bool:
 def judge_kit(text: str, sample: Sample) -> Judging:
     """A model reads what the rules do not; its answer goes through the same rules."""
     grade = grade_kit(text, sample)
-    choices = dict(zip(letters(sample), sample.choices, strict=True))
+    choices = lettered(sample.choices)
     if not grade.unreadable or not text.strip() or (choices and inferred(text, choices) == NO_OPTION):
         return grade
     found = yield extract(str(sample.extra["query"]), text)

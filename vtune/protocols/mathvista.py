@@ -12,6 +12,7 @@ from vtune.protocols.matching import NO_OPTION, inferred
 from vtune.protocols.protocol import Grade, Judging, Rule, chose, letters, said
 from vtune.protocols.readers import EXTRACT, extract
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 
 _LETTER = re.compile(r"\(([a-zA-Z])\)")
 _FORMATS = {
@@ -132,7 +133,7 @@ def grade_kit(text: str, sample: Sample) -> Grade:
     "3.0" is no whole number, and a list is never right: upstream compares it with the word None.
     """
     if sample.choices:
-        letter = inferred(text, dict(zip(letters(sample), sample.choices, strict=True)))
+        letter = inferred(text, lettered(sample.choices))
         return chose(None if letter == NO_OPTION and letter not in letters(sample) else letter, sample)
     kind = sample.extra["answer_type"]
     try:
@@ -148,10 +149,7 @@ def grade_kit(text: str, sample: Sample) -> Grade:
 def judge_kit(text: str, sample: Sample) -> Judging:
     """A model reads what the rules do not; its answer goes through the same rules."""
     grade = grade_kit(text, sample)
-    refused = (
-        bool(sample.choices)
-        and inferred(text, dict(zip(letters(sample), sample.choices, strict=True))) == NO_OPTION
-    )
+    refused = bool(sample.choices) and inferred(text, lettered(sample.choices)) == NO_OPTION
     if not grade.unreadable or refused or not text.strip():
         return grade
     found = yield extract(str(sample.extra["query"]), text)

@@ -6,7 +6,8 @@ here that is a number beside the grade.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from string import ascii_uppercase
+
+from vtune.verifiers.choice import lettered
 
 _PUNCTUATION = ",.!?;:'"
 _LEAST_WORDS = 5
@@ -33,7 +34,7 @@ def parsed_letter(reply: str, choices: Sequence[str], *, forms: Sequence[str]) -
     for mark in _PUNCTUATION:
         text = text.strip(mark)
     text = f" {text} "
-    options = dict(zip(ascii_uppercase, choices, strict=False))
+    options = lettered(choices)
     for form in forms:
         found = [letter for letter in options if form.format(letter) in text]
         if found:
@@ -55,7 +56,7 @@ def _last(found: Sequence[str], text: str, forms: Mapping[str, str]) -> str:
 def answered_after_mark(reply: str, choices: Sequence[str]) -> str | None:
     """MMMU-Pro: the only option letter, a capital of any word, behind the last `Answer:`; else None."""
     _, mark, tail = reply.rpartition("Answer:")
-    found = [letter for letter in ascii_uppercase[: len(choices)] if letter in tail] if mark else []
+    found = [letter for letter in lettered(choices) if letter in tail] if mark else []
     return found[0] if len(found) == 1 else None
 
 

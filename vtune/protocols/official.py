@@ -5,9 +5,10 @@ V*'s own script compares the likelihoods of the options, which needs no reply: i
 
 from vtune.data.options import listing
 from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings
+from vtune.protocols.detection import DETECTION
 from vtune.protocols.lmms_eval import LETTER_REQUEST, grade_open
 from vtune.protocols.mmmu import answered_after_mark, parsed_letter
-from vtune.protocols.protocol import Grade, Protocol, Rule, chose
+from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters
 from vtune.protocols.realworld import JOINED, graded, listed
 from vtune.protocols.short_answers import OFFICIAL
 from vtune.protocols.vlmevalkit import CHOICE, ask_realworld
@@ -33,7 +34,7 @@ def grade_mmmu(text: str, sample: Sample) -> Grade:
     if not sample.choices:
         return grade_open(text, sample)
     letter = parsed_letter(text, sample.choices, forms=("({})", " {} "))
-    return chose(letter, sample, at_random=1 / len(sample.choices))
+    return chose(letter, sample, at_random=1 / len(letters(sample)))
 
 
 def ask_mmmu_pro(question: str, sample: Sample) -> str:
@@ -54,7 +55,7 @@ def grade_mmmu_pro(text: str, sample: Sample) -> Grade:
     letter = answered_after_mark(text, sample.choices)
     if letter is None:
         letter = parsed_letter(text, sample.choices, forms=("({})", "{} ", "{}."))
-    return chose(letter, sample, at_random=1 / len(sample.choices))
+    return chose(letter, sample, at_random=1 / len(letters(sample)))
 
 
 PROTOCOLS.add(
@@ -68,6 +69,8 @@ PROTOCOLS.add(
             "mmmu_pro": Rule(ask=ask_mmmu_pro, grade=grade_mmmu_pro, scorer="categories"),
             "mmmu_pro_vision": Rule(ask=ask_mmmu_pro_vision, grade=grade_mmmu_pro, scorer="categories"),
             "screenspot_pro": points.OFFICIAL,
+            "coco_set": DETECTION,  # pycocotools is the authors' own
+            "ovdeval": DETECTION,
             "ocrbench_v2": readings.OFFICIAL,
             "mega_bench": readings.MEGA,
             "mathvista": mathvista.OFFICIAL,

@@ -1,11 +1,12 @@
 """What the papers say they did: tables 3 to 5 of CodeV, table 3 of V-Triune, table 1 of Dong et al.
 
 CodeV evaluates with a fork of VLMEvalKit on the content of `<answer>`; V-Triune's CountBench is
-VLMEvalKit's too, its ScreenSpot-Pro the authors', its OCRBench v2 lmms-eval's. Where a judge has read what no
-rule reads, their scores are higher.
+VLMEvalKit's too, its ScreenSpot-Pro, COCO and OVDEval the authors', its OCRBench v2 lmms-eval's. Where a
+judge has read what no rule reads, their scores are higher.
 """
 
 from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings
+from vtune.protocols.detection import DETECTION
 from vtune.protocols.protocol import Protocol
 from vtune.protocols.short_answers import PAPER
 from vtune.protocols.vlmevalkit import BLIND_RULE, CHOICE, COUNT, MMMU, REALWORLD
@@ -14,7 +15,7 @@ PROTOCOLS.add(
     "paper",
     Protocol(
         about="CodeV (its perception and maths benchmarks), V-Triune (CountBench, OCRBench v2, "
-        "ScreenSpot-Pro), Dong et al. (search)",
+        "ScreenSpot-Pro, COCO, OVDEval), Dong et al. (search)",
         rules={
             "vstar": CHOICE,
             "hrbench": CHOICE,
@@ -22,6 +23,8 @@ PROTOCOLS.add(
             "vlmblind": BLIND_RULE,
             "count": COUNT,
             "screenspot_pro": points.OFFICIAL,
+            "coco_set": DETECTION,
+            "ovdeval": DETECTION,
             "ocrbench_v2": readings.LMMS,
             "mega_bench": readings.MEGA,
             "mmmu": MMMU,

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from string import ascii_uppercase
 from typing import Any, Literal
 
 from vtune.data.options import bare, listing
@@ -11,6 +10,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.judge.prompts import Prompt
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 from vtune.verifiers.spaces import Space
 from vtune.verifiers.verifier import where
 
@@ -97,11 +97,15 @@ class Protocol:
         return self.rules.get(kind or "", self.other)
 
 
-def wrong_kind(protocol: str, kind: str | None) -> RecipeError:
+class NoRule(RecipeError):
+    """A protocol does not know a kind of question."""
+
+
+def wrong_kind(protocol: str, kind: str | None) -> NoRule:
     """The error for a suite that a protocol does not know."""
     what = f"questions of the kind `{kind}`" if kind else "a suite that names no `kind` of question"
     own = "" if kind else "write `kind` into the suite, e.g. multiple_choice; "
-    return RecipeError(
+    return NoRule(
         f"protocol `{protocol}` has no rule for {what}",
         fix=f"{own}`vtune eval --list` shows which suite has which protocols",
     )
@@ -137,8 +141,8 @@ def question_of(sample: Sample) -> tuple[str, str]:
 
 
 def letters(sample: Sample) -> str:
-    """The letters of its options."""
-    return ascii_uppercase[: len(sample.choices)]
+    """The letters of its options, without those that are missing."""
+    return "".join(lettered(sample.choices))
 
 
 def chose(letter: str | None, sample: Sample, *, at_random: float = 0.0) -> Grade:

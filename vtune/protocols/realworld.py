@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from vtune.protocols.protocol import Grade, letters
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 from vtune.verifiers.tags import tagged as between
 
 OPTIONS = ("(A)", "(B)", "(C)", "(D)", "(E)")
@@ -26,9 +27,7 @@ _LETTER = re.compile("[ABCDE]")
 
 def listed(sample: Sample) -> str:
     """The options as they stand in the prompt."""
-    return "\n".join(
-        f"({letter}) {choice}" for letter, choice in zip(letters(sample), sample.choices, strict=True)
-    )
+    return "\n".join(f"({letter}) {choice}" for letter, choice in lettered(sample.choices).items())
 
 
 def tagged(reply: str) -> str:

@@ -8,8 +8,9 @@ from vtune.data.options import listing
 from vtune.protocols.short_answers import KINDS
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
-from vtune.verifiers import choice, counting, exact, grounding, point_in_box, reading
+from vtune.verifiers import choice, counting, detection, exact, grounding, point_in_box, reading
 
+SIGN = '[{"label": "sign", "bbox_2d": [20, 20, 70, 60]}]'
 COLOURS = ("red", "green", "blue", "yellow", "none of these")
 
 
@@ -46,6 +47,12 @@ def _place(verifier: str, **extra: object) -> Sample:
     parm = {"space": "pixels", "width": 200, "height": 100, "shown_width": 100, "shown_height": 50}
     one_box = {"iou": 0.5, "credit": "whole"} if verifier == grounding.NAME else {}
     return replace(sample, verifier_parm={**parm, **one_box})
+
+
+def _detection() -> Sample:
+    """The same sign, to be found by its name."""
+    sample = _place(detection.NAME)
+    return replace(sample, ground_truth=SIGN, verifier_parm={**sample.verifier_parm, "iou": 0.5})
 
 
 def _maths(answer: str, *choices: str) -> Sample:
@@ -99,6 +106,7 @@ SPECIMENS: Mapping[str, tuple[Sample, str]] = MappingProxyType(
         ),
         "refcoco": (_place(grounding.NAME, expression="white sign"), "[20, 20, 70, 60]"),
         "refcoco_tsv": (_place(grounding.NAME), "[20, 20, 70, 60]"),
+        **dict.fromkeys(("coco_set", "ovdeval"), (_detection(), SIGN)),
         "ocrbench_v2": (_open('["3"]', reading.NAME, type="text recognition en"), "3"),
         "mathvista": (_maths("red", *COLOURS[:4]), "red"),
         "mathverse": (_maths("3"), "3"),

@@ -21,9 +21,10 @@ from vtune.protocols import (
     readings,
 )
 from vtune.protocols.matching import NO_OPTION, inferred
-from vtune.protocols.protocol import Grade, Protocol, Rule, chose, letters, said
+from vtune.protocols.protocol import Grade, Protocol, Rule, chose, said
 from vtune.protocols.realworld import graded, listed, tagged
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import lettered
 
 _NUMBER = re.compile(r"\{(\d+)\}")
 _PAIR = re.compile(r"\((\d+),\s*(\d+)\)")
@@ -37,7 +38,7 @@ def grade_choice(text: str, sample: Sample) -> Grade:
 
     Where three replies of that model cannot be read, upstream picks one of the options and `Z` at random.
     """
-    choices = dict(zip(letters(sample), sample.choices, strict=True))
+    choices = lettered(sample.choices)
     letter = inferred(text, choices)
     if letter == NO_OPTION and letter not in choices:
         return chose(None, sample)

@@ -46,7 +46,7 @@ def _group(name: str, group: Mapping[str, Any]) -> Table:
     for member, score in group["scores"].items():
         table.add_row(member, cell(score))
     for member in group["missing"]:
-        table.add_row(member, "missing")
+        table.add_row(member, f"missing: {group['reasons'][member]}")
     table.add_row(
         "average", f"none: {group['no_average']}" if group["no_average"] else cell(group["average"])
     )

@@ -42,6 +42,7 @@ MAY_CHANGE = (
     "uses",  # their content is compared, see `check_uses`
     "agent",  # its settings are compared
     "published",  # says nothing of how a suite is asked
+    "published.name",
     "published.rows",
     "published.licence",
     "published.md5",

@@ -1,6 +1,7 @@
 """Multiple choice: is the chosen option the right one?"""
 
 import re
+from collections.abc import Sequence
 from string import ascii_uppercase
 
 from vtune.errors import DataError
@@ -75,6 +76,14 @@ def choice_form(sample: Sample) -> str:
     return "the letter of one option"
 
 
+def lettered(choices: Sequence[str]) -> dict[str, str]:
+    """Letter -> option. An empty text is an option that the data lack: the letters after it stay.
+
+    HR-Bench has such questions: its rotations move the empty option among the others.
+    """
+    return {letter: choice for letter, choice in zip(ascii_uppercase, choices, strict=False) if choice}
+
+
 def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter of the one option that a text names, or None.
 
@@ -90,8 +99,8 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
         rest = shape[3] or shape[5] or ""
         if _names(letter, rest, choices):
             return letter
-    same = [index for index, choice in enumerate(choices) if normalise(choice) == normalise(text)]
-    return ascii_uppercase[same[0]] if text and len(same) == 1 else None
+    same = [letter for letter, choice in lettered(choices).items() if normalise(choice) == normalise(text)]
+    return same[0] if text and len(same) == 1 else None
 
 
 def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
@@ -103,9 +112,9 @@ def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
 
     Args:
         text: An answer, or a whole reply.
-        choices: The options in order; letters beyond them are words.
+        choices: The options in order; letters beyond them, and of missing ones, are words.
     """
-    letters = ascii_uppercase[: len(choices)]
+    letters = lettered(choices)
     words = text.translate(_MARKS).split()
     named = {word for word in words if len(word) == 1 and word in letters}
     if len(named) == 1:
@@ -116,17 +125,15 @@ def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
         return said[1].upper()
     if len(text) > 2 * sum(map(len, choices)):
         return None
-    inside = [
-        letter for letter, choice in zip(letters, choices, strict=True) if choice.lower() in text.lower()
-    ]
+    inside = [letter for letter, choice in letters.items() if choice.lower() in text.lower()]
     return inside[0] if len(inside) == 1 else None
 
 
 def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     if not choices:
         return not _LONE_LETTER.search(rest)
-    position = ascii_uppercase.index(letter)
-    return position < len(choices) and normalise(rest) in ("", normalise(choices[position]))
+    known = lettered(choices)
+    return letter in known and normalise(rest) in ("", normalise(known[letter]))
 
 
 def _truth(sample: Sample) -> tuple[str, str]:

@@ -113,3 +113,23 @@ def test_mega_bench_needs_the_file_of_its_fields(tmp_path: Path) -> None:
     (root / "all_task_meta.json").unlink()
     with pytest.raises(DataError, match="which says of which field a task is"):
         found("mega_bench", root)
+
+
+def test_only_the_core_of_a_whole_snapshot_is_read_and_no_question_twice(tmp_path: Path) -> None:
+    root = written("mega_bench", tmp_path)
+    (file,) = root.rglob("*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    for other in ("open", "core_single_image"):
+        (root / other).mkdir()
+        parquet(root / other / file.name, rows)
+    samples = found("mega_bench", root)
+    assert [sample.id for sample in samples if isinstance(sample, Sample)] == [
+        f"mega_bench/{row['task_name']}/{row['id']}" for row in rows
+    ]
+    parquet(file, [*rows, rows[1]])
+    *_, doubled = found("mega_bench", root)
+    assert isinstance(doubled, DataError)
+    assert f"is there already: {file}, row 1" in doubled.what
+    file.unlink()
+    with pytest.raises(DataError, match="no Parquet file of the split `test` of `core`"):
+        found("mega_bench", root)

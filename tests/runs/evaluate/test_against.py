@@ -213,6 +213,7 @@ def test_a_published_number_says_what_is_not_known_of_it(planted: dict[str, Path
     assert found["causes"]["parser"]["points"] is not None
     of_others = explained(planted["base"], "published:vstar/GPT-4o")
     assert (of_others["named"], of_others["unknown"]) == ([], CAUSES)
+    assert of_others["besides"] == found["besides"] == ["model", "data (5 of 191 questions)"]
     shown = vtune("eval", "--out", planted["base"], "--against", "published:vstar/GPT-4o").out
     assert "none of the causes is known to differ; not known: prompt, parser" in shown.replace("\n", " ")
 
@@ -221,7 +222,55 @@ def test_a_number_that_nobody_has_published_here_is_refused(planted: dict[str, P
     ended = vtune("eval", "--out", planted["base"], "--against", "published:vstar/CodeV-7B-RLL")
     assert (ended.code, "did you mean `vstar/CodeV-7B-RL`" in ended.err) == (2, True)
     ended = vtune("eval", "--out", planted["base"], "--against", "published:mmmu/CodeV-7B-RL")
-    assert (ended.code, "is of questions of the kind `mmmu`" in ended.err) == (2, True)
+    assert (ended.code, "number of suite `mmmu`, and this is `vstar`" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("suite", "row"),
+    [
+        ("mme-realworld", "mme-realworld-lite"),
+        ("hrbench-8k", "hrbench-4k"),
+        ("mathvision", "mathvision-mini"),
+    ],
+)
+def test_a_number_of_another_benchmark_of_the_same_kind_is_refused_before_anything_is_drawn(
+    suite: str, row: str, tmp_path: Path
+) -> None:
+    other = load_recipe(find(row, "eval_suites"), EvalSuite)
+    assert load_recipe(find(suite, "eval_suites"), EvalSuite).kind == other.kind
+    (name, *_) = (name for name in published_rows() if name.startswith(f"{row}/"))
+    ended = vtune("eval", "--suite", suite, "--model", "M", "--against", f"published:{name}")
+    assert (ended.code, f"is a number of suite `{row}`, and this is `{suite}`" in ended.err) == (2, True)
+
+
+def test_a_suite_of_ones_own_says_of_which_benchmark_it_is_and_a_limit_is_named(
+    planted: dict[str, Path], tmp_path: Path
+) -> None:
+    own = tmp_path / "mine.yaml"
+    assert vtune("recipes", "copy", "eval/vstar", own).code == 0
+    results = json.loads((planted["base"] / "results.json").read_text())
+    model = tmp_path / "GPT-4o"
+    model.write_bytes(Path(results["model"].removeprefix("scripted:")).read_bytes())
+    words = ["--suite", own, "--agent", "direct", "--data", *results["suite"]["data"], "--limit", "2"]
+    words += ["--model", f"scripted:{model}", "--against", "published:vstar/GPT-4o"]
+    ended = vtune("eval", *words, "--out", tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["against"]["besides"] == ["limit", "data (5 of 191 questions)"]
+    own.write_text(own.read_text().replace("  name: vstar\n", ""))
+    ended = vtune("eval", *words, "--out", tmp_path / "again")
+    assert ended.code == 2
+    assert f"at   {own}" in ended.err
+    assert "write `name: vstar` below its `published`" in ended.err
+    assert not (tmp_path / "again").exists()
+
+
+def test_every_suite_of_which_a_number_is_published_says_its_name() -> None:
+    names = {
+        name: load_recipe(find(name, "eval_suites"), EvalSuite).published.name
+        for name in shipped("eval_suites")
+    }
+    assert {name for name, said in names.items() if said not in (name, None)} == set()
+    assert {suite for _, suite, _ in published_rows().values()} <= set(names.values())
 
 
 def test_all_published_numbers_are_of_suites_that_ship() -> None:

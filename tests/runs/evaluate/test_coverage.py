@@ -1,6 +1,7 @@
 """What is tried of every suite that ships, under every protocol that has a rule for it: one table."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.protocols import test_maths_parsers as maths
@@ -17,6 +18,7 @@ from vtune.runs.evaluate.groups import SUITES
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.verifiers.gradings import KEY
 
+ROOT = Path(__file__).parents[2]
 LEAST = 30
 """Awkward replies that each parser is tried on."""
 TRIED: dict[tuple[str, str], int] = {
@@ -35,20 +37,20 @@ TRIED: dict[tuple[str, str], int] = {
     **dict.fromkeys((("official", "mmsearch"), ("official", "fvqa")), len(short.ANSWERS)),
 }
 """(protocol, kind) -> replies in the table of its parser's test; a parser needs one for all its kinds."""
+SAME = {"hrbench-8k": "hrbench-4k", "mme-realworld": "mme-realworld-lite"}
+"""Suites that are read and scored as another one."""
 ELSEWHERE = {
-    "hrbench-8k": "as hrbench-4k",
-    "mme-realworld": "as mme-realworld-lite",
-    "mega-bench-core": "test_scorers: fields by their metrics, the rest after its evaluator's scores",
-    "coco-val": "test_detection_sets: as pycocotools",
-    "ovdeval": "test_detection_sets: as its released rule",
-    "visual-probe": "test_suites: word for word, else a judge",
-    "search": "tests/chains/test_credit_search",
-    "lens": "test_evaluation: known habits",
-    "trails": "tests/runs/data/test_trails",
-    "shapes": "tests/chains/test_vtriune",
-    "own": "tests/chains/test_own_data",
+    "mega-bench-core": ("runs/evaluate/test_scorers.py", "test_mega_bench_is_a_mean_over_tasks"),
+    "coco-val": ("runs/evaluate/test_detection_sets.py", "test_coco_val_scores"),
+    "ovdeval": ("runs/evaluate/test_detection_sets.py", "test_ovdeval_scores"),
+    "visual-probe": ("runs/evaluate/test_suites.py", "test_visualprobe_is_the_truth_word_for_word"),
+    "search": ("chains/test_credit_search.py", "test_the_benchmarks_are_scored"),
+    "lens": ("runs/evaluate/test_evaluation.py", "test_known_habits_are_measured"),
+    "trails": ("runs/data/test_trails.py", "test_every_question_is_answered"),
+    "shapes": ("data/test_shapes.py", "test_the_ground_truth_earns_full_marks"),
+    "own": ("chains/test_own_data.py", "test_the_evaluation_the_audit_and_the_report_agree"),
 }
-"""Suites whose score is known by construction in a test of their own."""
+"""Suite -> file of tests, and how the name begins of the one that knows its score by construction."""
 
 
 def _parsers() -> dict[Callable[..., Any], int]:
@@ -84,6 +86,21 @@ def _scores(name: str, protocol: str) -> Iterator[str]:
     if name in SEARCH and protocol in SEARCH[name]:
         score, unreadable, _ = SEARCH[name][protocol]
         yield f"{score:.3f} ({unreadable} unread)"
+
+
+def _elsewhere(name: str) -> str | None:
+    """Where the score of a suite is known that no case here has."""
+    if name in SAME:
+        return f"as {SAME[name]}"
+    return Path(ELSEWHERE[name][0]).stem if name in ELSEWHERE else None
+
+
+def test_the_tests_that_are_named_are_there() -> None:
+    suites = set(shipped(SUITES))
+    assert {*SAME, *SAME.values(), *ELSEWHERE} <= suites
+    for name, (file, begins) in ELSEWHERE.items():
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"\ndef {begins}" in text, f"{name}: {file} has no test {begins}…"
 
 
 def test_every_parser_is_tried_on_thirty_awkward_replies() -> None:
@@ -125,7 +142,7 @@ def test_every_suite_has_a_known_score_under_each_protocol_or_another_has_by_the
             first.setdefault(_reader(rule), f"as {name} under {protocol}")
     lines = [f"{'suite':<20} {'protocol':<11} {'right or wrong by':<26} score by construction"]
     for name, suite, protocol, rule in _asked():
-        score = known[name, protocol] or ELSEWHERE.get(name) or first.get(_reader(rule))
+        score = known[name, protocol] or _elsewhere(name) or first.get(_reader(rule))
         assert score, f"{name} has no known score under {protocol}: add a case"
         lines.append(f"{name:<20} {protocol:<11} {_graded_by(rule, suite):<26} {score}")
     assert len(lines) > 100

@@ -129,8 +129,9 @@ def evaluated(
     return found
 
 
+@pytest.mark.parametrize("protocol", ["vtune", "official"])
 def test_coco_val_scores_the_boxes_of_all_replies_as_pycocotools_does(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    protocol: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = content(["cup", "pen", "dog"])
     (tmp_path / "images").mkdir()
@@ -138,7 +139,7 @@ def test_coco_val_scores_the_boxes_of_all_replies_as_pycocotools_does(
         (tmp_path / "images" / image["file_name"]).write_bytes(jpeg(image["id"], SIZE))
     file = tmp_path / "instances.json"
     file.write_text(json.dumps(published))
-    found = evaluated("coco-val", file, tiny, tmp_path / "out", monkeypatch)
+    found = evaluated("coco-val", file, tiny, tmp_path / "out", monkeypatch, "--protocol", protocol)
     expected = wanted(published)
     score = found["score"]
     assert score["score"] == pytest.approx(expected.pop("ap"), abs=1e-9)
@@ -157,8 +158,9 @@ def test_coco_val_scores_the_boxes_of_all_replies_as_pycocotools_does(
     assert "confidences.area_ratio" in report.out
 
 
+@pytest.mark.parametrize("protocol", ["vtune", "paper"])
 def test_ovdeval_scores_each_subset_and_their_mean(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    protocol: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["red cup", "blue cup"]
     published = content(names)
@@ -172,7 +174,8 @@ def test_ovdeval_scores_each_subset_and_their_mean(
         (tmp_path / "annotations" / f"{subset}.json").write_text(json.dumps(published))
         for image in published["images"]:
             (tmp_path / "images" / subset / image["file_name"]).write_bytes(jpeg(image["id"], SIZE))
-    found = evaluated("ovdeval", tmp_path, tiny, tmp_path / "out", monkeypatch)["score"]
+    words = ("--protocol", protocol)
+    found = evaluated("ovdeval", tmp_path, tiny, tmp_path / "out", monkeypatch, *words)["score"]
     # Boxes lie apart, so of rivals there are only doubles: all but one of each go.
     no_doubles = wanted(published)
     assert set(found["categories"]) == {"color", "material"}

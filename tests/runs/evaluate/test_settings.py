@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vtune.config import dump_recipe, find, load_recipe
+from vtune.config import dump_recipe, find, load_recipe, shipped
 from vtune.errors import RecipeError
 from vtune.metrics.benchmarks import Mark
 from vtune.runs.agent.kinds import Kind
@@ -83,3 +83,10 @@ def test_suites_in_training_have_the_runs_gpus(gpus: int, of_run: int) -> None:
         return
     with pytest.raises(RecipeError, match=f"leave it out: evaluations have the run's, which is {of_run}"):
         load_suites(recipe, kind="vllm", tensor_parallel=of_run)
+
+
+def test_every_suite_of_a_search_agent_blocks_the_same_hosts() -> None:
+    suites = {name: load_recipe(find(name, "eval_suites"), EvalSuite) for name in shipped("eval_suites")}
+    asked = {name: suite.blocked_hosts for name, suite in suites.items() if suite.agent == "search"}
+    assert len(asked) > 6
+    assert set(asked.values()) == {suites["browsecomp-vl"].blocked_hosts}

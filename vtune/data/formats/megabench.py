@@ -9,9 +9,10 @@ from typing import Any
 from vtune.data.folders import within
 from vtune.data.formats import specimens_scored
 from vtune.data.formats.building import Found, Options, build_sample
-from vtune.data.formats.source import Place, files, read_json, read_rows
+from vtune.data.formats.source import Place, read_json, read_rows
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import needed, pictures, text_of
+from vtune.data.shards import Table, files_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE
@@ -19,6 +20,8 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import mega_bench
 
 SOURCE = "mega_bench"
+CORE = Table(split="test", config="core", columns={})
+"""The folder may hold `open` and the parts of single images, too, which repeat questions or need a judge."""
 META = "all_task_meta.json"
 """Of the authors' repository: task -> its field, `app`, among others."""
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
@@ -27,25 +30,44 @@ TEXTS = ("task_description", "example_text", "query_text")
 
 
 def read_megabench(path: Path, options: Options) -> Iterator[Found]:
-    """The Parquet of a configuration, in a folder with the unpacked `data.zip` and `all_task_meta.json`.
+    """The configuration `core`, in a folder with the unpacked `data.zip` and `all_task_meta.json`; or a file.
 
-    Questions about videos are no part of it: no picture stands for them.
+    Questions about videos are no part of it: no picture stands for them. A question whose id was there
+    before is an error in its place.
 
     Raises:
-        DataError: If the folder lacks the file of fields.
+        DataError: If the folder lacks the file of fields, or `core`, or a shard of it.
     """
     root = path if path.is_dir() else path.parent
     fields = _fields(root)
-    for file, _ in files(path, (".parquet",)):
+    seen: dict[str, Place] = {}
+    for file in files_of(path, CORE):
         for place, row in read_rows(file):
             try:
                 if isinstance(row, DataError):
                     raise row
                 media = [name for column in MEDIA for name in _listed(row, column)]
                 if not any(name.lower().endswith(VIDEOS) for name in media):
-                    yield place, _sample(row, place, media, fields, options.images or root)
+                    sample = _sample(row, place, media, fields, options.images or root)
+                    _check_new(sample.id, place, seen)
+                    yield place, sample
             except DataError as error:
                 yield place, error
+
+
+def _check_new(identity: str, place: Place, seen: dict[str, Place]) -> None:
+    """See that no earlier row has the id; `seen` learns of it.
+
+    Raises:
+        DataError: If one has.
+    """
+    first = seen.setdefault(identity, place)
+    if first is not place:
+        raise wrong(
+            "id",
+            f"question {identity} is there already: {first.file}, row {first.row}",
+            "keep one version of the data set in the folder",
+        )
 
 
 def _fields(root: Path) -> Mapping[str, str]:

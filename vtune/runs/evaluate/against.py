@@ -10,7 +10,7 @@ from vtune.runs.evaluate.begun import suite_as_today
 from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
 from vtune.runs.evaluate.compare import PATHS
 from vtune.runs.evaluate.finished import TRAJECTORIES, Finished, read_finished, read_results
-from vtune.runs.evaluate.published import PUBLISHED, against_published, published_row
+from vtune.runs.evaluate.published import PUBLISHED, against_published, check_benchmark
 from vtune.runs.evaluate.rescored import Reading, Reread, judging, parser_keys, readings
 from vtune.runs.evaluate.shown import Differences, asked_of, differences
 from vtune.runs.evaluate.suite import EvalSuite
@@ -29,15 +29,20 @@ IDLE = (
 """Keys that change how fast an evaluation goes, not what it measures."""
 
 
-def check_against(against: str) -> None:
+def check_against(against: str, suite: EvalSuite, file: Path) -> None:
     """See that there is such a result, before another one is drawn.
+
+    Args:
+        against: As `run_against` takes it.
+        suite: That is to be evaluated.
+        file: Of the suite: for errors.
 
     Raises:
         DataError: If a folder holds no finished evaluation.
-        RecipeError: If no such number is published.
+        RecipeError: If no such number is published, or it is of another benchmark.
     """
     if against.startswith(PUBLISHED):
-        published_row(against.removeprefix(PUBLISHED))
+        check_benchmark(suite, against.removeprefix(PUBLISHED), file)
     else:
         read_results(Path(against))
 

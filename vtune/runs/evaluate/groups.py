@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from vtune.config import Strict, find, load_recipe, recipe_keys, shipped
 from vtune.errors import DataError, RecipeError
+from vtune.protocols.protocol import NoRule
 from vtune.report.progress import say
 from vtune.runs.evaluate.suite import EvalSuite
 
@@ -101,7 +102,8 @@ def run_several(
     load: Callable[[Path], EvalSuite],
     run: Callable[[str, EvalSuite], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Evaluate every suite that was named, and of groups those members whose data are here.
+    """Evaluate every suite that was named, and of groups what the protocol has a rule for and whose data are
+    here.
 
     Args:
         asked: The suites.
@@ -110,8 +112,8 @@ def run_several(
 
     Returns:
         `evaluations`, name -> results; `missing`, name -> why it was not evaluated; `groups`, name -> its
-        members, those missing, and its `average`, which is null where the paper prints none or one is
-        missing.
+        members, those missing with `reasons`, and its `average`, which is null where the paper prints none
+        or one is missing.
 
     Raises:
         DataError: If no data of any of them are here.
@@ -120,7 +122,7 @@ def run_several(
     return {
         "evaluations": found,
         "missing": missing,
-        "groups": {name: _table(name, asked, found) for name in asked.groups},
+        "groups": {name: _table(name, asked, found, missing) for name in asked.groups},
     }
 
 
@@ -134,15 +136,30 @@ def each_that_is_here(
     Raises:
         DataError: If no data of any of them are here.
     """
-    suites = {named: load(named.path) for named in asked.suites}
-    missing = dict(_missing(asked, suites))
+    suites, ruleless = _loaded(asked, load)
+    missing = ruleless | dict(_missing(asked, suites))
     here = [named for named in asked.suites if named.name not in missing]
     if not here:
         rows = [f"  {name}: {why}" for name, why in missing.items()]
-        raise DataError("\n".join(["nothing can be evaluated:", *rows]), fix="get the data of one of them")
+        fix = "get the data of one of them" + (", or name another protocol" if ruleless else "")
+        raise DataError("\n".join(["nothing can be evaluated:", *rows]), fix=fix)
     for name, why in missing.items():
         say(f"not evaluated: {name}: {why}")
     return {named.name: run(named.name, suites[named]) for named in here}, missing
+
+
+def _loaded(asked: Asked, load: Callable[[Path], EvalSuite]) -> tuple[dict[Named, EvalSuite], dict[str, str]]:
+    """The suites, and by name why members of groups have none: the protocol has no rule for them."""
+    suites: dict[Named, EvalSuite] = {}
+    missing: dict[str, str] = {}
+    for named in asked.suites:
+        try:
+            suites[named] = load(named.path)
+        except NoRule as error:
+            if named.group is None:
+                raise
+            missing[named.name] = error.what
+    return suites, missing
 
 
 def _missing(asked: Asked, suites: dict[Named, EvalSuite]) -> Iterable[tuple[str, str]]:
@@ -159,7 +176,9 @@ def is_here(suite: EvalSuite) -> bool:
     return all(Path(path).exists() for path in suite.data)
 
 
-def _table(name: str, asked: Asked, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _table(
+    name: str, asked: Asked, found: dict[str, dict[str, Any]], missing: dict[str, str]
+) -> dict[str, Any]:
     group = asked.groups[name]
     members = [named.name for named in asked.suites if named.group == name]
     scores: dict[str, float | None] = {
@@ -169,6 +188,7 @@ def _table(name: str, asked: Asked, found: dict[str, dict[str, Any]]) -> dict[st
     return {
         "scores": scores,
         "missing": absent,
+        "reasons": {member: missing[member] for member in absent},
         "average": _average(group, scores, absent),
         "no_average": _why(group, scores, absent),
     }

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from vtune.config import Strict, find, load_recipe, shipped
+from vtune.config import Strict, load_recipe, shipped
 from vtune.errors import RecipeError, nearest
 from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
 from vtune.runs.evaluate.finished import Finished
@@ -67,6 +68,37 @@ def published_row(name: str) -> tuple[PublishedTable, str, str]:
     return rows[name]
 
 
+def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
+    """See that a suite has the benchmark of `SUITE/ROW`.
+
+    Args:
+        suite: That was evaluated, or is to be.
+        name: `SUITE/ROW`.
+        file: Of the suite: for errors.
+
+    Raises:
+        RecipeError: If there is no such number, or it is of another benchmark.
+    """
+    _, wanted, _ = published_row(name)
+    here = suite.published.name
+    if here is None:
+        raise RecipeError(
+            f"{name} is a number of suite `{wanted}`, and this suite does not say which benchmark it has",
+            where=str(file),
+            fix=f"if it has the data of `{wanted}`, as a copy of that suite does, write "
+            f"`name: {wanted}` below its `published`",
+        )
+    if here != wanted:
+        others = [row for row, (_, other, _) in published_rows().items() if other == here]
+        raise RecipeError(
+            f"{name} is a number of suite `{wanted}`, and this is `{here}`",
+            where=str(file),
+            fix=f"name a number of `{here}`, e.g. {PUBLISHED}{others[0]}"
+            if others
+            else f"no number of `{here}` ships; evaluate `{wanted}`",
+        )
+
+
 def against_published(ours: Finished, name: str) -> dict[str, Any]:
     """As `run_against`, with a number that a paper prints: what is not known of it is null.
 
@@ -75,15 +107,10 @@ def against_published(ours: Finished, name: str) -> dict[str, Any]:
         name: `SUITE/ROW`.
 
     Raises:
-        RecipeError: If there is no such number, or it is of other questions.
+        RecipeError: If there is no such number, or it is of another benchmark.
     """
+    check_benchmark(ours.suite, name, ours.folder / "suite.yaml")
     table, suite, key = published_row(name)
-    kind = load_recipe(find(suite, "eval_suites"), EvalSuite).kind
-    if kind != ours.suite.kind:
-        raise RecipeError(
-            f"{name} is of questions of the kind `{kind}`, and {ours.folder} of `{ours.suite.kind}`",
-            fix="name the row of the suite that was evaluated",
-        )
     about = {
         "name": f"{PUBLISHED}{name}",
         "path": f"{table.paper}, {table.table}",
@@ -104,7 +131,17 @@ def against_published(ours: Finished, name: str) -> dict[str, Any]:
         theirs = load_recipe(ours.folder / "suite.yaml", EvalSuite, words)
     said = table.said if key in table.authors else Said()
     causes = {name: _cause(ours, theirs, known, said, name) for name in KEYS}
-    return concluded(here, about, causes, []) | {"items": None}
+    return concluded(here, about, causes, _besides(ours, key)) | {"items": None}
+
+
+def _besides(ours: Finished, row: str) -> list[str]:
+    """What else is not as the paper has it: the model, unless it is called so, and the questions."""
+    model, rows = str(ours.results["model"]), ours.suite.published.rows
+    found = [] if row in (model, Path(model).name) else ["model"]
+    found += [] if ours.results.get("limit") is None else ["limit"]
+    if rows is not None and rows != len(ours.samples):
+        found.append(f"data ({len(ours.samples)} of {rows} questions)")
+    return found
 
 
 def _cause(ours: Finished, theirs: EvalSuite, known: Collection[str], said: Said, name: str) -> Cause:

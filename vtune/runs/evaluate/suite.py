@@ -63,6 +63,9 @@ class AgentRecipe(Strict):
 class Published(Strict):
     """What is known of the data as they are published."""
 
+    name: str | None = None
+    """Shipped suite whose benchmark this is, by which papers' numbers of it are found; a copy keeps it as
+    long as it has those data. Null: a benchmark without such numbers, or of the user's own."""
     rows: int | None = Field(default=None, gt=0)
     licence: str | None = None
     """Null: not known here; see the card of the data set."""

@@ -1,0 +1,54 @@
+"""Groups: what a paper reports together, as far as there are suites of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.runs.commands import vtune
+from tests.runs.evaluate.scripted import asked, write_script
+from vtune.config import find, load_recipe, shipped
+from vtune.data.formats.specimens_tsv import countbench
+from vtune.runs.evaluate.groups import GROUPS, SUITES, Group
+from vtune.runs.evaluate.published import published_rows
+
+SHIPPED = {name: load_recipe(find(name, GROUPS), Group) for name in shipped(GROUPS)}
+
+
+def test_every_member_ships_and_nothing_that_ships_is_without_a_suite() -> None:
+    assert len(SHIPPED) > 3
+    suites = set(shipped(SUITES))
+    assert {one for group in SHIPPED.values() for one in group.members} <= suites
+    assert {one for group in SHIPPED.values() for one in group.without_suite} & suites == set()
+
+
+def test_a_group_has_every_suite_of_which_its_table_is_published() -> None:
+    rows = published_rows()
+    assert len(rows) > 50
+    for _, suite, name in rows.values():
+        assert any(suite in group.members for group in SHIPPED.values()), f"{suite} of {name}"
+    assert SHIPPED["orsta-table3"].average is None  # the paper prints none
+
+
+def test_a_member_without_a_rule_under_the_protocol_is_missing_and_the_others_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = countbench(tmp_path).path
+    monkeypatch.setenv("VTUNE_DATA", str(tmp_path))
+    group = tmp_path / "mine.yaml"
+    group.write_text("members: [treebench, countbench]\nwithout_suite: []\naverage: mean\n")
+    model = write_script(tmp_path / "r.jsonl", {one.id: ["3"] for one in asked("countbench", data)})
+    words = ["--model", model, "--agent", "direct", "--set", "published.md5=null", "--out", tmp_path / "out"]
+    ended = vtune("eval", "--suite", group, "--protocol", "lmms-eval", *words, "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert list(found["evaluations"]) == ["countbench"]
+    why = "protocol `lmms-eval` has no rule for questions of the kind `treebench`"
+    assert found["missing"] == {"treebench": why}
+    assert found["groups"]["mine"]["missing"] == ["treebench"]
+    shown = vtune("eval", "--suite", group, "--protocol", "lmms-eval", *words, "--resume")
+    assert shown.code == 0, shown.err
+    assert "missing: protocol `lmms-eval` has no rule" in " ".join(shown.out.split())
+    assert found["groups"]["mine"]["no_average"] == "missing: treebench"
+    alone = vtune("eval", "--suite", "treebench,countbench", "--protocol", "lmms-eval", *words, "--resume")
+    assert (alone.code, why in alone.err) == (2, True)

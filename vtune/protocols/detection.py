@@ -1,0 +1,10 @@
+"""Detection over a set of pictures: as the data put it, scored over all boxes by the authors' evaluation.
+
+COCO's is pycocotools, OVDEval's its released eval.py: the scorers `coco` and `ovdeval`, which suites name.
+Neither says in which words a model is asked; those of the suites' data are V-Triune's.
+"""
+
+from vtune.protocols import vtune as ours
+from vtune.protocols.protocol import Rule
+
+DETECTION = Rule(ask=None, grade=ours.grade, by="verifier", scorer=None, reads="reply")
