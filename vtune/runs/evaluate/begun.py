@@ -14,10 +14,10 @@ from vtune.files.writing import write_atomically
 from vtune.report.progress import say
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.served import script_facts
+from vtune.runs.evaluate.ended import reopen_unscored
 from vtune.runs.evaluate.judged import ungraded
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.evaluate.windows import drop_unscored
 from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
 from vtune.uses import prints as using
 
@@ -109,4 +109,4 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> 
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     _check_same(ungraded(before), ungraded(now), out)
     write_atomically(written, dump_recipe(keep_uses(suite, out)))
-    drop_unscored(out / "trajectories")
+    reopen_unscored(out, out / "trajectories", rollouts=suite.rollouts)

@@ -21,16 +21,16 @@ from vtune.report.progress import Steps
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
-from vtune.rollout.agent import Agent, Job, black
+from vtune.rollout.agent import Agent, black
 from vtune.rollout.script import read_script
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
 from vtune.runs.evaluate.begun import STARTED, asked_of, begin, finished_before
+from vtune.runs.evaluate.drawing import roll_out, score_window
+from vtune.runs.evaluate.ended import forget, forget_all, kept
 from vtune.runs.evaluate.grading import (
-    as_shown,
-    graded,
     mark_of,
     rule_of,
     scores_of,
@@ -53,7 +53,6 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.evaluate.windows import (
-    Window,
     drawn,
     is_unscored,
     part,
@@ -150,7 +149,8 @@ def run_eval(
     `out`.
 
     Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
-    end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
+    end; `results.json` comes last. An evaluation that was interrupted goes on after the last rollout that
+    ended: those of the open portion are in `out/ended`.
 
     Args:
         suite: What to measure and how.
@@ -265,30 +265,28 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     result = _result(asked, judged) | found.as_result() | {"seconds": time.monotonic() - began}
     write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
+    forget_all(out)
     (out / STARTED).unlink()
     return result
 
 
 async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, Sample]:
     """Draw, score and write what is missing, a window after the other; returns all samples, by id."""
-    suite, total, rule = asked.suite, asked.total, rule_of(asked.suite)
+    suite, total = asked.suite, asked.total
     done = drawn(asked.portions, rollouts=suite.rollouts)
     records: dict[str, Sample] = {}
     seen: list[Trajectory] = []
-    with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
+    with Steps("eval", total, done=sum(done.values()) * suite.rollouts + kept(asked.out)) as progress:
         for window in windows(_noted(asked, records), rollouts=suite.rollouts, done=done):
-            scored = await scorer.score(
-                [sample for sample, _ in window.questions],
-                await agent.run(_jobs(suite, window), progress.advance),
-                iou=thresholds_of(suite.reward),
-            )
-            if not waits_for_model(suite):
-                scored = [graded(t, as_shown(records[t.sample_id], t), rule, suite.reward) for t in scored]
+            rolled_out = await roll_out(suite, asked.out, window, agent, progress.advance)
+            scored = await score_window(suite, window, rolled_out, scorer)
+            write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
+            numbers = range(window.first, window.first + len(window.questions))
+            forget(asked.out, numbers, rollouts=suite.rollouts)
             seen += (slim(t) for t in scored if not waits(t))
             if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
                 check_unscored(seen, suite.reward.max_unscored)
-            write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
-            del window, scored  # before the next is read
+            del window, rolled_out, scored  # before the next is read
     return records
 
 
@@ -319,21 +317,6 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         **endpoint_facts(asked.model, suite.openai, asked.out),
         **script_facts(asked.model),
     }
-
-
-def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
-    return [
-        Job(
-            sample=sample,
-            images=images,
-            group=number,
-            rollout=rollout,
-            policy_version=0,
-            key=(suite.seed, 0, number, rollout),
-        )
-        for number, (sample, images) in enumerate(window.questions, start=window.first)
-        for rollout in range(suite.rollouts)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
