@@ -16,7 +16,10 @@ from tests.data.benchmarks import make_vstar
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import HANGS, environment, setting, vtune
 from tests.runs.evaluate.test_suites import SMALL, Saying
+from vtune.config import find
 from vtune.data.formats.table import FORMATS
+from vtune.errors import RunFailed
+from vtune.rollout.engine import Completion, Request
 from vtune.schema.parquet import read_trajectories
 
 QUESTIONS, AT_ONCE = 12, 2
@@ -112,3 +115,46 @@ def test_a_judge_that_dies_midway_costs_no_reply(
     assert len(judge.requests) == 2
     assert json.loads(ended.out)["score"]["score"] == 1.0
     assert not (tmp_path / "out/ended").exists()
+
+
+def test_of_several_suites_all_are_checked_first_and_one_that_fails_does_not_drop_the_rest(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_vstar(tmp_path / "vstar_bench", 2, (60, 40), (10, 10, 20, 20))
+    files = []
+    for name in ("first", "second", "third"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(find("vstar", "eval_suites").read_text().replace("data/vstar_bench]", f"{data}]"))
+        files.append(str(file))
+    out, broken = tmp_path / "out", True
+
+    class Dying(Saying):
+        """Breaks while the second suite is drawn."""
+
+        async def generate(self, request: Request) -> Completion:
+            if broken and (out / "second").exists() and not (out / "third").exists():
+                raise RunFailed("the engine broke")
+            return await super().generate(request)
+
+    replies = ["A", "D"]
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Dying(policy.chat, replies))
+    more = ["--agent", "direct", "--model", tiny, "--out", out, *SMALL]
+    second = Path(files[1]).read_text()
+    Path(files[1]).write_text(second.replace(str(data), str(tmp_path / "nowhere")))
+    ended = vtune("eval", "--suite", ",".join(files), *more)
+    assert ended.code == 2
+    assert "1 of 3 suites cannot be evaluated, and none was begun:\n  second: " in ended.err
+    assert not out.exists()
+
+    Path(files[1]).write_text(second)
+    ended = vtune("eval", "--suite", ",".join(files), *more, "--json")
+    assert ended.code == 1
+    assert "1 of 3 suites failed:\n  second: the engine broke" in ended.err
+    found = json.loads(ended.out)
+    assert (list(found["evaluations"]), list(found["failed"])) == (["first", "third"], ["second"])
+
+    broken = False
+    ended = vtune("eval", "--suite", ",".join(files), *more, "--resume", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (list(found["evaluations"]), found["failed"]) == (["first", "second", "third"], {})

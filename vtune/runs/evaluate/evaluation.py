@@ -27,7 +27,7 @@ from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
-from vtune.runs.evaluate.begun import STARTED, asked_of, begin, finished_before
+from vtune.runs.evaluate.begun import STARTED, asked_of, begin, check_new, finished_before
 from vtune.runs.evaluate.drawing import roll_out, score_window
 from vtune.runs.evaluate.ended import forget, forget_all, kept
 from vtune.runs.evaluate.grading import (
@@ -174,11 +174,9 @@ def run_eval(
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
     kind = kind_of(model, kind, questions=True)
-    if (out / "results.json").exists():
-        if not resume:
-            raise RecipeError(
-                f"{out} holds results already", fix="choose another --out; --resume gives them back"
-            )
+    if not resume:
+        check_new(out)
+    elif (out / "results.json").exists():
         return finished_before(suite, model, out, limit, kind)
     _check_kind(suite, model, kind)
     found = _checked(suite, model, limit)
