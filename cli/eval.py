@@ -160,7 +160,9 @@ def _plan(
         return load_recipe(path, EvalSuite, words)
 
     def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
-        return plan_eval(suite, model, limit=limit, kind="vllm" if vllm else "transformers")
+        return plan_eval(
+            suite, model, limit=limit, kind="vllm" if vllm else "transformers", own_data=data is not None
+        )
 
     with stdout_for_the_result():
         found = check("", load(named.suites[0].path)) if named.single else plan_several(named, load, check)
@@ -193,8 +195,7 @@ def _run(
 
     named = asked(suites)
     _check_single(data, against, single=named.single)
-    if data is not None:
-        words = [*words, f"data={data}"]
+    words = words if data is None else [*words, f"data={data}"]
     folder = out or _folder(named, model)
     kind: Kind = "vllm" if vllm else "transformers"
 
@@ -211,7 +212,8 @@ def _run(
     def run(name: str, checked: "EvalSuite") -> dict[str, Any]:
         where = folder if named.single else folder / name
         again = resume and (named.single or begun(where))
-        return run_eval(checked, model, where, limit=limit, kind=kind, resume=again)
+        own = data is not None
+        return run_eval(checked, model, where, limit=limit, kind=kind, resume=again, own_data=own)
 
     with stdout_for_the_result():
         if named.single:

@@ -441,7 +441,13 @@ def test_vstar_as_published_is_evaluated_and_audited(
     samples = list(read_records(suite))
     monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
     small = settings(
-        "eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0, data=f"[{data}]"
+        "eval",
+        dtype="float32",
+        threads=1,
+        images__max_pixels=12544,
+        sandbox__seconds=120.0,
+        data=f"[{data}]",
+        published__rows="null",
     )
     out = tmp_path / "out"
     ended = vtune("eval", "--suite", "vstar", "--model", tiny, "--out", out, *small, "--json")
@@ -466,7 +472,12 @@ def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
     small = settings("eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0)
     out = tmp_path / "out"
     words = ["eval", "--suite", "hrbench-4k", "--model", tiny, "--out", out]
-    ended = vtune(*words, *small, *settings("eval", data=f"[{data}]", published__md5="null"), "--json")
+    ended = vtune(
+        *words,
+        *small,
+        *settings("eval", data=f"[{data}]", published__md5="null", published__rows="null"),
+        "--json",
+    )
     assert ended.code == 0, ended.err
     check_unchanged("eval", "hrbench-4k", out / "suite.yaml")
     assert json.loads(ended.out)["score"]["score"] == 5 / 8

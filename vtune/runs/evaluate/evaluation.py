@@ -51,7 +51,7 @@ from vtune.runs.evaluate.questions import (
     read_records,
     without_pictures,
 )
-from vtune.runs.evaluate.suite import EvalSuite, check_published
+from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
 from vtune.runs.evaluate.windows import (
     drawn,
     is_unscored,
@@ -72,22 +72,26 @@ AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
 
 
-def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded.
+def check_eval(
+    suite: EvalSuite, model: str, *, limit: int | None = None, own_data: bool = False
+) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded; see `run_eval`.
 
     Raises:
         VtuneError: With the problems found.
     """
-    found = _checked(suite, model, limit)
+    found = _checked(suite, model, limit, own_data=own_data)
     return {"samples": found.count, "rollouts": found.count * suite.rollouts}
 
 
-def _checked(suite: EvalSuite, model: str, limit: int | None) -> Checked:
+def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool = False) -> Checked:
     thresholds_of(suite.reward)
     check_model(model, suite.openai, suite.rollout)
     check_published(suite)
     check_grader(rule_of(suite), suite.grader, suite.protocol)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
+    if limit is None and not own_data:
+        check_complete(suite, found.count)
     if suite.grader is not None and waits_for_model(suite):
         check_answers(suite.grader, "grader")
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
@@ -98,7 +102,9 @@ def _checked(suite: EvalSuite, model: str, limit: int | None) -> Checked:
     return found
 
 
-def plan_eval(suite: EvalSuite, model: str, *, limit: int | None, kind: Kind) -> dict[str, Any]:
+def plan_eval(
+    suite: EvalSuite, model: str, *, limit: int | None, kind: Kind, own_data: bool = False
+) -> dict[str, Any]:
     """What `--dry-run` finds: all that `run_eval` would refuse before it draws; nothing is written.
 
     Returns:
@@ -110,7 +116,7 @@ def plan_eval(suite: EvalSuite, model: str, *, limit: int | None, kind: Kind) ->
     suite = blocking(judged_as_shown(suite))
     model = resolved(model)
     _check_kind(suite, model, kind_of(model, kind, questions=True))
-    found = check_eval(suite, model, limit=limit)
+    found = check_eval(suite, model, limit=limit, own_data=own_data)
     return found | {"protocol": suite.protocol, "agent": suite.agent, "scorer": suite.scorer}
 
 
@@ -144,6 +150,7 @@ def run_eval(
     limit: int | None,
     kind: Kind = "transformers",
     resume: bool = False,
+    own_data: bool = False,
 ) -> dict[str, Any]:
     """Roll out, score and audit; `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet` go to
     `out`.
@@ -159,6 +166,7 @@ def run_eval(
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
         resume: Continue what was begun in `out`; of what is finished, the results are given back.
+        own_data: The data are not those that the suite names: there may be fewer than are published.
 
     Returns:
         What `results.json` holds: the score by the suite's rule, faithfulness over all (`judged_by`: how many
@@ -179,7 +187,7 @@ def run_eval(
     elif (out / "results.json").exists():
         return finished_before(suite, model, out, limit, kind)
     _check_kind(suite, model, kind)
-    found = _checked(suite, model, limit)
+    found = _checked(suite, model, limit, own_data=own_data)
     prints = fingerprints(suite)
     begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
