@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from .options import AsJson, Overrides, Protection, Resume, with_protection
 
 if TYPE_CHECKING:
+    from vtune.runs.evaluate.groups import Asked
     from vtune.runs.evaluate.suite import EvalSuite
 
 
@@ -146,7 +148,7 @@ def _plan(
     from vtune.report.values import render_values
     from vtune.runs.evaluate.against import check_against
     from vtune.runs.evaluate.evaluation import plan_eval
-    from vtune.runs.evaluate.groups import asked, each_that_is_here
+    from vtune.runs.evaluate.groups import asked, plan_several
     from vtune.runs.evaluate.suite import EvalSuite
 
     from .output import show, stdout_for_the_result
@@ -162,14 +164,12 @@ def _plan(
         return checked
 
     def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
-        return plan_eval(suite, model, limit=limit, kind="vllm" if vllm else "transformers")
+        return plan_eval(
+            suite, model, limit=limit, kind="vllm" if vllm else "transformers", own_data=data is not None
+        )
 
     with stdout_for_the_result():
-        if named.single:
-            found = check("", load(named.suites[0].path))
-        else:
-            plans, missing = each_that_is_here(named, load, check)
-            found = {"suites": plans, "missing": missing}
+        found = check("", load(named.suites[0].path)) if named.single else plan_several(named, load, check)
     show(found, render_values, as_json=as_json)
 
 
@@ -187,25 +187,20 @@ def _run(
     as_json: bool,
 ) -> None:
     """Evaluate, and show what came of it."""
-    from rich.console import Group as RichGroup
-
     from vtune.config import load_recipe
-    from vtune.report.against import render_against
     from vtune.runs.agent.kinds import Kind
     from vtune.runs.evaluate.against import check_against, run_against
-    from vtune.runs.evaluate.evaluation import run_eval
-    from vtune.runs.evaluate.groups import asked, run_several
+    from vtune.runs.evaluate.begun import check_new
+    from vtune.runs.evaluate.evaluation import plan_eval, run_eval
+    from vtune.runs.evaluate.groups import asked, check_failed, run_several
     from vtune.runs.evaluate.suite import EvalSuite, begun
 
     from .output import show, stdout_for_the_result
 
     named = asked(suites)
     _check_single(data, against, single=named.single)
-    if data is not None:
-        words = [*words, f"data={data}"]
-    slug = re.sub(r"[^\w.-]+", "-", model).strip("-.")
-    title = "-".join([*named.groups, *(one.name for one in named.suites if one.group is None)])
-    folder = out or Path("runs") / f"eval-{title}-{slug}"
+    words = words if data is None else [*words, f"data={data}"]
+    folder = out or _folder(named, model)
     kind: Kind = "vllm" if vllm else "transformers"
 
     def load(path: Path) -> "EvalSuite":
@@ -214,10 +209,18 @@ def _run(
             check_against(against, checked, path)
         return checked
 
+    def check(name: str, suite: "EvalSuite") -> None:
+        where = folder / name
+        if not resume:
+            check_new(where)
+        if not (where / "results.json").exists():
+            plan_eval(suite, model, limit=limit, kind=kind)
+
     def run(name: str, checked: "EvalSuite") -> dict[str, Any]:
         where = folder if named.single else folder / name
         again = resume and (named.single or begun(where))
-        return run_eval(checked, model, where, limit=limit, kind=kind, resume=again)
+        own = data is not None
+        return run_eval(checked, model, where, limit=limit, kind=kind, resume=again, own_data=own)
 
     with stdout_for_the_result():
         if named.single:
@@ -225,14 +228,29 @@ def _run(
             if against is not None:
                 result = result | {"against": run_against(folder, against)}
         else:
-            result = run_several(named, load, run)
+            result = run_several(named, load, check, run)
 
-    def rendered(shown: Mapping[str, Any]) -> Any:
-        every = {folder: shown} if named.single else _below(folder, shown["evaluations"])
-        parts = [_rendered(every, shown.get("groups", {}))]
-        return RichGroup(*parts, *([render_against(shown["against"])] if "against" in shown else []))
+    show(result, partial(_rows, folder, single=named.single), as_json=as_json)
+    if not named.single:
+        check_failed(result)
 
-    show(result, rendered, as_json=as_json)
+
+def _folder(named: "Asked", model: str) -> Path:
+    """Where results go if nobody says."""
+    slug = re.sub(r"[^\w.-]+", "-", model).strip("-.")
+    title = "-".join([*named.groups, *(one.name for one in named.suites if one.group is None)])
+    return Path("runs") / f"eval-{title}-{slug}"
+
+
+def _rows(folder: Path, shown: Mapping[str, Any], *, single: bool) -> Any:
+    """The results of one suite or of several, for people."""
+    from rich.console import Group
+
+    from vtune.report.against import render_against
+
+    every = {folder: shown} if single else _below(folder, shown["evaluations"])
+    parts = [_rendered(every, shown.get("groups", {}))]
+    return Group(*parts, *([render_against(shown["against"])] if "against" in shown else []))
 
 
 def _below(folder: Path, evaluations: Mapping[str, Any]) -> dict[Path, Mapping[str, Any]]:

@@ -70,6 +70,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "eval": (
         "data",
         "published.md5",  # tests make files of their own
+        "published.rows",
         "images.min_pixels",
         "reward.judge.base_url",
         "tools.text_search.summariser.base_url",

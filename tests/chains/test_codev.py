@@ -441,7 +441,13 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
     samples = list(read_records(suite))
     small = settings(
-        "eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0, data=f"[{data}]"
+        "eval",
+        dtype="float32",
+        threads=1,
+        images__max_pixels=12544,
+        sandbox__seconds=120.0,
+        data=f"[{data}]",
+        published__rows="null",
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
@@ -470,7 +476,12 @@ def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
     small = settings("eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0)
     out = tmp_path / "out"
     words = ["eval", "--suite", "hrbench-4k", "--model", trained, "--out", out]
-    ended = vtune(*words, *small, *settings("eval", data=f"[{data}]", published__md5="null"), "--json")
+    ended = vtune(
+        *words,
+        *small,
+        *settings("eval", data=f"[{data}]", published__md5="null", published__rows="null"),
+        "--json",
+    )
     assert ended.code == 0, ended.err
     check_unchanged("eval", "hrbench-4k", out / "suite.yaml")
     assert json.loads(ended.out)["score"]["score"] == 5 / 8

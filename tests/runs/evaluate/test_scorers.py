@@ -13,9 +13,10 @@ from tests.runs.evaluate.scripted import asked, write_script
 from tests.runs.evaluate.scripted import evaluated as run_script
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.errors import DataError, RecipeError
+from vtune.runs.evaluate.ended import reopen_unscored
 from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.scorers import export_replies, import_scores
-from vtune.runs.evaluate.windows import drop_unscored, waits
+from vtune.runs.evaluate.windows import waits
 from vtune.schema.parquet import read_trajectories, write_trajectories
 
 TABLE = "<table><tr><td>1</td></tr></table>"
@@ -162,7 +163,7 @@ def test_a_reply_that_waits_is_not_drawn_again(
     part = tmp_path / "trajectories" / "from-00000000.parquet"
     part.parent.mkdir()
     write_trajectories(part, stored)
-    drop_unscored(part.parent)
+    reopen_unscored(part.parent.parent, part.parent, rollouts=1)
     assert part.exists()
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.data.benchmarks import make_vstar
 from tests.runs.commands import vtune
 from tests.runs.evaluate.scripted import LOOK, asked, evaluate, evaluated, write_script
+from vtune.config import find
 from vtune.schema.parquet import read_trajectories
 
 
@@ -96,3 +97,27 @@ def test_only_an_evaluation_takes_a_script(data: Path, tmp_path: Path) -> None:
     served = vtune("serve", "agent", "--agent", "zoom", "--model", "scripted:none")
     assert served.code == 2
     assert "has replies to the questions of a suite" in served.err
+
+
+def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(
+    data: Path, names: list[str], tmp_path: Path
+) -> None:
+    model = write_script(tmp_path / "r.jsonl", {name: ["<answer>A</answer>"] for name in names})
+    suite = tmp_path / "mine.yaml"
+    shipped = find("vstar", "eval_suites").read_text().replace("data/vstar_bench]", f"{data}]")
+    words = ["eval", "--suite", suite, "--model", model, "--agent", "zoom", "--dry-run"]
+    for rows, more, code in (
+        (191, (), 2),
+        (5, (), 2),
+        (4, (), 0),
+        (191, ("--limit", "4"), 0),
+        (191, ("--set", "published.rows=null"), 0),
+        (191, ("--data", str(data)), 0),
+    ):
+        suite.write_text(shipped.replace("rows: 191", f"rows: {rows}"))
+        ended = vtune(*words, *more)
+        assert ended.code == code, ended.err
+        if code:
+            assert f"there are 4 questions, and {rows} as published" in ended.err
+            assert str(data) in ended.err
+            assert "--set published.rows=null accepts" in ended.err

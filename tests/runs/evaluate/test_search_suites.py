@@ -170,7 +170,9 @@ def test_a_group_gives_the_average_of_the_papers_table_where_nothing_is_missing(
         kept.symlink_to(data[name].parent)
     monkeypatch.setenv("VTUNE_DATA", str(tmp_path / "sets"))
     words = ["--suite", "search-table1", "--agent", "direct", "--model", tiny, "--out", tmp_path / "out"]
-    ended = vtune("eval", *words, *SMALL, *setting(rollouts=1), *asking(grader), "--json")
+    ended = vtune(
+        "eval", *words, *SMALL, *setting(rollouts=1, published__rows="null"), *asking(grader), "--json"
+    )
     assert ended.code == 0, ended.err
     table = json.loads(ended.out)["groups"]["search-table1"]
     assert list(table["scores"]) == list(group.members)

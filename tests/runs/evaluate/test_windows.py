@@ -1,5 +1,7 @@
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -7,11 +9,14 @@ from hypothesis import strategies as st
 
 import vtune.runs.evaluate.windows as vtune_windows
 from tests.schema.records import SAMPLE, TRAJECTORY
+from vtune.rollout.agent import Job
+from vtune.runs.evaluate.ended import keep, kept, reopen_unscored, restored
 from vtune.runs.evaluate.questions import Question
-from vtune.runs.evaluate.windows import drawn, drop_unscored, part, portions, slim, windows
+from vtune.runs.evaluate.windows import drawn, part, portions, slim, windows
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.reward import Reward
+from vtune.schema.trajectory import Trajectory
 
 RIGHT = Reward(total=1.0, accuracy=1.0, format=1.0, tool=None, why="")
 
@@ -58,16 +63,49 @@ def test_trajectories_come_in_groups_that_fit() -> None:
     assert list(portions([], rows=4, size=1)) == []
 
 
-def test_a_portion_with_an_unscored_trajectory_is_drawn_again(tmp_path: Path) -> None:
-    scored = replace(TRAJECTORY, reward=RIGHT)
-    lost = replace(TRAJECTORY, reward=replace(RIGHT, total=None))
-    write_trajectories(part(tmp_path, 0), [scored, scored])
-    write_trajectories(part(tmp_path, 1), [scored, lost])
-    write_trajectories(part(tmp_path, 2), [replace(scored, reward=None), scored])
-    write_trajectories(part(tmp_path, 3), [scored] * 4)
-    assert drawn(tmp_path, rollouts=2) == {0: 1, 1: 1, 2: 1, 3: 2}
-    drop_unscored(tmp_path)
-    assert drawn(tmp_path, rollouts=2) == {0: 1, 3: 2}
+def test_a_portion_with_an_unscored_trajectory_is_opened_again_and_keeps_what_was_drawn(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "trajectories"
+
+    def row(question: int, rollout: int, **more: Any) -> Trajectory:
+        return replace(TRAJECTORY, group=question, rollout=rollout, **{"reward": RIGHT, **more})
+
+    unjudged = replace(RIGHT, total=None, why="the judge gave no reply")
+    failed = row(2, 1, reward=None, stop_reason="error")
+    write_trajectories(part(folder, 0), [row(0, 0), row(0, 1)])
+    write_trajectories(part(folder, 1), [row(1, 0), row(1, 1, reward=unjudged)])
+    write_trajectories(part(folder, 2), [row(2, 0), failed])
+    write_trajectories(part(folder, 3), [row(3, 0), row(3, 1), row(4, 0), row(4, 1)])
+    keep(tmp_path, row(0, 1))  # its portion was written, and then the process was killed
+    assert drawn(folder, rollouts=2) == {0: 1, 1: 1, 2: 1, 3: 2}
+    reopen_unscored(tmp_path, folder, rollouts=2)
+    assert drawn(folder, rollouts=2) == {0: 1, 3: 2}
+    found = {key: restored(tmp_path, Job(SAMPLE, (), *key, 0, ())) for key in product(range(5), range(2))}
+    assert {key: t.reward for key, t in found.items() if t is not None} == {
+        (1, 0): RIGHT,
+        (1, 1): unjudged,
+        (2, 0): RIGHT,
+    }
+    assert kept(tmp_path) == 3
+    (half,) = (tmp_path / "ended").glob("00000002-*")
+    half.rename(half.with_name(f".{half.name}.0.part"))  # what a killed writer leaves
+    assert kept(tmp_path) == 2
+
+
+def test_what_is_taken_back_shares_the_pictures_of_the_question(tmp_path: Path) -> None:
+    large = bytes(2**20 + 1)
+    pictures = (Picture(data=large), Picture(data=b"small"), Picture(data=b"a crop", origin="tool"))
+    ended = replace(TRAJECTORY, group=7, rollout=0, images=pictures, messages=(), calls=(), tool_scores=())
+    keep(tmp_path, ended)
+    job = Job(SAMPLE, (large, b"small"), 7, 0, 0, ())
+    again = restored(tmp_path, job)
+    assert again is not None
+    assert [picture.data for picture in again.images] == [large, b"small", b"a crop"]
+    assert all(again.images[index].data is job.images[index] for index in range(2))
+    for name, one in (("now", ended), ("later", again)):
+        write_trajectories(tmp_path / "trajectories" / name, [one], run=tmp_path)
+    assert (tmp_path / "trajectories/now").read_bytes() == (tmp_path / "trajectories/later").read_bytes()
 
 
 def test_a_slim_trajectory_has_the_same_numbers() -> None:

@@ -18,6 +18,7 @@ async def draw_and_score(
     *,
     iou: Sequence[float],
     done: Callable[[], None] = lambda: None,
+    ended: Callable[[Job, Trajectory], None] = lambda job, trajectory: None,
     waiting: Stopwatch | None = None,
 ) -> list[Trajectory]:
     """The scored trajectories, in the order of the jobs.
@@ -32,6 +33,7 @@ async def draw_and_score(
         samples: Those of the jobs, in any order.
         iou: As for `Scorer.score`.
         done: Called after each conversation.
+        ended: Called with each conversation before it is scored.
         waiting: Runs while scores are waited for that no conversation still hides.
 
     Raises:
@@ -43,9 +45,10 @@ async def draw_and_score(
     with waiting:
         async with scorer.scoring(samples, iou=iou) as begin:
 
-            def ended(job: Job, trajectory: Trajectory) -> None:
+            def score(job: Job, trajectory: Trajectory) -> None:
+                ended(job, trajectory)
                 scores[job.key] = begin(trajectory)
 
             with waiting.covered():
-                await agent.run(jobs, done, ended)
+                await agent.run(jobs, done, score)
     return [scores[job.key].result() for job in jobs]

@@ -14,10 +14,10 @@ from vtune.files.writing import write_atomically
 from vtune.report.progress import say
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.served import script_facts
+from vtune.runs.evaluate.ended import reopen_unscored
 from vtune.runs.evaluate.judged import ungraded
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.evaluate.windows import drop_unscored
 from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
 from vtune.uses import prints as using
 
@@ -91,15 +91,28 @@ def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
         return stored
 
 
+def check_new(out: Path) -> None:
+    """See that a folder holds no evaluation, finished or not.
+
+    Raises:
+        RecipeError: If it does.
+    """
+    if (out / "results.json").exists():
+        raise RecipeError(
+            f"{out} holds results already", fix="choose another --out; --resume gives them back"
+        )
+    if (out / STARTED).exists():
+        raise RecipeError(
+            f"{out} holds an unfinished evaluation",
+            fix="continue it with --resume, choose another --out, or remove it",
+        )
+
+
 def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
     """Begin a folder, or prove that it holds the first part of the same evaluation."""
     file, written = out / STARTED, out / "suite.yaml"
     if not resume:
-        if file.exists():
-            raise RecipeError(
-                f"{out} holds an unfinished evaluation",
-                fix="continue it with --resume, choose another --out, or remove it",
-            )
+        check_new(out)
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(written, dump_recipe(keep_uses(suite, out)))
         write_atomically(file, json.dumps(now, indent=2) + "\n")
@@ -109,4 +122,4 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> 
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     _check_same(ungraded(before), ungraded(now), out)
     write_atomically(written, dump_recipe(keep_uses(suite, out)))
-    drop_unscored(out / "trajectories")
+    reopen_unscored(out, out / "trajectories", rollouts=suite.rollouts)

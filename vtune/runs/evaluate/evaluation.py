@@ -21,17 +21,16 @@ from vtune.report.progress import Steps
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
-from vtune.rollout.agent import Agent, Job, black
+from vtune.rollout.agent import Agent, black
 from vtune.rollout.script import read_script
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
-from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
-from vtune.runs.evaluate.begun import STARTED, asked_of, begin, finished_before
+from vtune.runs.evaluate.begun import STARTED, asked_of, begin, check_new, finished_before
+from vtune.runs.evaluate.drawing import draw_window
+from vtune.runs.evaluate.ended import forget, forget_all, kept
 from vtune.runs.evaluate.grading import (
-    as_shown,
-    graded,
     mark_of,
     rule_of,
     scores_of,
@@ -52,9 +51,8 @@ from vtune.runs.evaluate.questions import (
     read_records,
     without_pictures,
 )
-from vtune.runs.evaluate.suite import EvalSuite, check_published
+from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
 from vtune.runs.evaluate.windows import (
-    Window,
     drawn,
     is_unscored,
     part,
@@ -74,22 +72,26 @@ AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
 """Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
 
 
-def check_eval(suite: EvalSuite, model: str, *, limit: int | None = None) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded.
+def check_eval(
+    suite: EvalSuite, model: str, *, limit: int | None = None, own_data: bool = False
+) -> dict[str, Any]:
+    """Everything that can be known before weights are loaded; see `run_eval`.
 
     Raises:
         VtuneError: With the problems found.
     """
-    found = _checked(suite, model, limit)
+    found = _checked(suite, model, limit, own_data=own_data)
     return {"samples": found.count, "rollouts": found.count * suite.rollouts}
 
 
-def _checked(suite: EvalSuite, model: str, limit: int | None) -> Checked:
+def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool = False) -> Checked:
     thresholds_of(suite.reward)
     check_model(model, suite.openai, suite.rollout)
     check_published(suite)
     check_grader(rule_of(suite), suite.grader, suite.protocol)
     found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
+    if limit is None and not own_data:
+        check_complete(suite, found.count)
     if suite.grader is not None and waits_for_model(suite):
         check_answers(suite.grader, "grader")
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
@@ -100,7 +102,9 @@ def _checked(suite: EvalSuite, model: str, limit: int | None) -> Checked:
     return found
 
 
-def plan_eval(suite: EvalSuite, model: str, *, limit: int | None, kind: Kind) -> dict[str, Any]:
+def plan_eval(
+    suite: EvalSuite, model: str, *, limit: int | None, kind: Kind, own_data: bool = False
+) -> dict[str, Any]:
     """What `--dry-run` finds: all that `run_eval` would refuse before it draws; nothing is written.
 
     Returns:
@@ -112,7 +116,7 @@ def plan_eval(suite: EvalSuite, model: str, *, limit: int | None, kind: Kind) ->
     suite = blocking(judged_as_shown(suite))
     model = resolved(model)
     _check_kind(suite, model, kind_of(model, kind, questions=True))
-    found = check_eval(suite, model, limit=limit)
+    found = check_eval(suite, model, limit=limit, own_data=own_data)
     return found | {"protocol": suite.protocol, "agent": suite.agent, "scorer": suite.scorer}
 
 
@@ -146,12 +150,14 @@ def run_eval(
     limit: int | None,
     kind: Kind = "transformers",
     resume: bool = False,
+    own_data: bool = False,
 ) -> dict[str, Any]:
     """Roll out, score and audit; `results.json`, `items.jsonl`, `suite.yaml` and `trajectories.parquet` go to
     `out`.
 
     Trajectories are written in portions to `out/trajectories` while they are drawn, and put together at the
-    end; `results.json` comes last. An evaluation that was interrupted goes on after the last portion.
+    end; `results.json` comes last. An evaluation that was interrupted goes on after the last rollout that
+    ended: those of the open portion are in `out/ended`.
 
     Args:
         suite: What to measure and how.
@@ -160,6 +166,7 @@ def run_eval(
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
         resume: Continue what was begun in `out`; of what is finished, the results are given back.
+        own_data: The data are not those that the suite names: there may be fewer than are published.
 
     Returns:
         What `results.json` holds: the score by the suite's rule, faithfulness over all (`judged_by`: how many
@@ -175,14 +182,12 @@ def run_eval(
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)
     kind = kind_of(model, kind, questions=True)
-    if (out / "results.json").exists():
-        if not resume:
-            raise RecipeError(
-                f"{out} holds results already", fix="choose another --out; --resume gives them back"
-            )
+    if not resume:
+        check_new(out)
+    elif (out / "results.json").exists():
         return finished_before(suite, model, out, limit, kind)
     _check_kind(suite, model, kind)
-    found = _checked(suite, model, limit)
+    found = _checked(suite, model, limit, own_data=own_data)
     prints = fingerprints(suite)
     begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
@@ -266,32 +271,26 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     result = _result(asked, judged) | found.as_result() | {"seconds": time.monotonic() - began}
     write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
+    forget_all(out)
     (out / STARTED).unlink()
     return result
 
 
 async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, Sample]:
     """Draw, score and write what is missing, a window after the other; returns all samples, by id."""
-    suite, total, rule = asked.suite, asked.total, rule_of(asked.suite)
+    suite, total = asked.suite, asked.total
     done = drawn(asked.portions, rollouts=suite.rollouts)
     records: dict[str, Sample] = {}
     seen: list[Trajectory] = []
-    with Steps("eval", total, done=sum(done.values()) * suite.rollouts) as progress:
+    with Steps("eval", total, done=sum(done.values()) * suite.rollouts + kept(asked.out)) as progress:
         for window in windows(_noted(asked, records), rollouts=suite.rollouts, done=done):
-            scored = await draw_and_score(
-                agent,
-                scorer,
-                _jobs(suite, window),
-                [sample for sample, _ in window.questions],
-                iou=thresholds_of(suite.reward),
-                done=progress.advance,
-            )
-            if not waits_for_model(suite):
-                scored = [graded(t, as_shown(records[t.sample_id], t), rule, suite.reward) for t in scored]
+            scored = await draw_window(suite, asked.out, window, agent, scorer, progress.advance)
+            write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
+            numbers = range(window.first, window.first + len(window.questions))
+            forget(asked.out, numbers, rollouts=suite.rollouts)
             seen += (slim(t) for t in scored if not waits(t))
             if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
                 check_unscored(seen, suite.reward.max_unscored)
-            write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
             del window, scored  # before the next is read
     return records
 
@@ -323,21 +322,6 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         **endpoint_facts(asked.model, suite.openai, asked.out),
         **script_facts(asked.model),
     }
-
-
-def _jobs(suite: EvalSuite, window: Window) -> list[Job]:
-    return [
-        Job(
-            sample=sample,
-            images=images,
-            group=number,
-            rollout=rollout,
-            policy_version=0,
-            key=(suite.seed, 0, number, rollout),
-        )
-        for number, (sample, images) in enumerate(window.questions, start=window.first)
-        for rollout in range(suite.rollouts)
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Several suites in one command: those that are named, and the members of a paper's table."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from vtune.config import Strict, find, load_recipe, recipe_keys, shipped
-from vtune.errors import DataError, RecipeError
+from vtune.errors import BrokenPart, DataError, RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.protocols.protocol import NoRule
 from vtune.report.progress import say
 from vtune.runs.evaluate.suite import EvalSuite
@@ -100,52 +100,116 @@ def _is_group(path: Path) -> bool:
 def run_several(
     asked: Asked,
     load: Callable[[Path], EvalSuite],
+    check: Callable[[str, EvalSuite], Any],
     run: Callable[[str, EvalSuite], dict[str, Any]],
 ) -> dict[str, Any]:
     """Evaluate every suite that was named, and of groups what the protocol has a rule for and whose data are
     here.
 
+    All are checked before the first is drawn; one that fails then does not keep the others from being drawn.
+
     Args:
         asked: The suites.
         load: Path -> suite.
+        check: Name and suite; raises what can be known before it is drawn.
         run: Name and suite -> results.
 
     Returns:
-        `evaluations`, name -> results; `missing`, name -> why it was not evaluated; `groups`, name -> its
-        members, those missing with `reasons`, and its `average`, which is null where the paper prints none
-        or one is missing.
+        `evaluations`, name -> results; `missing`, name -> why it was not evaluated; `failed`, name -> what
+        went wrong (`check_failed`); `groups`, name -> its members, those missing with `reasons`, and its
+        `average`, which is null where the paper prints none or one is missing.
 
     Raises:
         DataError: If no data of any of them are here.
+        RecipeError: If some cannot be evaluated, with all of those.
+        ServiceError: The same, if nothing but services is wrong.
     """
-    found, missing = each_that_is_here(asked, load, run)
+    suites, missing = _here(asked, load)
+    _check_each(suites, check)
+    found: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    for name, suite in suites.items():
+        try:
+            found[name] = run(name, suite)
+        except BrokenPart:
+            raise  # a file of the user's own, which the other suites have as well
+        except VtuneError as error:
+            failed[name] = str(error)
+            say(f"failed: {name}: {error}")
     return {
         "evaluations": found,
         "missing": missing,
+        "failed": failed,
         "groups": {name: _table(name, asked, found, missing) for name in asked.groups},
     }
 
 
-def each_that_is_here(
-    asked: Asked,
-    load: Callable[[Path], EvalSuite],
-    run: Callable[[str, EvalSuite], dict[str, Any]],
-) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """What `run` says of each suite (see `run_several`), and why others are missing, by name.
+def check_failed(result: Mapping[str, Any]) -> None:
+    """See that none of several suites has failed.
+
+    Args:
+        result: Of `run_several`.
 
     Raises:
-        DataError: If no data of any of them are here.
+        RunFailed: With those that have.
     """
+    failed: Mapping[str, str] = result["failed"]
+    if failed:
+        count = len(failed) + len(result["evaluations"])
+        raise RunFailed(
+            "\n".join([f"{len(failed)} of {count} suites failed:", *_listed(failed)]),
+            fix="see to what each says, then continue with --resume: what is finished is not drawn again",
+        )
+
+
+def plan_several(
+    asked: Asked, load: Callable[[Path], EvalSuite], check: Callable[[str, EvalSuite], dict[str, Any]]
+) -> dict[str, Any]:
+    """What `check` says of each suite (`suites`; see `run_several`), and why others are `missing`, by name.
+
+    Raises:
+        VtuneError: As `run_several` does before it draws.
+    """
+    suites, missing = _here(asked, load)
+    return {"suites": _check_each(suites, check), "missing": missing}
+
+
+def _here(asked: Asked, load: Callable[[Path], EvalSuite]) -> tuple[dict[str, EvalSuite], dict[str, str]]:
+    """The suites that can be evaluated, and why others are missing, by name."""
     suites, ruleless = _loaded(asked, load)
     missing = ruleless | dict(_missing(asked, suites))
-    here = [named for named in asked.suites if named.name not in missing]
+    here = {named.name: suite for named, suite in suites.items() if named.name not in missing}
     if not here:
         rows = [f"  {name}: {why}" for name, why in missing.items()]
         fix = "get the data of one of them" + (", or name another protocol" if ruleless else "")
         raise DataError("\n".join(["nothing can be evaluated:", *rows]), fix=fix)
     for name, why in missing.items():
         say(f"not evaluated: {name}: {why}")
-    return {named.name: run(named.name, suites[named]) for named in here}, missing
+    return here, missing
+
+
+def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite], Any]) -> dict[str, Any]:
+    """What `check` says of each; where it refuses some, all of those in one error."""
+    found: dict[str, Any] = {}
+    wrong: dict[str, VtuneError] = {}
+    for name, suite in suites.items():
+        try:
+            found[name] = check(name, suite)
+        except VtuneError as error:
+            wrong[name] = error
+    if not wrong:
+        return found
+    kind = ServiceError if all(isinstance(error, ServiceError) for error in wrong.values()) else RecipeError
+    rows = _listed({name: str(error) for name, error in wrong.items()})
+    raise kind(
+        "\n".join([f"{len(wrong)} of {len(suites)} suites cannot be evaluated, and none was begun:", *rows]),
+        fix="put that right, or leave them out of --suite",
+    )
+
+
+def _listed(told: Mapping[str, str]) -> list[str]:
+    """A row for each suite; what is told of it may have several lines."""
+    return [f"  {name}: " + why.replace("\n", "\n  ") for name, why in told.items()]
 
 
 def _loaded(asked: Asked, load: Callable[[Path], EvalSuite]) -> tuple[dict[Named, EvalSuite], dict[str, str]]:

@@ -67,6 +67,7 @@ class Published(Strict):
     """Shipped suite whose benchmark this is, by which papers' numbers of it are found; a copy keeps it as
     long as it has those data. Null: a benchmark without such numbers, or of the user's own."""
     rows: int | None = Field(default=None, gt=0)
+    """Questions; an evaluation of fewer is refused (`check_complete`). Null: however many there are."""
     licence: str | None = None
     """Null: not known here; see the card of the data set."""
     md5: tuple[str, ...] | None = None
@@ -189,6 +190,30 @@ def check_published(suite: EvalSuite) -> None:
                 where=str(path),
                 fix=f"{suite.data_from}; --set published.md5=null accepts the file as it is",
             )
+
+
+LEAVES_OUT = frozenset({"mega_bench"})
+"""Formats whose reader leaves out rows that `published.rows` counts: questions about videos."""
+
+
+def check_complete(suite: EvalSuite, found: int) -> None:
+    """See that data are not a part of what is published, as a download that broke off leaves it.
+
+    Args:
+        suite: All of which is to be evaluated.
+        found: Its questions.
+
+    Raises:
+        DataError: If there are fewer than its suite says, with both numbers.
+    """
+    rows = suite.published.rows
+    if rows is None or found >= rows or suite.format in LEAVES_OUT:
+        return
+    raise DataError(
+        f"there are {found} questions, and {rows} as published",
+        where=", ".join(suite.data),
+        fix=f"{suite.data_from}; --set published.rows=null accepts them as they are, --limit takes a part",
+    )
 
 
 def begun(folder: Path) -> bool:

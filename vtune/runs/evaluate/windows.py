@@ -1,6 +1,7 @@
 """A long evaluation in portions: each is drawn, scored and written before the next is begun.
 
-What has been written is not drawn again, and no more than one portion is in memory.
+What has been written is not drawn again, nor what has ended of the portion that is open
+(`vtune.runs.evaluate.ended`), and no more than one portion is in memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,16 +80,6 @@ def stored(files: Sequence[Path]) -> Iterator[Trajectory]:
 def is_unscored(trajectory: Trajectory) -> bool:
     """Whether a trajectory has no score."""
     return trajectory.reward is None or trajectory.reward.total is None
-
-
-def drop_unscored(folder: Path) -> None:
-    """Remove the portions with a trajectory that could not be scored: they are drawn again.
-
-    One that waits for an official scorer stays.
-    """
-    for path in parts(folder):
-        if any(is_unscored(t) and not waits(t) for t in read_trajectories(path)):
-            path.unlink()
 
 
 def waits(trajectory: Trajectory) -> bool:

@@ -1,0 +1,160 @@
+"""What an evaluation that broke off within a portion draws again, and what it does not."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.data.benchmarks import make_vstar
+from tests.judge.server import FakeJudge, serve
+from tests.runs.commands import HANGS, environment, setting, vtune
+from tests.runs.evaluate.test_suites import SMALL, Saying
+from vtune.config import find
+from vtune.data.formats.table import FORMATS
+from vtune.errors import RunFailed
+from vtune.rollout.engine import Completion, Request
+from vtune.schema.parquet import read_trajectories
+
+QUESTIONS, AT_ONCE = 12, 2
+KILLED_AT = 7
+"""Request at which the process is killed."""
+MAIN = "import sys; from vtune.cli.main import main; sys.argv[0] = 'vtune'; main()"
+
+
+def said(body: dict[str, Any]) -> str:
+    """An answer that depends on the question."""
+    return "ABCD"[crc32(json.dumps(body["messages"]).encode()) % 4]
+
+
+def asked(model: FakeJudge) -> int:
+    """Questions that were sent to a model, its greeting apart."""
+    return sum("What is the colour" in json.dumps(body) for body in model.requests)
+
+
+def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path: Path) -> None:
+    data = make_vstar(tmp_path / "vstar_bench", QUESTIONS, (60, 40), (10, 10, 20, 20))
+    reached, gone = threading.Event(), threading.Event()
+
+    def answer(body: dict[str, Any]) -> str:
+        if asked(model) >= KILLED_AT and not gone.is_set():
+            reached.set()
+            gone.wait(HANGS)
+        return said(body)
+
+    def words(out: str) -> list[str]:
+        named = ["--suite", "vstar", "--agent", "direct", "--data", str(data), "--out", str(tmp_path / out)]
+        url = f"openai:http://127.0.0.1:{model.port}/v1#model"
+        more = setting(openai__api_key_env="null", rollout__max_batch=AT_ONCE, published__md5="null")
+        return ["eval", *named, "--model", url, *more]
+
+    with serve(answer, greets=True) as model:
+        command = [sys.executable, "-c", MAIN, *words("out")]
+        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+        try:
+            assert reached.wait(HANGS), process.communicate(timeout=1)[1]
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=HANGS)
+        sent, held = asked(model), len(list((tmp_path / "out/ended").glob("[0-9]*")))
+        assert sent - AT_ONCE <= held < sent
+        gone.set()
+        assert not list((tmp_path / "out/trajectories").glob("*"))
+        model.requests.clear()
+        ended = vtune(*words("out"), "--resume")
+        assert ended.code == 0, ended.err
+        assert asked(model) == QUESTIONS - held
+        ended = vtune(*words("whole"))
+        assert ended.code == 0, ended.err
+    names = sorted(path.name for path in (tmp_path / "whole").iterdir())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    for name in ("trajectories.parquet", "items.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_judge_that_dies_midway_costs_no_reply(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = ["pale", "White.", "grey", "cream", "snow", "milk"]
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
+    write = FORMATS["visual_probe"].specimen
+    assert write is not None
+    file = write(tmp_path).path
+    (row,) = json.loads(file.read_text())
+    file.write_text(json.dumps([row | {"doc_id": str(number)} for number in range(len(replies))]))
+    lives = 3
+
+    def answer(_: dict[str, Any]) -> str | int:
+        return "TRUE" if len(judge.requests) <= lives else 500
+
+    with serve(answer, greets=True) as judge:
+        endpoint = judge.endpoint(concurrency=1, retries=0).model_dump_json()
+        named = ["--suite", "visual-probe", "--agent", "direct", "--model", tiny, "--data", file]
+        words = ["eval", *named, "--out", tmp_path / "out", *SMALL, *setting(reward__judge=endpoint)]
+        ended = vtune(*words)
+        assert ended.code == 1
+        assert "unscored" in ended.err
+        assert not (tmp_path / "out/results.json").exists()
+        (portion,) = (tmp_path / "out/trajectories").iterdir()
+        stored = [(t.reply, t.reward and t.reward.total) for t in read_trajectories(portion)]
+        assert [reply for reply, _ in stored] == replies
+        assert [total for _, total in stored].count(None) == 2  # and no one is 0
+        assert {total for _, total in stored} == {None, 1.0}
+
+        replies.clear()  # whoever drew again would have nothing to say
+        judge.requests.clear()
+        lives = 1000
+        ended = vtune(*words, "--resume", "--json")
+        assert ended.code == 0, ended.err
+    assert len(judge.requests) == 2
+    assert json.loads(ended.out)["score"]["score"] == 1.0
+    assert not (tmp_path / "out/ended").exists()
+
+
+def test_of_several_suites_all_are_checked_first_and_one_that_fails_does_not_drop_the_rest(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_vstar(tmp_path / "vstar_bench", 2, (60, 40), (10, 10, 20, 20))
+    files = []
+    for name in ("first", "second", "third"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(find("vstar", "eval_suites").read_text().replace("data/vstar_bench]", f"{data}]"))
+        files.append(str(file))
+    out, broken = tmp_path / "out", True
+
+    class Dying(Saying):
+        """Breaks while the second suite is drawn."""
+
+        async def generate(self, request: Request) -> Completion:
+            if broken and (out / "second").exists() and not (out / "third").exists():
+                raise RunFailed("the engine broke")
+            return await super().generate(request)
+
+    replies = ["A", "D"]
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Dying(policy.chat, replies))
+    more = ["--agent", "direct", "--model", tiny, "--out", out, *SMALL, *setting(published__rows="null")]
+    second = Path(files[1]).read_text()
+    Path(files[1]).write_text(second.replace(str(data), str(tmp_path / "nowhere")))
+    ended = vtune("eval", "--suite", ",".join(files), *more)
+    assert ended.code == 2
+    assert "1 of 3 suites cannot be evaluated, and none was begun:\n  second: " in ended.err
+    assert not out.exists()
+
+    Path(files[1]).write_text(second)
+    ended = vtune("eval", "--suite", ",".join(files), *more, "--json")
+    assert ended.code == 1
+    assert "1 of 3 suites failed:\n  second: the engine broke" in ended.err
+    found = json.loads(ended.out)
+    assert (list(found["evaluations"]), list(found["failed"])) == (["first", "third"], ["second"])
+
+    broken = False
+    ended = vtune("eval", "--suite", ",".join(files), *more, "--resume", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (list(found["evaluations"]), found["failed"]) == (["first", "second", "third"], {})
