@@ -146,6 +146,7 @@ def _plan(
     """What `--dry-run` does."""
     from vtune.config import load_recipe
     from vtune.report.values import render_values
+    from vtune.runs.agent.kinds import Kind
     from vtune.runs.evaluate.against import check_against
     from vtune.runs.evaluate.evaluation import plan_eval
     from vtune.runs.evaluate.groups import asked, plan_several
@@ -164,13 +165,23 @@ def _plan(
         return checked
 
     def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
-        return plan_eval(
-            suite, model, limit=limit, kind="vllm" if vllm else "transformers", own_data=data is not None
-        )
+        kind: Kind = "vllm" if vllm else "transformers"
+        return plan_eval(suite, model, limit=limit, kind=kind, own_data=_own_data(data, named, name))
 
     with stdout_for_the_result():
-        found = check("", load(named.suites[0].path)) if named.single else plan_several(named, load, check)
+        if named.single:
+            found = check(named.suites[0].name, load(named.suites[0].path))
+        else:
+            found = plan_several(named, load, check)
     show(found, render_values, as_json=as_json)
+
+
+def _own_data(data: str | None, named: "Asked", name: str) -> bool:
+    """Whether a suite's data are not those of a suite that ships: there may be fewer than are published."""
+    from vtune.config import shipped
+
+    (path,) = (one.path for one in named.suites if one.name == name)
+    return data is not None or path not in shipped("eval_suites").values()
 
 
 def _run(
@@ -214,12 +225,12 @@ def _run(
         if not resume:
             check_new(where)
         if not (where / "results.json").exists():
-            plan_eval(suite, model, limit=limit, kind=kind)
+            plan_eval(suite, model, limit=limit, kind=kind, own_data=_own_data(data, named, name))
 
     def run(name: str, checked: "EvalSuite") -> dict[str, Any]:
         where = folder if named.single else folder / name
         again = resume and (named.single or begun(where))
-        own = data is not None
+        own = _own_data(data, named, name)
         return run_eval(checked, model, where, limit=limit, kind=kind, resume=again, own_data=own)
 
     with stdout_for_the_result():

@@ -76,6 +76,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "tools.text_search.summariser.base_url",
         "tools.text_search.web.api_key_env",  # the web is not everywhere: its recorded answers are given
         "tools.text_search.web.recorded",
+        "tools.text_search.web.blocked",  # what a suite's `blocked_hosts` come to, in the suite as it was run
+        "tools.web.blocked",
         *_MACHINE,
     ),
 }

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.own.rotate import back
 from tests.rollout.build import ANSWER, job
 from tests.rollout.test_tool_calls import ASKING, call, converse, turn
 from vtune.environments.origins import Origins
@@ -47,14 +46,18 @@ def test_a_cut_out_of_an_enlarged_cut_out_lies_in_the_input(
     assert (again.image, again.bbox) == (0, pytest.approx(found.bbox))
 
 
-@pytest.mark.parametrize("angle", [90, 180, 270])
-def test_a_cut_out_of_a_turned_picture_has_the_map_of_both(angle: int) -> None:
+@pytest.mark.parametrize(
+    ("angle", "back"),
+    [(90, (0, -1, 30, 1, 0, 0)), (180, (-1, 0, 30, 0, -1, 20)), (270, (0, 1, 0, -1, 0, 20))],
+)
+def test_a_cut_out_of_a_turned_picture_has_the_map_of_both(angle: int, back: tuple[float, ...]) -> None:
+    """The map of a picture that is turned to the left, to the picture of 30 x 20 pixels that it was."""
     picture = Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
     turned = picture.rotate(angle, expand=True)
     out = io.BytesIO()
     turned.save(out, "PNG")
     origins = Origins()
-    whole = ShownCrop(bbox=(0.0, 0.0, 30.0, 20.0), image=0, shown=0, matrix=back(angle, 30, 20))
+    whole = ShownCrop(bbox=(0.0, 0.0, 30.0, 20.0), image=0, shown=0, matrix=back)
     origins.take(1, [whole], [out.getvalue()])
     (found,) = origins.placed([ShownCrop(bbox=(2.0, 3.0, 9.0, 7.0), image=1, shown=0)], [png(7, 4)])
     assert found.image == 0
