@@ -112,7 +112,7 @@ def conversations(case: Case, shape: Shape) -> tuple[list[Row], int]:
 
     def picture(side: int) -> Pixels:
         return Pixels(
-            torch.empty(side * side, shape.patch_values), (1, side, side), (side // shape.merge) ** 2
+            torch.empty(side * side, shape.patch_values), (1, side, side), (side // shape.merge) ** 2, ""
         )
 
     rows = []
