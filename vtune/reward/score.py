@@ -144,7 +144,8 @@ class Scorer:
 
                 yield begin
         except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+            first = failures.exceptions[0]
+            raise first from first.__cause__  # what it says of its own cause is kept
 
     def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
         """The sample, told how large the policy saw its picture where its reply is in such pixels."""
