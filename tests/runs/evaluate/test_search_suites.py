@@ -107,7 +107,7 @@ def test_a_scripted_policy_has_the_score_that_its_protocol_gives(
 def test_every_suite_that_has_two_protocols_is_tried_with_two() -> None:
     listed = list_suites()["suites"]
     several = {name for name, suite in listed.items() if len(suite["protocols"]) > 1}
-    # Read as another suite; with fields that wait for their scorer (test_scorers); sets (test_detection_sets).
+    # Read as another suite; fields that wait for their scorer: test_scorers; sets: test_detection_sets.
     others = {"hrbench-8k", "mme-realworld", "mega-bench-core", "coco-val", "ovdeval"}
     assert several - others == set(FROM_FILES) | set(JUDGED) | set(CASES)
     assert all(len(protocols) >= 2 for _, protocols in [*FROM_FILES.values(), *JUDGED.values()])
