@@ -75,7 +75,7 @@ HOSTILE = {
     "/v6": "::1 is not a public address",
     "/mapped": "is not a public address",
     "/number": "InvalidUrl",
-    "/name": "no public address",
+    "/name": "not a public address",
     "/file": "not an address of the web",
     "/login": "holds a name or a password",
     "/leak": "data.huggingface.co is blocked",
@@ -135,7 +135,7 @@ def test_what_is_a_public_address(address: str, public: bool) -> None:
 
 
 def test_one_s_own_machine_is_refused_unless_it_is_named(web: FakeWeb) -> None:
-    assert "no public address" in fetched(web, "/good", private=())
+    assert "not a public address" in fetched(web, "/good", private=())
     assert web.asked == []
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 LONGEST, DEEPEST = 100_000, 100
-"""Characters of a Python literal and depth of its brackets, ours: what is longer or deeper is none."""
+"""Characters of a Python literal and depth of its brackets, ours: what is longer or deeper is refused."""
 LONGEST_ART = 10_000
 """Characters from which a drawing loses the white space at its end before fences are looked for."""
 JSON, ANSWER, DRAWING, VERBATIM = "json", "answer_string", "ascii_answer_string", "verbatim_answer_string"

@@ -117,7 +117,7 @@ def tagged_point(text: Any) -> tuple[float, ...] | None:
 
 
 def _numbers(content: str) -> tuple[float, ...]:
-    """Numbers between commas; empty where one is none."""
+    """Numbers between commas; empty where one is not a number."""
     try:
         return tuple(float(part.strip()) for part in content.split(","))
     except ValueError:
