@@ -164,7 +164,8 @@ class Agent:
                 for cohort, left in lanes:
                     tasks.create_task(self._lane(cohort, left, found, results, done, ended))
         except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+            first = failures.exceptions[0]
+            raise first from first.__cause__  # what it says of its own cause is kept
         finally:
             await results.clear()
         # Once round, so that the last sessions are told to end.
