@@ -44,7 +44,6 @@ OTHER_MEANINGS = {
     ("vtune/protocols/paper.py", "mega_bench"): "a kind of question",
     ("vtune/protocols/lmms_eval.py", "mega_bench"): "a kind of question",
     ("vtune/runs/evaluate/scorers.py", "mega_bench"): "a kind of question",
-    ("vtune/runs/evaluate/suite.py", "mega_bench"): "the format",
     ("vtune/curate/judging.py", "judge"): "a key of a recipe",
     ("vtune/reward/service.py", "judge"): "a key of what is sent",
     ("vtune/reward/wire.py", "judge"): "a key of what is sent",

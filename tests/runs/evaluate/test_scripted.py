@@ -1,6 +1,7 @@
 """`--model scripted:FILE`: a suite with replies that are written down."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,19 +104,19 @@ def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(
     data: Path, names: list[str], tmp_path: Path
 ) -> None:
     model = write_script(tmp_path / "r.jsonl", {name: ["<answer>A</answer>"] for name in names})
-    suite = tmp_path / "mine.yaml"
-    shipped = find("vstar", "eval_suites").read_text().replace("data/vstar_bench]", f"{data}]")
-    words = ["eval", "--suite", suite, "--model", model, "--agent", "zoom", "--dry-run"]
-    for rows, more, code in (
-        (191, (), 2),
-        (5, (), 2),
-        (4, (), 0),
-        (191, ("--limit", "4"), 0),
-        (191, ("--set", "published.rows=null"), 0),
-        (191, ("--data", str(data)), 0),
+    mine = tmp_path / "mine.yaml"
+    shutil.copy(find("vstar", "eval_suites"), mine)
+    words = ["--model", model, "--agent", "zoom", "--dry-run", "--set", f"data=[{data}]"]
+    for suite, rows, more, code in (
+        ("vstar", 191, (), 2),
+        ("vstar", 5, (), 2),
+        ("vstar", 4, (), 0),
+        ("vstar", 191, ("--limit", "4"), 0),
+        ("vstar", "null", (), 0),
+        ("vstar", 191, ("--data", str(data)), 0),
+        (mine, 191, (), 0),
     ):
-        suite.write_text(shipped.replace("rows: 191", f"rows: {rows}"))
-        ended = vtune(*words, *more)
+        ended = vtune("eval", "--suite", suite, *words, "--set", f"published.rows={rows}", *more)
         assert ended.code == code, ended.err
         if code:
             assert f"there are 4 questions, and {rows} as published" in ended.err

@@ -181,6 +181,7 @@ FORMATS.add(
         read_megabench,
         "Parquet of MEGA-Bench in a folder with its pictures and all_task_meta.json",
         takes=("images", "tools"),
+        leaves_out=True,  # questions about videos
         specimen=specimens_scored.mega_bench,
     ),
 )

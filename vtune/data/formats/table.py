@@ -27,6 +27,8 @@ class Format:
     """Its rows say which tools the model may call: a suite of them may leave that to its agent."""
     own_questions: bool = False
     """Its questions are written here, bare: an import adds how they are to be answered."""
+    leaves_out: bool = False
+    """Its reader passes over rows that no model here can be asked, so that fewer come than are published."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
     also: Callable[[Options], tuple[str, ...]] = lambda options: ()
