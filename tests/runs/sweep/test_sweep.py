@@ -434,6 +434,17 @@ def test_a_setting_for_all_variants_that_one_of_them_hides_is_refused(key: str, 
         load_sweep(write(tmp_path), RECIPE, [f"{key}=1"])
 
 
+def test_keys_of_the_sweep_itself_can_be_set(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    plan = load_sweep(path, RECIPE, ["steps=1", "sweep.last_steps=1", "sweep.seeds=[7]"])
+    assert (plan.sweep.last_steps, plan.sweep.seeds) == (1, (7,))
+    assert plan.recipes["plain"].steps == 1
+    with pytest.raises(RecipeError, match="unknown key `last_step`; did you mean `last_steps`"):
+        load_sweep(path, RECIPE, ["sweep.last_step=1"])
+    with pytest.raises(RecipeError, match=re.escape("lower it (`--set sweep.last_steps=1`)")):
+        load_sweep(path, RECIPE, ["steps=1"])
+
+
 def test_a_dry_run_plans_all_and_starts_nothing(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "sweeps", held_out=held_out(lens))
     given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]", steps=3)

@@ -14,6 +14,8 @@ from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.sweep.table import SWEEP, TABLE
 from vtune.runs.train.rl import RLRecipe
 
+OWN = "sweep."
+"""Begins the keys of the sweep's own file among the overrides."""
 SUITES = "held-out"
 """In the sweep's folder: the suites on which all trained runs are evaluated."""
 
@@ -140,14 +142,15 @@ def load_sweep(
     Args:
         path: The sweep.
         recipe: The recipe that is varied.
-        overrides: `key.path=value` for all variants.
-        suite_overrides: The same for all evaluations.
+        overrides: `key.path=value` for all variants; `sweep.key.path=value` is for the sweep itself.
+        suite_overrides: `key.path=value` for all evaluations.
 
     Raises:
         RecipeError: With the problems found, in all variants; also where an override would be without effect
             because the sweep sets its key.
     """
-    sweep = load_recipe(path, Sweep)
+    own, overrides = _split(overrides)
+    sweep = load_recipe(path, Sweep, own)
     _check_overrides(sweep, overrides)
     base = load_recipe(
         recipe, RLRecipe, overrides
@@ -164,7 +167,7 @@ def load_sweep(
         if sweep.last_steps > varied.steps:
             problems.append(
                 f"variant `{name}` has {varied.steps} steps, and last_steps is {sweep.last_steps}; "
-                "lower it in the file of the sweep, which `--set` does not reach, or raise `steps`"
+                f"lower it (`--set {OWN}last_steps={varied.steps}`), or raise `steps`"
             )
         # The sweep's own files go along: each variant is a run of a process of its own.
         brought = {"model": resolved(varied.model), "uses": _joined(sweep.uses, varied.uses)}
@@ -181,10 +184,19 @@ def load_sweep(
     return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained)
 
 
+def _split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of the sweep's own file, without their prefix, and those of the recipe."""
+    own = [word.removeprefix(OWN) for word in overrides if word.startswith(OWN)]
+    return own, [word for word in overrides if not word.startswith(OWN)]
+
+
 def _check_overrides(sweep: Sweep, overrides: Sequence[str]) -> None:
     for key in (word.partition("=")[0] for word in overrides):
         if key == "seed":
-            raise RecipeError("`--set seed` is without effect: the sweep says the seeds", fix="leave it out")
+            raise RecipeError(
+                "`--set seed` is without effect: the sweep says the seeds",
+                fix=f"write `--set {OWN}seeds=[…]`, or leave it out",
+            )
         for name, settings in sweep.variants.items():
             hidden = [own for own in settings if f"{key}.".startswith(f"{own}.")]
             if hidden:
