@@ -58,8 +58,16 @@ from datetime import timedelta
 import torch
 from vtune.update.ranks import Ranks
 
-torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=2))
+rank = int(os.environ["RANK"])
+# The two may start far apart on a busy machine: only what comes after they have met is short of patience.
+store = torch.distributed.TCPStore(
+    os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, is_master=not rank
+)
+torch.distributed.init_process_group(
+    "gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60)
+)
 ranks = Ranks.of_this_process().joined()
+torch.distributed.distributed_c10d._set_pg_timeout(timedelta(seconds=2))
 if ranks.rank:
     time.sleep(5)
 ranks.wait()
