@@ -21,6 +21,8 @@ class Start:
     """The machines; None for this one."""
     track: str | None
     """Name of a tracker."""
+    profile: int | None
+    """The step to profile, counted from 1."""
     dry_run: bool
     """Check only."""
     as_json: bool
@@ -57,6 +59,15 @@ ShapeOf = Annotated[
 Track = Annotated[
     str | None,
     typer.Option("--track", metavar="TRACKER", help="Also report to trackio, wandb, tensorboard or mlflow."),
+]
+Profiled = Annotated[
+    int | None,
+    typer.Option(
+        "--profile",
+        metavar="STEP",
+        min=1,
+        help="Record this step with torch's profiler: a trace and a table of operators per process.",
+    ),
 ]
 Hostfile = Annotated[
     Path | None,

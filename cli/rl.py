@@ -11,6 +11,7 @@ from .options import (
     Gpus,
     Hostfile,
     Overrides,
+    Profiled,
     Protection,
     Recipe,
     Resume,
@@ -34,6 +35,7 @@ def rl(
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
     track: Track = None,
+    profile: Profiled = None,
     sweep: Annotated[
         str | None,
         typer.Option(
@@ -59,6 +61,7 @@ def rl(
         gpus=gpus,
         hostfile=hostfile,
         track=track,
+        profile=profile,
         dry_run=dry_run,
         as_json=as_json,
     )

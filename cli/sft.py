@@ -7,6 +7,7 @@ from .options import (
     Gpus,
     Hostfile,
     Overrides,
+    Profiled,
     Recipe,
     Resume,
     RunFolder,
@@ -27,6 +28,7 @@ def sft(
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
     track: Track = None,
+    profile: Profiled = None,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model on traces, as a recipe says."""
@@ -43,6 +45,7 @@ def sft(
         gpus=gpus,
         hostfile=hostfile,
         track=track,
+        profile=profile,
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -76,7 +76,12 @@ def _run(plan: "Plan", folder: Path, start: Start) -> None:
     from vtune.runs.sweep.runs import check_failed, run_sweep
 
     processes = processes_of(start.gpus, start.hostfile) or 1
-    given = {"--gpus": start.gpus, "--hostfile": start.hostfile, "--track": start.track}
+    given = {
+        "--gpus": start.gpus,
+        "--hostfile": start.hostfile,
+        "--track": start.track,
+        "--profile": start.profile,
+    }
     options = [word for option, value in given.items() if value is not None for word in (option, str(value))]
     try:
         with stdout_for_the_result():

@@ -28,7 +28,7 @@ class Verb(Generic[R]):
     check: Callable[..., dict[str, Any]]
     """(recipe, gpus=…) -> what can be known before the start. Raises on what cannot work."""
     run: Callable[..., dict[str, Any]]
-    """(recipe, folder, resume=…, track=…) -> result."""
+    """(recipe, folder, resume=…, track=…, profile=…) -> result."""
     split: Callable[[R, int], None] | None = None
     """Raises where a step does not split over this many processes; None: every step does."""
 
@@ -71,7 +71,7 @@ def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> N
     if first:
         check_start(folder, resume=start.resume)  # a run finds it too, after its data are read
     with stdout_for_the_result():
-        result = verb.run(recipe, folder, resume=start.resume, track=start.track)
+        result = verb.run(recipe, folder, resume=start.resume, track=start.track, profile=start.profile)
     if first:
         show(result, render_values, as_json=start.as_json)
 

@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 import re
@@ -68,7 +69,8 @@ def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -
     whole = vtune(*rl(schooled.resolve(), data, unbroken), "--json")
     assert whole.code == 0, whole.err
     (unbroken / "result.json").write_text(whole.out)
-    resumed = vtune(*words, "--resume")
+    # A profile changes nothing of what a run finds.
+    resumed = vtune(*words, "--resume", "--profile", "4")
     return Runs(words, unbroken, killed, left, resumed.code, resumed.err)
 
 
@@ -95,6 +97,18 @@ def test_a_killed_run_ends_with_the_numbers_and_the_trajectories_of_an_unbroken_
         first, second = (stored(run, step) for run in (runs.unbroken, runs.killed))
         assert [t.token_ids for t in first] == [t.token_ids for t in second]
         assert [t.reward for t in first] == [t.reward for t in second]
+
+
+def test_a_profile_shows_the_phases_of_its_step_and_no_other(runs: Runs) -> None:
+    written = sorted(path.name for path in (runs.killed / "profile").iterdir())
+    assert written == ["step-000004-rank-0.json.gz", "step-000004-rank-0.txt"]
+    assert "profile of step 4" in runs.resumed_err
+    with gzip.open(runs.killed / "profile" / written[0]) as file:
+        events = json.load(file)["traceEvents"]
+    took = {event["name"]: event for event in events if event.get("ph") == "X"}
+    assert {"rollout", "update", "aten::mm"} <= set(took)
+    assert took["rollout"]["ts"] + took["rollout"]["dur"] <= took["update"]["ts"]
+    assert "aten::mm" in (runs.killed / "profile" / written[1]).read_text()
 
 
 def stored(run: Path, step: int) -> list[Trajectory]:

@@ -55,7 +55,11 @@ def test_a_broken_run_goes_on_with_the_same_losses(
         with pytest.raises(OSError, match="the disk is gone"):
             vtune(*words)
     assert len(losses(broken)) == 8
-    assert vtune(*words, "--resume").code == 0
+    for step, left in ((13, "steps 1 to 12 are left"), (6, "steps 7 to 12 are left")):
+        refused = vtune(*words, "--resume", "--profile", str(step))
+        assert (refused.code, left in refused.err) == (2, True), refused.err
+    assert vtune(*words, "--resume", "--profile", "12").code == 0
+    assert (broken / "profile/step-000012-rank-0.json.gz").stat().st_size
     assert len(losses(broken)) == 12
     assert numbers(broken) == numbers(unbroken)
     assert same_weights(*(run / "checkpoints/newest" for run in (broken, unbroken)))

@@ -31,6 +31,7 @@ from vtune.runs.train.learning import Learning, rewards, updates_of, with_advant
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import Loaded, check_pinned, pin_suites, values_of
 from vtune.runs.train.opening import Opened, opened
+from vtune.runs.train.profile import Profile, check_profile, phase
 from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
@@ -61,7 +62,9 @@ _SHOWN = (
 )
 
 
-def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = None) -> dict[str, Any]:
+def run_rl(
+    recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = None, profile: int | None = None
+) -> dict[str, Any]:
     """Train; weights, metrics, trajectories and checkpoints go to `out`.
 
     Args:
@@ -69,12 +72,14 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
         out: The run folder.
         resume: Continue the run in it.
         track: Name of a tracker that gets what `metrics.jsonl` gets, and trajectories.
+        profile: The step to record with torch's profiler, counted from 1.
 
     Returns:
         `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were seen to be those
         of the start), `seconds`, and `last`, the last step's row over all sources.
     """
     check_tracker(track)
+    check_profile(profile, done=0, steps=recipe.steps)
     ranks = Ranks.of_this_process()
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     if ranks.first:
@@ -86,14 +91,21 @@ def run_rl(recipe: RLRecipe, out: Path, *, resume: bool, track: str | None = Non
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)
-        return asyncio.run(_train(recipe, suites, out, ranks, resume=resume, track=track))
+        return asyncio.run(_train(recipe, suites, out, ranks, resume=resume, track=track, profile=profile))
 
 
 async def _train(
-    recipe: RLRecipe, suites: Sequence[Loaded], out: Path, ranks: Ranks, *, resume: bool, track: str | None
+    recipe: RLRecipe,
+    suites: Sequence[Loaded],
+    out: Path,
+    ranks: Ranks,
+    *,
+    resume: bool,
+    track: str | None,
+    profile: int | None,
 ) -> dict[str, Any]:
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
-        loop = _Loop(run, suites, track=track)
+        loop = _Loop(run, suites, track=track, profile=profile)
         async with aclosing(loop.scheduler):
             last = await loop.steps()
     frozen = run.trainer.check_frozen()
@@ -133,11 +145,15 @@ class Step:
 class _Loop:
     """The steps of a run."""
 
-    def __init__(self, run: Opened, suites: Sequence[Loaded], *, track: str | None) -> None:
+    def __init__(
+        self, run: Opened, suites: Sequence[Loaded], *, track: str | None, profile: int | None
+    ) -> None:
         recipe, ranks = run.recipe, run.ranks
         self._run = run
         self._recipe = recipe
         self._ranks = ranks
+        check_profile(profile, done=run.done, steps=recipe.steps)
+        self._profile = Profile(profile, run.out, ranks)
         self._tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=run.state)
         self._drawing = Drawing(recipe, run.agent, run.scorer, self._tightening, ranks)
         share = recipe.prompts_per_step // ranks.world
@@ -184,7 +200,8 @@ class _Loop:
         shown = Training("rl", self._run.out, steps, done=done, show=first)
         with self._stopping, self._record, shown as progress:
             for number in range(done, steps):
-                rows = (await self.step(number)).rows
+                with self._profile.of(number):
+                    rows = (await self.step(number)).rows
                 progress.advance({name: rows[ALL].get(name) for name in _SHOWN})
                 self._stopping.after(number + 1, partial(self._save, number + 1))
             await self._evaluate_at_the_end()
@@ -203,7 +220,8 @@ class _Loop:
 
     async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
         """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
-        drawn = await self._together(number, self.scheduler.of(number))
+        with phase("rollout"):
+            drawn = await self._together(number, self.scheduler.of(number))
         clock.lap("rollout")
         shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
@@ -226,7 +244,8 @@ class _Loop:
 
     async def _updated(self, step: Step) -> Step:
         kept = [t for t in step.learnt if t.group in step.drawn.kept]
-        updates = await self._learn(updates_of(kept, self._recipe.updates_per_step))
+        with phase("update"):
+            updates = await self._learn(updates_of(kept, self._recipe.updates_per_step))
         step.clock.lap("update")
         return replace(step, updates=updates)
 

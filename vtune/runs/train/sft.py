@@ -34,6 +34,7 @@ from vtune.runs.train.online_recipe import (
     pin_suites,
     values_of,
 )
+from vtune.runs.train.profile import Profile, check_profile
 from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.stopping import Stopping
@@ -140,7 +141,9 @@ def check_lengths(recipe: SFTRecipe) -> None:
         _replayed(recipe, traces.shuffled(number, seed=recipe.seed), chat, reader)
 
 
-def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = None) -> dict[str, Any]:
+def run_sft(
+    recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = None, profile: int | None = None
+) -> dict[str, Any]:
     """Train on the traces; weights, metrics and checkpoints go to `out`.
 
     Args:
@@ -148,6 +151,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
         out: The run folder.
         resume: Continue the run in it.
         track: Name of a tracker that gets what `metrics.jsonl` gets.
+        profile: The step to record with torch's profiler, counted from 1.
 
     Returns:
         `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None where
@@ -156,6 +160,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
     check_tracker(track)
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     plan = check_sft(recipe)
+    check_profile(profile, done=0, steps=plan["steps"])
     suites = load_suites(recipe.eval, kind="transformers")
     ranks = Ranks.of_this_process()
     if ranks.first:
@@ -165,7 +170,7 @@ def run_sft(recipe: SFTRecipe, out: Path, *, resume: bool, track: str | None = N
         if ranks.first:
             pin_suites(suites, out)
         steps = plan["steps"]
-        trained = _train(recipe, suites, out, ranks, steps, resume=resume, track=track)
+        trained = _train(recipe, suites, out, ranks, steps, resume=resume, track=track, profile=profile)
         return {"traces": plan["traces"], **trained}
 
 
@@ -178,6 +183,7 @@ def _train(
     *,
     resume: bool,
     track: str | None,
+    profile: int | None,
 ) -> dict[str, Any]:
     torch.set_num_threads(recipe.update.threads)
     ranks = start(ranks)
@@ -185,6 +191,8 @@ def _train(
     policy = starting_policy(recipe.model, recipe.images, recipe.update, ranks)
     trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
     done, _ = position(out / "checkpoints", trainer, resume=resume)
+    check_profile(profile, done=done, steps=steps)
+    profiled = Profile(profile, out, ranks)
     if ranks.first:
         say(f"trainable parameters: {trainer.trainable}")
         say(f"vision attention: {policy.vision_attention}")
@@ -212,7 +220,8 @@ def _train(
     with stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             _evaluate(evaluation, step, trainer, stopping, save)
-            row = _update(trainer, stream, step)
+            with profiled.of(step):
+                row = _update(trainer, stream, step)
             loss = row.get("loss", loss)
             record.write(step, {ALL: row})
             progress.advance({"loss": row.get("loss"), "grad": row.get("grad_norm")})

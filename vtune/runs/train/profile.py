@@ -1,0 +1,82 @@
+"""A profile of one step by torch: where its time goes on the processor and on the GPU."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from vtune.errors import RecipeError
+from vtune.report.progress import say
+from vtune.update.ranks import Ranks
+
+FOLDER = "profile"
+ROWS = 40
+"""Operators in the table, those first that take longest themselves (ours)."""
+
+phase = record_function
+"""Names a part of a step in its profile, as a context; costs next to nothing outside of one."""
+
+
+def check_profile(step: int | None, *, done: int, steps: int) -> None:
+    """Check that a run comes by the step that is to be recorded.
+
+    Args:
+        step: Counted from 1; None: none is.
+        done: Steps that the run has behind it.
+        steps: Of the whole run.
+
+    Raises:
+        RecipeError: If it does not.
+    """
+    if step is not None and not done < step <= steps:
+        left = f"steps {done + 1} to {steps} are left" if done < steps else f"all {steps} steps are done"
+        raise RecipeError(f"--profile {step}: {left}", fix="leave it out, or name a step that is left")
+
+
+class Profile:
+    """Records one step of a run, in each process.
+
+    A step is written to `profile/step-NNNNNN-rank-R.json.gz`, a Chrome trace of all threads for Perfetto or
+    `chrome://tracing`, and its operators, summed up, to a `.txt` beside it.
+
+    Args:
+        step: Counted from 1; None records nothing.
+        out: The run folder.
+        ranks: Of this process.
+
+    """
+
+    def __init__(self, step: int | None, out: Path, ranks: Ranks) -> None:
+        self._step = step
+        self._out = out
+        self._ranks = ranks
+
+    @contextmanager
+    def of(self, number: int) -> Iterator[None]:
+        """Around the step after `number` others; a step that fails leaves no profile."""
+        if self._step != number + 1:
+            yield
+            return
+        with profile(
+            activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * torch.cuda.is_available()],
+            # Updates may run in a thread of their own.
+            experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True),
+        ) as recorded:
+            yield
+        self._write(recorded)
+
+    def _write(self, recorded: profile) -> None:
+        folder = self._out / FOLDER
+        folder.mkdir(exist_ok=True)
+        name = f"step-{self._step:06d}-rank-{self._ranks.rank}"
+        part = folder / f".{name}.part.json.gz"
+        recorded.export_chrome_trace(str(part))
+        sort = f"self_{'device' if torch.cuda.is_available() else 'cpu'}_time_total"
+        table = folder / f".{name}.part.txt"
+        table.write_text(recorded.key_averages().table(sort_by=sort, row_limit=ROWS), encoding="utf-8")
+        table.replace(folder / f"{name}.txt")
+        trace = part.replace(folder / f"{name}.json.gz")
+        if self._ranks.first:
+            say(f"profile of step {self._step}: {trace}, and its operators: {name}.txt")
