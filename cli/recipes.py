@@ -14,15 +14,15 @@ Name = Annotated[str, typer.Argument(help="Name, or kind/name, e.g. rl/codev.")]
 
 @app.command("list")
 def list_recipes(as_json: AsJson = False) -> None:
-    """List recipes, data recipes and eval suites that ship with vtune."""
+    """List recipes, data recipes, eval suites and launch files that ship with vtune."""
     from vtune.report.values import render_values
-    from vtune.runs.recipes.shipped import shipped_recipes
+    from vtune.runs.recipes.shipped import shipped_files
 
     from .output import show
 
     entries = {
         f"{entry.kind}/{entry.name}": {"about": entry.about, "path": str(entry.path)}
-        for entry in shipped_recipes()
+        for entry in shipped_files()
     }
     if as_json:
         show({"recipes": entries}, render_values, as_json=True)

@@ -250,6 +250,10 @@ def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["recipes", "show", "rl/codev-tiny"]).stdout
     copied = CliRunner().invoke(app, ["recipes", "copy", "rl/codev-tiny", str(tmp_path)])
     assert Path(copied.stdout.strip()).read_text(encoding="utf-8") == shown
+    for name in ("launch/slurm.sbatch", "Dockerfile"):
+        assert CliRunner().invoke(app, ["recipes", "copy", name, str(tmp_path)]).exit_code == 0
+    assert (tmp_path / "slurm.sbatch").read_text().startswith("#!/bin/bash")
+    assert listed["launch/Dockerfile"]["about"]
 
 
 class Plan(Strict):
@@ -262,13 +266,13 @@ def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
     recipe.write_text("steps: 3\n")
     calls: list[tuple[Plan, Path, bool]] = []
 
-    def run(plan: Plan, out: Path, *, resume: bool, track: str | None) -> dict[str, Any]:
+    def run(plan: Plan, out: Path, *, resume: bool, track: str | None, profile: int | None) -> dict[str, Any]:
         calls.append((plan, out, resume))
         os.write(1, b"noise of a library\n")
         return {"steps": plan.steps}
 
     defaults: dict[str, Any] = {"out": None, "resume": False, "dry_run": False, "as_json": True}
-    defaults |= {"gpus": None, "hostfile": None, "track": None}
+    defaults |= {"gpus": None, "hostfile": None, "track": None, "profile": None}
     verb = Verb(
         package="recipes.rl",
         kind=Plan,

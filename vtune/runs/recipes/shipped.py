@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
 
 from vtune.config import shipped
@@ -21,6 +22,10 @@ PACKAGES = {
 """Kind -> the package in `vtune` that its files ship in: the folder says which kind a file is."""
 
 
+LAUNCH = "launch"
+"""Kind of the files that start vtune on a cluster; in `recipes/launch`, called by their full names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shipped:
     """A file that ships with vtune."""
@@ -37,13 +42,18 @@ def shipped_recipes() -> list[Shipped]:
     return list(_all())
 
 
+def shipped_files() -> list[Shipped]:
+    """Every file that can be copied: the recipes, and what starts vtune on a cluster."""
+    return [*_all(), *_launch()]
+
+
 def find_shipped(name: str) -> Shipped:
     """The file called `name`, or `kind/name` where two kinds share a name.
 
     Raises:
         RecipeError: If there is none, or more than one.
     """
-    everything = shipped_recipes()
+    everything = shipped_files()
     found = [entry for entry in everything if name in (entry.name, f"{entry.kind}/{entry.name}")]
     if len(found) == 1:
         return found[0]
@@ -69,6 +79,15 @@ def copy_recipe(name: str, target: Path) -> Path:
         raise RecipeError(f"{target} exists", fix="give another name, or remove it")
     write_atomically(target, source.read_bytes())
     return target
+
+
+def _launch() -> Iterator[Shipped]:
+    folder = Path(str(resources.files("vtune.recipes"))) / LAUNCH
+    for path in sorted(folder.iterdir()):
+        if path.suffix != ".md":
+            lines = path.read_text(encoding="utf-8").splitlines()
+            about = next(line for line in lines if line.startswith("# "))
+            yield Shipped(LAUNCH, path.name, path, about.removeprefix("# "))
 
 
 def _all() -> Iterator[Shipped]:

@@ -1,0 +1,115 @@
+"""`recipes/launch`: the batch file with stand-ins for Slurm's commands and vtune; extras of the Dockerfile."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import HANGS, ROOT
+
+LAUNCH = ROOT / "recipes/launch"
+
+SCONTROL = """#!/bin/sh
+case "$1" in
+  show) printf 'node-1\\nnode-2\\n' ;;
+  requeue) echo "$2" >> requeued ;;
+esac
+"""
+VTUNE = """#!/bin/bash
+# Runs until it is told to stop, or ends at once with a status of its own.
+printf '%s\\n' "$@" > words
+trap 'sleep 0.2; echo saved >> saved; exit 130' TERM
+touch started
+[ -z "$STATUS" ] || exit "$STATUS"
+while :; do sleep 0.05; done
+"""
+WORDS = ["rl", "--recipe", "my.yaml", "--set", "steps=3", "--out", "runs/my run"]
+
+
+def batch(folder: Path, *words: str, nodes: int = 1, **variables: str) -> "subprocess.Popen[str]":
+    """The batch file, started in a folder as Slurm does."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    for name, text in (("scontrol", SCONTROL), ("vtune", VTUNE)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    job = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": "17",
+        "SLURM_NNODES": str(nodes),
+        "SLURM_JOB_NODELIST": "node-[1-2]",
+        "SLURM_GPUS_ON_NODE": "8",
+        "STATUS": "",
+        **variables,
+    }
+    return subprocess.Popen(
+        ["bash", LAUNCH / "slurm.sbatch", *words],
+        cwd=folder,
+        env=job,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def given(folder: Path) -> list[str]:
+    """What vtune was started with."""
+    return (folder / "words").read_text().splitlines()
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_the_status_of_the_run_is_that_of_the_job(tmp_path: Path, status: int) -> None:
+    job = batch(tmp_path, *WORDS, STATUS=str(status))
+    assert job.wait(HANGS) == status
+    assert given(tmp_path) == [*WORDS, "--gpus", "8"]
+    assert not (tmp_path / "requeued").exists()
+
+
+def test_several_nodes_get_a_hostfile_and_a_run_that_is_there_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "runs/my run").mkdir(parents=True)
+    (tmp_path / "runs/my run/recipe.yaml").touch()
+    assert batch(tmp_path, *WORDS, nodes=2, STATUS="0").wait(HANGS) == 0
+    hosts = tmp_path / "hosts-17"
+    assert given(tmp_path) == [*WORDS, "--gpus", "8", "--hostfile", str(hosts), "--resume"]
+    assert hosts.read_text() == "node-1 slots=8\nnode-2 slots=8\n"
+
+
+def test_before_its_time_is_up_the_run_is_saved_and_the_job_comes_again(tmp_path: Path) -> None:
+    job = batch(tmp_path, "sft", "--recipe=my.yaml", "--out=runs/mine")
+    deadline = time.monotonic() + HANGS
+    while not (tmp_path / "started").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(HANGS) == 130
+    assert (tmp_path / "saved").read_text() == "saved\n"
+    assert (tmp_path / "requeued").read_text() == "17\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "says"),
+    [
+        (["rl", "--recipe", "my.yaml"], {}, "usage: sbatch"),
+        (WORDS, {"SLURM_GPUS_ON_NODE": ""}, "give sbatch --gpus-per-node"),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_is_started(
+    tmp_path: Path, words: list[str], variables: dict[str, str], says: str
+) -> None:
+    job = batch(tmp_path, *words, **variables)
+    assert job.wait(HANGS) != 0
+    assert job.stderr is not None
+    assert says in job.stderr.read()
+    assert not (tmp_path / "words").exists()
+
+
+def test_the_image_installs_extras_that_there_are_and_none_that_is_for_developers() -> None:
+    extras = re.findall(r"/src\[(.*?)\]", (LAUNCH / "Dockerfile").read_text())
+    there = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert len(extras) == 1
+    assert set(extras[0].split(",")) == set(there) - {"dev", "ray"}
