@@ -1,4 +1,4 @@
-"""`recipes/launch`: the batch file with stand-ins for Slurm's commands and vtune; extras of the Dockerfile."""
+"""`recipes/launch`: the batch file with stand-ins for Slurm's commands and vtune, and the Dockerfile."""
 
 import os
 import re
