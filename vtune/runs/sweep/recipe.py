@@ -152,9 +152,8 @@ def load_sweep(
     own, overrides = _split(overrides)
     sweep = load_recipe(path, Sweep, own)
     _check_overrides(sweep, overrides)
-    base = load_recipe(
-        recipe, RLRecipe, overrides
-    )  # what is wrong with it is reported once, not for each variant
+    # What is wrong with it is reported once, not for each variant.
+    base = load_recipe(recipe, RLRecipe, overrides)
     recipes: dict[str, RLRecipe] = {}
     problems = []
     for name, settings in sweep.variants.items():
