@@ -122,8 +122,12 @@ def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:
     """What `metrics.jsonl` says by step and source, without what a clock says."""
     lines = read_metrics(run / "metrics.jsonl")
     found = {
-        (line.step, line.source): {name: value for name, value in line.values.items() if "second" not in name}
+        (line.step, line.source): {name: value for name, value in line.values.items() if not _clocked(name)}
         for line in lines
     }
     assert len(found) == len(lines), "a step is told twice"
     return found
+
+
+def _clocked(name: str) -> bool:
+    return "second" in name or name in ("idle_share", "mfu")

@@ -17,8 +17,9 @@ CLEAR = 3.0
 """Standard errors from which on a difference of two windows is called a change (ours)."""
 
 _RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
+_RISING |= {"tokens_per_second_per_gpu", "mfu"}
 _RISING |= {"score", "fsp", "fcp", "faithful_of_correct", "faithful_of_all"}
-_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable"}
+_FALLING = {"red_flags", "unscored", "truncated", "loss", "leaked_placeholders", "unreadable", "idle_share"}
 
 TELLING = (
     *("score", "reward", "accuracy", "faithful_of_all", "faithful_of_correct", "evidence_rate", "iou"),

@@ -55,7 +55,9 @@ CHARTS = (
     Chart("optimisation", "groups of equal rewards", ("groups_*",)),
     Chart("credit transfer", "credit transfer", ("credit_*",)),
     Chart("time", "seconds of a step, by phase", ("seconds*",), "s"),
-    Chart("time", "trained tokens", ("tokens_per_second",), "per second"),
+    Chart("time", "trained tokens", ("tokens_per_second*",), "per second"),
+    Chart("time", "share of the GPUs' peak (MFU)", ("mfu",), "share"),
+    Chart("time", "waiting for tools and scores", ("idle_share",), "share"),
     Chart(REST, "*", ("*",)),
 )
 """In the order of a page. A number is drawn in the first chart that names it."""

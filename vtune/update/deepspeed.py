@@ -20,6 +20,7 @@ from vtune.models.families.family import Part
 from vtune.models.network import name_interface
 from vtune.models.policy import Policy
 from vtune.update.batch import Item, Read, dummy_item, micro_batch
+from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
 from vtune.update.loading import split_weights, starting_policy
@@ -113,6 +114,8 @@ class Trainer:
         self._settings = config_of(recipe, pinned=ranks.device.type == "cuda")
         self._dummy = dummy_item(policy.chat, policy.pictures)
         self._skipped = 0
+        reference_too = objective is not None and objective.kl_weight > 0
+        self._flops = UpdateFlops(policy, recipe, reference=reference_too)
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         if recipe.zero_stage == 3:
             self._split(policy.model)
@@ -125,7 +128,7 @@ class Trainer:
             checkpoint_activations(policy.model)
         self._module = module = PolicyForward(policy.model, policy.chat)
         self._reference: Callable[..., TokenStats] | None = None
-        if objective is not None and objective.kl_weight > 0:
+        if reference_too:
             self._reference = self._frozen(reference) if recipe.lora is None else WithoutAdapters(module)
         parameters = [p for p in module.parameters() if p.requires_grad]
         if sum(getattr(p, "ds_numel", p.numel()) for p in parameters) != sum(self.trainable.values()):
@@ -242,6 +245,7 @@ class Trainer:
             skipped=skipped,
             learning_rate=rate,
             tokens=total,
+            flops=sum(one["flops"] for one in found),
             entropy=mean["entropy"],
             kl=mean.get("kl"),
             clip_share=mean.get("clipped"),
@@ -258,7 +262,9 @@ class Trainer:
         given = (batch.packed, batch.predicting, batch.targets, chunks)
         stats: TokenStats = self._engine(*given)
         starting = None if self._reference is None else partial(self._reference, *given)
-        return micro_loss(self._objective, stats, batch, starting)
+        found = micro_loss(self._objective, stats, batch, starting)
+        flops = self._flops.of(batch.packed, scored=len(batch.targets))
+        return found._replace(sums=found.sums | {"flops": flops})
 
     def _note_skipped(self, norm: float, update: int) -> bool:
         """Whether an update was skipped, which must not become a habit."""

@@ -17,6 +17,8 @@ class StepStats:
     learning_rate: float
     tokens: int
     """Counted tokens."""
+    flops: float
+    """Operations that it needed, over all processes (see `vtune.update.flops`)."""
     entropy: float
     """Mean, nats."""
     kl: float | None

@@ -12,12 +12,16 @@ from PIL import Image
 
 import vtune.runs.agent.engines as vtune_engines
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
+from vtune.metrics.by_source import ALL
+from vtune.metrics.log import read_metrics
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.train.learning import updates_of
+from vtune.runs.train.step_row import speed_row
 from vtune.schema.box import iou
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Trajectory
+from vtune.update.stats import StepStats
 
 pytestmark = pytest.mark.train
 
@@ -39,6 +43,24 @@ DynamicSampling.of = drawn_and_dead
 main()
 """
 """`vtune`, killed in its fourth step: between the rollout and the update."""
+
+
+STATS = StepStats(
+    loss=0.0,
+    grad_norm=1.0,
+    skipped=False,
+    learning_rate=1e-3,
+    tokens=400,
+    flops=0.0,
+    entropy=0.1,
+    kl=None,
+    clip_share=None,
+    mismatch=None,
+    mismatch_mean=None,
+    mismatch_kl=None,
+    truncated_share=None,
+    grad_norms={},
+)
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,23 @@ def test_a_profile_shows_the_phases_of_its_step_and_no_other(runs: Runs) -> None
     assert {"rollout", "update", "aten::mm"} <= set(took)
     assert took["rollout"]["ts"] + took["rollout"]["dur"] <= took["update"]["ts"]
     assert "aten::mm" in (runs.killed / "profile" / written[1]).read_text()
+
+
+def test_the_speed_of_a_step_is_told_and_mfu_where_a_peak_is_known(runs: Runs) -> None:
+    for line in read_metrics(runs.unbroken / "metrics.jsonl"):
+        if line.source == ALL:
+            told = line.values
+            assert told["tokens_per_second_per_gpu"] == told["tokens_per_second"] > 0
+            assert (
+                0
+                <= told["idle_share"]
+                == (told["seconds_sandbox"] + told["seconds_reward"]) / told["seconds"]
+                < 1
+            )
+            assert "mfu" not in told
+    update = replace(STATS, flops=3e15)
+    row = speed_row([update, update], 100.0, 4.0, processes=8, peak=8e15)
+    assert row == {"tokens_per_second": 100.0, "tokens_per_second_per_gpu": 12.5, "mfu": 6e15 / (4.0 * 8e15)}
 
 
 def stored(run: Path, step: int) -> list[Trajectory]:

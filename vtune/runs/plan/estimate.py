@@ -13,6 +13,7 @@ from vtune.models.families.shape import Shape
 from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
+from vtune.update.flops import forward_flops
 from vtune.update.forward import CHUNK
 from vtune.update.zero import BUCKET
 
@@ -289,11 +290,8 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
 
 def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> float:
     """Of one conversation without gradient."""
-    body = shape.parameters["language"] - shape.head
-    attention = 2 * shape.layers * shape.query * tokens  # causal: half of the square
-    language = tokens * (2 * body + attention) + scored * 2 * shape.vocab * shape.hidden
-    tower = shape.parameters["vision"] + shape.parameters["connector"] / shape.merge**2
-    return language + patches * 2 * tower
+    pairs = tokens**2 / 2  # causal: half of the square
+    return sum(forward_flops(shape, tokens=tokens, pairs=pairs, patches=patches, scored=scored).values())
 
 
 def _speed(values: Mapping[str, Any], machine: Machine) -> float:

@@ -36,11 +36,12 @@ from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
-from vtune.runs.train.step_row import Clock, groups_row, staleness, update_row
+from vtune.runs.train.step_row import Clock, groups_row, idle_share, staleness, update_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.update.checkpoint import newest_checkpoint
+from vtune.update.flops import peak_flops
 from vtune.update.ranks import Ranks
 from vtune.update.stats import StepStats
 
@@ -154,6 +155,7 @@ class _Loop:
         self._ranks = ranks
         check_profile(profile, done=run.done, steps=recipe.steps)
         self._profile = Profile(profile, run.out, ranks)
+        self._peak = peak_flops(ranks, recipe.update)
         self._tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=run.state)
         self._drawing = Drawing(recipe, run.agent, run.scorer, self._tightening, ranks)
         share = recipe.prompts_per_step // ranks.world
@@ -256,8 +258,15 @@ class _Loop:
             write_trajectories(file, step.learnt, run=run.out)
             self._record.trajectories(step.number, step.learnt, file)
         rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
-        rows[ALL] |= update_row(step.updates) | step.clock.row(step.updates) | step.credit | step.tightened
+        rows[ALL] |= (
+            update_row(step.updates)
+            | step.clock.row(step.updates, processes=self._ranks.world, peak=self._peak)
+            | step.credit
+            | step.tightened
+        )
         rows[ALL] |= self._rest_of_the_row(step)
+        if not recipe.rollout.staleness:
+            rows[ALL]["idle_share"] = idle_share(rows[ALL])
         self._record.write(step.number, rows)
         if self._ranks.first:
             keep_replies(run.out, step.number, examples(step.everyone, each=REPLIES))

@@ -37,6 +37,7 @@ from vtune.runs.train.online_recipe import (
 from vtune.runs.train.profile import Profile, check_profile
 from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
+from vtune.runs.train.step_row import speed_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.store import trajectory_store
@@ -44,6 +45,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.checkpoint import newest_checkpoint
 from vtune.update.deepspeed import Trainer, start
+from vtune.update.flops import peak_flops
 from vtune.update.loading import starting_policy
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
@@ -215,13 +217,14 @@ def _train(
     loss: float | None = None
     stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
     save = partial(keeping.save, trainer, policy, recipe.model, ranks=ranks)
+    update = partial(_update, trainer, stream, processes=ranks.world, peak=peak_flops(ranks, recipe.update))
     if ranks.first:
         keeping.point()
     with stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             _evaluate(evaluation, step, trainer, stopping, save)
             with profiled.of(step):
-                row = _update(trainer, stream, step)
+                row = update(step)
             loss = row.get("loss", loss)
             record.write(step, {ALL: row})
             progress.advance({"loss": row.get("loss"), "grad": row.get("grad_norm")})
@@ -258,7 +261,9 @@ def _evaluate(
         raise
 
 
-def _update(trainer: Trainer, stream: "_Stream", step: int) -> dict[str, float]:
+def _update(
+    trainer: Trainer, stream: "_Stream", step: int, *, processes: int, peak: float | None
+) -> dict[str, float]:
     """One update; returns its row of the metrics."""
     began = time.monotonic()
     stats = trainer.step(stream.batch(step))
@@ -275,7 +280,8 @@ def _update(trainer: Trainer, stream: "_Stream", step: int) -> dict[str, float]:
         }
         row |= {f"grad_norm_{group}": norm for group, norm in stats.grad_norms.items()}
     seconds = time.monotonic() - began
-    return row | {"seconds": seconds, "tokens_per_second": stats.tokens / seconds}
+    speed = speed_row([stats], stats.tokens / seconds, seconds, processes=processes, peak=peak)
+    return row | {"seconds": seconds} | speed
 
 
 class _Stream:

@@ -1,7 +1,7 @@
 """What the metrics say of a step as a whole, beside the numbers of each source."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from vtune.runs.train.dynamic_sampling import StepGroups
@@ -62,12 +62,46 @@ class Clock:
         self._began += seconds
         self._last += seconds
 
-    def row(self, stats: Sequence[StepStats]) -> dict[str, float]:
-        """Seconds of all and of each phase, and the trained tokens of each second."""
+    def row(self, stats: Sequence[StepStats], *, processes: int, peak: float | None) -> dict[str, float]:
+        """Seconds of all and of each phase, the trained tokens of each second, and MFU.
+
+        Args:
+            stats: Of the step's updates.
+            processes: Of the run.
+            peak: Operations a second of all GPUs; None where it is not known, and MFU neither.
+        """
         seconds = time.monotonic() - self._began
         tokens = sum(one.tokens for one in stats)
         phases = {f"seconds_{phase}": value for phase, value in self._laps.items()}
-        return {"seconds": seconds, **phases, "tokens_per_second": tokens / seconds}
+        return {
+            "seconds": seconds,
+            **phases,
+            **speed_row(stats, tokens / seconds, self._laps["update"], processes=processes, peak=peak),
+        }
+
+
+def speed_row(
+    stats: Sequence[StepStats],
+    tokens_per_second: float,
+    seconds: float,
+    *,
+    processes: int,
+    peak: float | None,
+) -> dict[str, float]:
+    """Trained tokens of each second, of all and of each process, and MFU over `seconds` of updates."""
+    row = {
+        "tokens_per_second": tokens_per_second,
+        "tokens_per_second_per_gpu": tokens_per_second / processes,
+    }
+    return row if peak is None else row | {"mfu": sum(one.flops for one in stats) / (seconds * peak)}
+
+
+def idle_share(row: Mapping[str, float]) -> float:
+    """The share of a step in which this process neither drew nor trained: it waited for tools, or for scores.
+
+    Only where steps do not overlap: else the next one is drawn while this one waits.
+    """
+    return (row["seconds_sandbox"] + row["seconds_reward"]) / row["seconds"]
 
 
 def staleness(drawn: Sequence[Trajectory], step: int) -> float:

@@ -1,0 +1,98 @@
+"""Operations that an update needs, for the share of a GPU's peak at which it runs (MFU)."""
+
+import torch
+
+from vtune.models.families.shape import Shape
+from vtune.models.packed import Packed
+from vtune.models.policy import Policy
+from vtune.models.shape import shape_of
+from vtune.update import rates
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Update
+
+
+class UpdateFlops:
+    """Operations of the forward and backward passes over packed rows.
+
+    As MFU is defined (Chowdhery et al. 2022, PaLM, appendix B): what the mathematics asks for. Activations
+    that are computed again do not count, nor does the attention of the vision tower; beginnings that a row
+    shares are there once, as they are computed once.
+
+    Args:
+        policy: What is trained.
+        recipe: Which parts of it are, and with adapters or not.
+        reference: Whether the starting weights score each row too.
+    """
+
+    def __init__(self, policy: Policy, recipe: Update, *, reference: bool) -> None:
+        self._shape = shape_of(policy.model.config.to_dict())
+        self._passes = passes_of(recipe)
+        self._reference = reference
+
+    def of(self, packed: Packed, scored: int) -> float:
+        """Of one row, of which `scored` tokens are scored."""
+        patches = 0 if packed.pictures is None else len(packed.pictures.patches)
+        forward = forward_flops(
+            self._shape,
+            tokens=packed.input_ids.shape[1],
+            pairs=attended(packed),
+            patches=patches,
+            scored=scored,
+        )
+        return sum(flops * (self._passes[part] + self._reference) for part, flops in forward.items())
+
+
+def forward_flops(
+    shape: Shape, *, tokens: float, pairs: float, patches: float, scored: float
+) -> dict[str, float]:
+    """Operations of a forward pass by part; a multiplication and an addition are two.
+
+    Args:
+        shape: Of the model.
+        tokens: That the language model reads.
+        pairs: (query, key) of tokens that attend to one another, in one head of one layer.
+        patches: That the vision tower reads.
+        scored: Tokens of which logits are made.
+    """
+    parameters = shape.parameters
+    body = parameters["language"] - shape.head
+    attention = 4 * shape.layers * shape.query * pairs
+    return {
+        "vision": 2 * patches * parameters["vision"],
+        "connector": 2 * patches / shape.merge**2 * parameters["connector"],
+        "language": 2 * tokens * body + attention + 2 * scored * shape.vocab * shape.hidden,
+    }
+
+
+def attended(packed: Packed) -> float:
+    """(query, key) pairs of a packed row: each token sees itself and what comes before it."""
+    lengths = packed.layout.lengths
+    return sum(
+        own * (own + 1) / 2 + own * sum(lengths[number] for number in above)
+        for own, above in zip(lengths, packed.layout.above, strict=True)
+    )
+
+
+def passes_of(recipe: Update) -> dict[str, int]:
+    """Forward passes that a training pass costs, by part.
+
+    The forward itself; one more for the gradient of a part's input, where something below it is trained; and
+    one for that of its weights.
+    """
+    parts = ("vision", "connector", "language")
+    passes, below = {}, False
+    for part in parts:
+        trained = part not in recipe.freeze
+        below = below or trained
+        passes[part] = 1 + below + (trained and recipe.lora is None)
+    return passes
+
+
+def peak_flops(ranks: Ranks, recipe: Update) -> float | None:
+    """Operations a second of all GPUs of a run at their peak; None on a CPU, for a GPU whose peak is not in
+    `vtune.update.rates`, and for another dtype than bfloat16, whose peaks those are.
+    """
+    if ranks.device.type != "cuda" or recipe.dtype != "bfloat16":
+        return None
+    device = rates.device_named(torch.cuda.get_device_name(ranks.device))
+    return None if device is None else device.flops * ranks.world
