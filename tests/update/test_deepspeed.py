@@ -106,11 +106,12 @@ def plainest(run: Run) -> dict[str, Any]:
 @pytest.mark.train
 @pytest.mark.parametrize("objective", [None, OBJECTIVE, BY_SEQUENCE], ids=["sft", "rl", "rl by sequences"])
 def test_the_size_of_micro_batches_changes_no_update(tiny: Path, objective: PolicyLoss | None) -> None:
-    found = []
+    found, flops = [], []
     for size in (1, 300, 4096):
         policy = load(tiny)
         trainer = trainer_of(policy, objective=objective, micro_tokens=size)
         stats = [asdict(stepped(trainer, items(policy, 7, seed=number))) for number in range(3)]
+        flops.append([one.pop("flops") for one in stats])
         found.append((stats, weights(policy)))
     (first, learnt), *others = found
     assert first[0]["loss"] != first[2]["loss"]
@@ -118,6 +119,8 @@ def test_the_size_of_micro_batches_changes_no_update(tiny: Path, objective: Poli
         for mine, theirs in zip(first, stats, strict=True):
             assert list(mine.values()) == close_to(theirs.values())
         torch.testing.assert_close(after, learnt, rtol=1e-3, atol=1e-3)
+    # What two items begin with is computed once where they are in one micro-batch.
+    assert all(apart > together for apart, *_, together in zip(*flops, strict=True))
 
 
 @pytest.mark.train
