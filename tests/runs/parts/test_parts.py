@@ -27,9 +27,12 @@ def clean() -> Iterator[None]:
 
 
 def broken(path: Path) -> dict[str, str]:
-    """What is broken, by the name of the check."""
+    """What is broken and the remedy, by the name of the check."""
     found: list[dict[str, Any]] = check_parts(path)["parts"]
-    return {check["name"]: check["found"] for part in found for check in part["checks"] if not check["ok"]}
+    assert {part["file"] for part in found} == {str(path)}
+    checks = [check for part in found for check in part["checks"]]
+    assert all(bool(check["fix"]) is not check["ok"] for check in checks)
+    return {check["name"]: f"{check['found']}: {check['fix']}" for check in checks if not check["ok"]}
 
 
 def test_every_kind_is_listed_and_checked() -> None:
@@ -47,7 +50,10 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "near.py", "brief.py", "pushes.py"],
+    [
+        *("anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "near.py", "brief.py", "pushes.py"),
+        *("worst.py", "terse.py"),
+    ],
 )
 def test_a_good_part_keeps_every_promise(file: str) -> None:
     found = check_parts(OWN / file)
@@ -61,7 +67,9 @@ def test_our_own_verifiers_keep_them_too(name: str) -> None:
 
 
 def test_our_own_scorers_and_styles_keep_theirs() -> None:
-    checks = [*check_scorer("mean"), *check_scorer("hrbench"), *check_prompt("tools"), *check_prompt("pool")]
+    checks = [check for name in OURS["scorer"] for check in check_scorer(name)]
+    checks += [check for name in OURS["prompt"] for check in check_prompt(name)]
+    assert len(checks) > 50
     assert [check for check in checks if not check.ok] == []
 
 

@@ -45,16 +45,18 @@ def check_evidence(name: str) -> list[Check]:
 
     def earns(done: Trajectory, wanted: float, shows: bool) -> str:
         if not part.judges(example.sample):
-            raise Broken("it does not judge the sample of its example: give EvidencePart an `example`")
+            raise Broken("it does not judge the sample of its example", "give EvidencePart an `example`")
         if part.asks_model:
             return "a model decides"
         found = score(done)
         if found != wanted:
-            raise Broken(f"it earns {found:g}, not {wanted:g}")
+            raise Broken(f"it earns {found:g}, not {wanted:g}", "give a level of `levels`: full or miss")
         judge = Judges(levels, None).of(example.sample)
         flagged = with_flags(done, levels, example.sample.evidence)
         if asyncio.run(judge.shows_target(example.sample, flagged, 0)) is not shows:
-            raise Broken(f"shows_target is {not shows}")
+            raise Broken(
+                f"shows_target is {not shows}", f"let it be {shows} for this look, as the score says"
+            )
         return f"{found:g}"
 
     def same() -> str:
@@ -62,7 +64,9 @@ def check_evidence(name: str) -> list[Check]:
             return "a model decides"
         first, again = score(example.gold), score(example.gold)
         if first != again:
-            raise Broken(f"it earns {first:g} and {again:g}")
+            raise Broken(
+                f"it earns {first:g} and {again:g}", "let the same look earn the same: keep no state"
+            )
         return f"{first:g}, twice"
 
     def fails() -> str:
@@ -80,7 +84,8 @@ def check_evidence(name: str) -> list[Check]:
             return "it reads no picture"
         raise Broken(
             f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
-            f"{verdict.score:g}: let the error pass, or raise ServiceError"
+            f"{verdict.score:g}",
+            "let the error pass, or raise ServiceError",
         )
 
     return [
@@ -96,14 +101,16 @@ def small(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
     """Whether a judge answers the audit's other question, and says no of its example's looks."""
     judge = part.opened(levels, _Down() if part.asks_model else None)
     if not callable(getattr(judge, "shows_small", None)):
-        raise Broken("it has no `shows_small(sample, trajectory, k)`: the audit asks for it")
+        raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
     if part.asks_model:
         return "a model decides"
     for done, what in ((example.gold, "the gold look"), (example.nothing, "a look at nothing")):
         flagged = with_flags(done, levels, example.sample.evidence)
         said = asyncio.run(judge.shows_small(example.sample, flagged, 0))
         if said is None or said:
-            raise Broken(f"shows_small is {said!r} for {what}: it is for targets too small to count")
+            raise Broken(
+                f"shows_small is {said!r} for {what}", "let it be True for targets too small to count alone"
+            )
     return "neither of the two looks"
 
 
