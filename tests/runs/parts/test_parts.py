@@ -1,5 +1,6 @@
 """`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -340,9 +341,30 @@ def test_the_page_shows_the_parts_that_are_tested() -> None:
         "cli/parts.md": ("anls.py", "maze.py"),
         "vtune/update/README.md": ("pushes.py",),
         "vtune/tools/README.md": ("rotate.py",),
-        "vtune/reward/README.md": ("near.py",),
+        "vtune/reward/README.md": ("near.py", "brief.py"),
+        "vtune/curate/README.md": ("short.py",),
+        "vtune/rollout/README.md": ("terse.py",),
+        "vtune/metrics/README.md": ("worst.py",),
         "cli/data.md": ("lines.py",),
     }.items():
         blocks = (ROOT / page).read_text().split("```python\n")[1:]
         shown = [block.split("```")[0] for block in blocks if block.startswith('"""')]
         assert shown == [(OWN / name).read_text() for name in names], page
+
+
+def test_what_the_page_says_of_a_check_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(OWN)
+    said = "".join(re.findall(r"^```text\n(\$ vtune parts check .*?)^```", page("cli/parts.md"), re.M | re.S))
+    shown = [block.partition("\n") for block in said.split("$ vtune parts check ")[1:]]
+    assert {file for file, _, _ in shown} >= {"anls.py", "rotate.py", "near.py", "brief.py", "maze.py"}
+    for file, _, text in shown:
+        assert timeless(text) == timeless(vtune("parts", "check", file).out)
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def timeless(text: str) -> str:
+    """A text without what the machine's speed decides."""
+    return re.sub(r"[\d.]+ ms for", "… ms for", text)
