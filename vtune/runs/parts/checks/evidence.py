@@ -69,32 +69,34 @@ def check_evidence(name: str) -> list[Check]:
             )
         return f"{first:g}, twice"
 
-    def fails() -> str:
-        client = _Down() if part.asks_model else None
-        judge = part.opened(levels, client)
-        unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
-        seen = example.gold if part.asks_model else replace(example.gold, images=unreadable)
-        if part.asks_model:
-            seen = with_flags(seen, levels, example.sample.evidence)
-        try:
-            verdict = asyncio.run(judge.judge(example.sample, seen, 0))
-        except VtuneError as error:
-            return f"unscored: {error.what}"
-        if not part.asks_model and verdict.score == levels.full:
-            return "it reads no picture"
-        raise Broken(
-            f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
-            f"{verdict.score:g}",
-            "let the error pass, or raise ServiceError",
-        )
-
     return [
         tried("the gold look earns its level", lambda: earns(example.gold, levels.full, True)),
         tried("nothing shown earns nothing", lambda: earns(example.nothing, levels.miss, False)),
         tried("it says what is too small", lambda: small(part, example, levels)),
         tried("the same look earns the same", same),
-        tried("a failure is unscored, never 0", fails),
+        tried("a failure is unscored, never 0", lambda: fails(part, example, levels)),
     ]
+
+
+def fails(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
+    """Whether a judge that cannot see says so instead of a score."""
+    client = _Down() if part.asks_model else None
+    judge = part.opened(levels, client)
+    unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
+    seen = example.gold if part.asks_model else replace(example.gold, images=unreadable)
+    if part.asks_model:
+        seen = with_flags(seen, levels, example.sample.evidence)
+    try:
+        verdict = asyncio.run(judge.judge(example.sample, seen, 0))
+    except VtuneError as error:
+        return f"unscored: {error.what}"
+    if not part.asks_model and verdict.score == levels.full:
+        return "it reads no picture"
+    raise Broken(
+        f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
+        f"{verdict.score:g}",
+        "let the error pass, or raise ServiceError",
+    )
 
 
 def small(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:

@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vtune.rollout.prompts import STYLES
 from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, tried
@@ -17,10 +17,13 @@ SCHEMA = function("check_tool", "Show a part of the picture.", {"part": {"type":
 """A tool that the style may speak of."""
 
 
-def check_prompt(name: str) -> list[Check]:
-    """Turns with the sample's pictures and question, the user's last, and the same again."""
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A style, tried on small samples."""
 
-    def turns(pictures: int, *, offered: bool = False) -> tuple[Message, ...]:
+    name: str
+
+    def turns(self, pictures: int, *, offered: bool = False) -> tuple[Message, ...]:
         names = [f"image_{number}.png" for number in range(pictures)]
         sample: Sample = replace(
             SHOWN,
@@ -28,13 +31,13 @@ def check_prompt(name: str) -> list[Check]:
             images=SHOWN.images * pictures,
             tools=("check_tool",) if offered else (),
         )
-        found = STYLES[name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], 0)
+        found = STYLES[self.name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], 0)
         if not isinstance(found, tuple) or not all(isinstance(turn, Message) for turn in found):
             raise Broken(f"it gives {type(found).__name__}", "return a tuple of Message")
         return found
 
-    def becomes() -> str:
-        first, again = turns(1), turns(1)
+    def becomes(self) -> str:
+        first, again = self.turns(1), self.turns(1)
         if first != again:
             raise Broken("the same sample gives other turns the second time", "take chance from `draw` alone")
         if not first or first[-1].role != "user":
@@ -43,38 +46,42 @@ def check_prompt(name: str) -> list[Check]:
             )
         return f"{len(first)} turn(s)"
 
-    def shows() -> str:
+    def shows(self) -> str:
         for pictures in range(3):
-            marks = sum(turn.content.count(IMAGE) for turn in turns(pictures))
+            marks = sum(turn.content.count(IMAGE) for turn in self.turns(pictures))
             if marks != pictures:
                 raise Broken(
                     f"{marks} {IMAGE} mark(s) for {pictures} picture(s)", "keep the sample's own marks"
                 )
         return "of none, one and two"
 
-    def asks() -> str:
+    def asks(self) -> str:
         for offered in (False, True):
-            if not any(QUESTION in turn.content for turn in turns(1, offered=offered)):
+            if not any(QUESTION in turn.content for turn in self.turns(1, offered=offered)):
                 raise Broken(f"no turn has {QUESTION!r}", "keep the text of the sample's turns")
         return "with a tool and without"
 
-    def elsewhere() -> str:
-        found = turns(1)
+    def elsewhere(self) -> str:
+        found = self.turns(1)
         if pickle.loads(pickle.dumps(found)) != found:
             raise Broken("other turns come out of a pickle", "return plain messages")
         return "they can be sent"
 
-    def fast() -> str:
+    def fast(self) -> str:
         began = time.perf_counter()
         for _ in range(TIMES):
-            turns(1, offered=True)
+            self.turns(1, offered=True)
         most = "make what is the same for all samples once, when the file is loaded"
         return in_time((time.perf_counter() - began) / TIMES, INLINE, "a sample", most)
 
+
+def check_prompt(name: str) -> list[Check]:
+    """Turns with the sample's pictures and question, the user's last, and the same again."""
+    trial = _Trial(name)
     return [
-        tried("a sample becomes turns", becomes),
-        tried("all its pictures are there", shows),
-        tried("the question is there", asks),
-        tried("turns cross processes", elsewhere),
-        tried("fast enough", fast),
+        tried("a sample becomes turns", trial.becomes),
+        tried("all its pictures are there", trial.shows),
+        tried("the question is there", trial.asks),
+        tried("turns cross processes", trial.elsewhere),
+        tried("fast enough", trial.fast),
     ]
