@@ -59,8 +59,10 @@ def check(
         show(found, render_values, as_json=True)
     else:
         for part in found["parts"]:
-            typer.echo(f"{part['kind']}/{part['name']}  {part['about']}")
+            typer.echo(f"{part['kind']}/{part['name']}  {part['about']}  [{Path(part['file']).name}]")
             for one in part["checks"]:
                 typer.echo(f"  {'ok    ' if one['ok'] else 'BROKEN'}  {one['name']:<38}  {one['found']}")
+                if one["fix"]:
+                    typer.echo(f"{'fix':>48}  {one['fix']}")
     if not found["ok"]:
         raise typer.Exit(1)

@@ -4,6 +4,7 @@ import ast
 import functools
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,8 +25,23 @@ from vtune.update.losses import LOSSES
 from vtune.verifiers import VERIFIERS
 
 TABLE = "vtune/parts.py"
-UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool", "family", "loss")
+UNMISTAKABLE: tuple[Kind, ...] = ("verifier", "tool", "family", "loss", "filter")
 """Kinds whose names are hardly words: `mean` or `tools` stand everywhere, and mean something else."""
+CARRIERS: dict[Kind, frozenset[str]] = {
+    "verifier": frozenset({"verifier", "VERIFIERS", "verifier_of"}),
+    "tool": frozenset({"tool", "tools", "TOOLS", "offers"}),
+    "environment": frozenset({"environment", "ENVIRONMENTS"}),
+    "format": frozenset({"format", "layout", "FORMATS", "plain_name", "format_of"}),
+    "scorer": frozenset({"scorer", "SCORERS"}),
+    "protocol": frozenset({"protocol", "PROTOCOLS"}),
+    "prompt": frozenset({"prompt", "style", "STYLES"}),
+    "filter": frozenset({"filter", "FILTERS"}),
+    "evidence": frozenset({"judges", "EVIDENCE", "judged_by"}),
+    "reward": frozenset({"REWARDS", "own"}),
+    "family": frozenset({"family", "FAMILIES"}),
+    "loss": frozenset({"algorithm", "LOSSES"}),
+}
+"""Kind -> keys, variables and functions that have the name of a part as their value or argument."""
 OTHER_MEANINGS = {
     ("cli/data.py", "exact"): "how an index searches",
     ("vtune/tools/dense_build.py", "exact"): "how an index searches",
@@ -58,6 +74,9 @@ OTHER_MEANINGS = {
     ("vtune/runs/plan/doctor.py", "python"): "the interpreter",
     ("vtune/runs/folder.py", "python"): "the interpreter",
     ("vtune/runs/plan/checks.py", "judge"): "a key of a recipe, and a check",
+    ("vtune/data/formats/specimens_maths.py", "english"): "a language of MathVista's rows",
+    ("vtune/report/faithfulness.py", "labels"): "a key of a result",
+    ("vtune/runs/audit/people.py", "labels"): "a key of a result",
 }
 """(file, word) where the word is not a name of a part; `*`: every word there."""
 
@@ -102,6 +121,95 @@ def test_every_other_meaning_is_still_met() -> None:
     met = {(file, name) for kind in UNMISTAKABLE for file, name, _ in spelt(kind)}
     assert {one for one in OTHER_MEANINGS if one[1] != "*"} <= met
     assert {file for file, name in OTHER_MEANINGS if name == "*"} <= {file for file, _ in met}
+
+
+def last_word(node: ast.expr) -> str:
+    """The key, variable or function that an expression ends with."""
+    match node:
+        case (
+            ast.Attribute(attr=word) | ast.Name(id=word) | ast.Subscript(slice=ast.Constant(value=str(word)))
+        ):
+            return word
+        case ast.Call(func=inner) | ast.Subscript(value=inner):
+            return last_word(inner)
+    return ""
+
+
+def texts(node: ast.expr | None) -> list[str]:
+    """A text, or those of a list of them."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    return [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+
+
+def carried(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """(what carries it, text) of a comparison, a look-up, a keyword, a key or an assignment."""
+    pairs: list[tuple[str, ast.expr | None]] = []
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            sides = [left, *others]
+            pairs = [(last_word(a), b) for a in sides for b in sides if a is not b]
+        case ast.Subscript(value=table, slice=key):
+            pairs = [(last_word(table), key)]
+        case ast.Call(func=called, args=args, keywords=keywords):
+            of = called.value if isinstance(called, ast.Attribute) else called
+            pairs = [(last_word(of), args[0])] if args else []
+            pairs += [(word.arg or "", word.value) for word in keywords]
+        case ast.Dict(keys=keys, values=values):
+            pairs = [(text, b) for a, b in zip(keys, values, strict=True) for text in texts(a)]
+        case ast.AnnAssign(target=target, value=value):
+            pairs = [(last_word(target), value)]
+        case ast.Assign(targets=targets, value=value):
+            pairs = [(last_word(target), value) for target in targets]
+    return ((word, text) for word, value in pairs for text in texts(value))
+
+
+def named(text: str, file: str) -> set[tuple[Kind, str, str]]:
+    """(kind, name, file) of every place of a source text that stands for a part of another file."""
+    found = {pair for node in ast.walk(ast.parse(text)) for pair in carried(node)}
+    return {
+        (kind, name, file)
+        for word, name in found
+        for kind, words in CARRIERS.items()
+        if word in words and name in OURS[kind] and OURS[kind][name].replace(".", "/") + ".py" != file
+    }
+
+
+def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
+    assert set(CARRIERS) == set(OURS)
+    found = set()
+    for top in ("vtune", "cli"):
+        for path in (ROOT / top).rglob("*.py"):
+            file = path.relative_to(ROOT).as_posix()
+            # A protocol names its scorers as a suite does, and specimens are rows that name their tools.
+            if file != TABLE:
+                found |= named(path.read_text(encoding="utf-8"), file)
+    scorers = {one for one in found if one[0] == "scorer" and one[2].startswith("vtune/protocols/")}
+    assert scorers
+    assert found - scorers == {("tool", "python", "vtune/data/formats/specimens.py")}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ('recipe.rollout.prompt == "plain"', "prompt", "plain"),
+        ('STYLES["pool"]', "prompt", "pool"),
+        ('source.format in ("vstar", "samples")', "format", "samples"),
+        ('Source(format="samples")', "format", "samples"),
+        ('format: Format = "samples"', "format", "samples"),
+        ('row["environment"] != "tools"', "environment", "tools"),
+        ('{"scorer": "mean"}', "scorer", "mean"),
+        ('PROTOCOLS.get("official")', "protocol", "official"),
+        ('levels.judges = ["boxes"]', "evidence", "boxes"),
+        ('reward.own["consistency"]', "reward", "consistency"),
+        ('FILTERS["balance"]', "filter", "balance"),
+        ('loss.algorithm == "gspo"', "loss", "gspo"),
+        ('family_of(x).family == "qwen3_vl"', "family", "qwen3_vl"),
+        ('sample.verifier == "math"', "verifier", "math"),
+        ('call.tool == "python"', "tool", "python"),
+    ],
+)
+def test_a_name_that_stands_for_a_part_is_seen(text: str, kind: Kind, name: str) -> None:
+    assert (kind, name, "vtune/other.py") in named(text, "vtune/other.py")
 
 
 def test_every_line_of_the_table_is_a_part() -> None:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.data.formats.published import written
 from tests.runs.commands import evaluation, rl, setting, sft, vtune
 from tests.runs.data.test_own_traces import sample
+from tests.runs.evaluate.scripted import asked, evaluated, write_script
+from tests.runs.evaluate.search_sets import mars_rows
 from vtune.schema.parquet import write_samples
 
 pytestmark = pytest.mark.train
@@ -45,6 +48,39 @@ VERBS = [
     "inspect",
     "problems",
 ]
+OF_FINISHED = ["report html", "scores export", "export --as", "sandbox run", "eval --record", "serve agent"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation with replies for an official scorer; beside it code, and questions for the web."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "OCRBench_v2").mkdir()
+    data = written("ocrbench_v2", folder / "OCRBench_v2")
+    model = write_script(folder / "replies.jsonl", {one.id: ["Hello"] for one in asked("ocrbench-v2", data)})
+    evaluated("ocrbench-v2", model, data, folder / "eval", "--agent", "direct", "--protocol", "official")
+    mars_rows(folder, "infoseek", 1)
+    (folder / "code.py").write_text("print(1)\n")
+    return folder / "eval"
+
+
+def of_finished(verb: str, out: Path, finished: Path, tiny: Path) -> list[str | Path]:
+    """A command about an evaluation, or beside one, that is right but for its output."""
+    return {
+        "report html": ["report", finished, "--html", out],
+        "scores export": ["scores", "export", finished, "--out", out],
+        "export --as": ["export", finished, out, "--as", "inspect"],
+        "sandbox run": ["sandbox", "run", finished.with_name("code.py"), "--out", out],
+        "eval --record": [
+            *("eval", "--suite", "infoseek", "--agent", "search-web", "--model", tiny, "--record", out),
+            *("--data", finished.with_name("infoseek"), "--out", finished.with_name("web")),
+            *setting(images__min_pixels=3136),
+        ],
+        "serve agent": [
+            *("serve", "agent", "--agent", "lens-tiny", "--model", tiny, "--port", "0", "--out", out),
+            *setting(offers="[]"),
+        ],
+    }[verb]  # type: ignore[return-value]
 
 
 def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str | Path]:
@@ -125,10 +161,10 @@ def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str 
     }[verb]  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *OF_FINISHED])
 @pytest.mark.parametrize("place", ["below a file", "read-only", "no such device folder"])
 def test_an_output_that_cannot_be_written_is_told_and_not_a_traceback(
-    verb: str, place: str, mine: Path, tiny: Path, lens: Path, tmp_path: Path
+    verb: str, place: str, mine: Path, tiny: Path, lens: Path, finished: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("here first")
     out = {
@@ -136,7 +172,8 @@ def test_an_output_that_cannot_be_written_is_told_and_not_a_traceback(
         "read-only": READ_ONLY / "out",
         "no such device folder": Path("/dev/null/deep/out"),
     }[place]
-    ended = vtune(*words(verb, out, mine, tiny, lens))
+    about = verb in OF_FINISHED
+    ended = vtune(*(of_finished(verb, out, finished, tiny) if about else words(verb, out, mine, tiny, lens)))
     assert ended.code == 2, ended.err + ended.out
     assert "Traceback" not in ended.err
     assert ended.out == ""

@@ -33,6 +33,8 @@ class PromptStyle:
     """The sample's turns stay as they are: nothing is added, not even where the answer goes."""
     says_where: bool = False
     """It says itself where the answer goes."""
+    draws: bool = False
+    """It draws its words, so that several draws show what it may say."""
 
     def tells_of(self, tool: str) -> bool:
         """Whether the policy is told of a tool."""
@@ -183,4 +185,4 @@ def ask(
 STYLES.add("codev", PromptStyle(codev, tells=(PYTHON,)))
 STYLES.add("plain", PromptStyle(plain, bare=True))
 STYLES.add("tools", PromptStyle(tools))
-STYLES.add("pool", PromptStyle(pool, tells=(), says_where=True))
+STYLES.add("pool", PromptStyle(pool, tells=(), says_where=True, draws=True))

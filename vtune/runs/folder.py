@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,17 +150,22 @@ def keep_uses(recipe: R, out: Path) -> R:
     return recipe.model_copy(update={"uses": copies}) if copies else recipe
 
 
-def check_uses(before: Mapping[str, str], out: Path) -> None:
+def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None) -> None:
     """See that the files of a user's own parts are those that a folder began with.
 
     Args:
         before: Name -> SHA-256, as the folder has it.
         out: The folder.
+        named: The files that its recipe names now, where this process has loaded those of others, too; null:
+            all that it has loaded.
 
     Raises:
         RecipeError: If one is another, or missing, or came in addition.
     """
     now = prints()
+    if named is not None:
+        own = {*before, *(Path(file).name for file in named)}
+        now = {name: sha256 for name, sha256 in now.items() if name in own}
     for name in sorted({*before, *now}):
         if before.get(name) == now.get(name):
             continue
@@ -187,7 +192,13 @@ def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
 
 
 def check_same_run(
-    out: Path, recipe: Strict, prints: Mapping[str, str], *, processes: int, extended: bool = False
+    out: Path,
+    recipe: Strict,
+    prints: Mapping[str, str],
+    *,
+    processes: int,
+    extended: bool = False,
+    uses: Iterable[str] | None = None,
 ) -> dict[str, tuple[float, float]]:
     """See that a run folder began with this recipe, on these data, in as many processes.
 
@@ -197,6 +208,7 @@ def check_same_run(
         prints: Data file -> its fingerprint now.
         processes: Over all machines.
         extended: Whether it may be longer now.
+        uses: As `named` of `check_uses`.
 
     Returns:
         Of the `LENGTHS` that were raised: before and now.
@@ -226,7 +238,7 @@ def check_same_run(
             f"{out} began with {began['processes']} process(es)",
             fix="resume with as many: the optimiser's state is split among them",
         )
-    check_uses(began.get("uses", {}), out)
+    check_uses(began.get("uses", {}), out, named=uses)
     known = began["data"]
     for name, value in prints.items():
         if known.get(name) != value:

@@ -203,3 +203,31 @@ def test_an_own_loss_trains_and_only_with_its_file(schooled: Path, lens: Path, t
     use([tmp_path / "mine.py"])
     with pytest.raises(RecipeError, match=r"mine\.py is not the file"):
         check_uses(began, tmp_path / "run")
+
+
+def test_a_suite_with_a_scorer_and_a_style_of_ones_own_takes_the_style_by_its_agent(
+    tiny: Path, tmp_path: Path
+) -> None:
+    here = scratch(tmp_path, tiny)
+    for name in ("worst.py", "terse.py"):
+        shutil.copy(ROOT / "tests/own" / name, here)
+    text = (here / "suite.yaml").read_text().replace("uses: [lines.py]", "uses: [lines.py, worst.py]")
+    lines = [line for line in text.splitlines() if not line.startswith("scorer:")]
+    (here / "suite.yaml").write_text("\n".join([*lines, "scorer: worst", ""]))
+    agent = (ROOT / "recipes/agents/lens-tiny.yaml").read_text().replace("prompt: plain", "prompt: terse")
+    agent = agent.replace("offers: null", "offers: []")
+    (here / "mine.yaml").write_text(f"uses: [terse.py]\n{agent}")
+    words = ("eval", "--suite", here / "suite.yaml", "--model", tiny, *setting(threads=1))
+    ended = vtune(*words, "--agent", here / "mine.yaml", "--out", here / "eval")
+    assert ended.code == 0, ended.err
+    results = json.loads((here / "eval/results.json").read_text())
+    assert results["suite"]["scorer"] == "worst"
+    assert set(results["environment"]["uses"]) == {"lines.py", "worst.py", "terse.py"}
+    for done in read_trajectories(here / "eval/trajectories.parquet"):
+        assert "Answer in at most five words." in done.messages[0].content
+
+    (here / "suite.yaml").write_text("\n".join([*lines, "scorer: worst", "rollout: {prompt: terse}", ""]))
+    ended = vtune(*words, "--dry-run")
+    assert ended.code == 2
+    assert "the suite has a `rollout` of its own, and not images, call_images" in ended.err
+    assert "vtune recipes copy agent/lens-tiny" in ended.err

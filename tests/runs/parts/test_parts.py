@@ -1,5 +1,6 @@
 """`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,12 @@ def clean() -> Iterator[None]:
 
 
 def broken(path: Path) -> dict[str, str]:
-    """What is broken, by the name of the check."""
+    """What is broken and the remedy, by the name of the check."""
     found: list[dict[str, Any]] = check_parts(path)["parts"]
-    return {check["name"]: check["found"] for part in found for check in part["checks"] if not check["ok"]}
+    assert {part["file"] for part in found} == {str(path)}
+    checks = [check for part in found for check in part["checks"]]
+    assert all(bool(check["fix"]) is not check["ok"] for check in checks)
+    return {check["name"]: f"{check['found']}: {check['fix']}" for check in checks if not check["ok"]}
 
 
 def test_every_kind_is_listed_and_checked() -> None:
@@ -47,7 +51,10 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "near.py", "brief.py", "pushes.py"],
+    [
+        *("anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "near.py", "brief.py", "pushes.py"),
+        *("worst.py", "terse.py"),
+    ],
 )
 def test_a_good_part_keeps_every_promise(file: str) -> None:
     found = check_parts(OWN / file)
@@ -61,7 +68,9 @@ def test_our_own_verifiers_keep_them_too(name: str) -> None:
 
 
 def test_our_own_scorers_and_styles_keep_theirs() -> None:
-    checks = [*check_scorer("mean"), *check_scorer("hrbench"), *check_prompt("tools"), *check_prompt("pool")]
+    checks = [check for name in OURS["scorer"] for check in check_scorer(name)]
+    checks += [check for name in OURS["prompt"] for check in check_prompt(name)]
+    assert len(checks) > 50
     assert [check for check in checks if not check.ok] == []
 
 
@@ -332,9 +341,30 @@ def test_the_page_shows_the_parts_that_are_tested() -> None:
         "cli/parts.md": ("anls.py", "maze.py"),
         "vtune/update/README.md": ("pushes.py",),
         "vtune/tools/README.md": ("rotate.py",),
-        "vtune/reward/README.md": ("near.py",),
+        "vtune/reward/README.md": ("near.py", "brief.py"),
+        "vtune/curate/README.md": ("short.py",),
+        "vtune/rollout/README.md": ("terse.py",),
+        "vtune/metrics/README.md": ("worst.py",),
         "cli/data.md": ("lines.py",),
     }.items():
         blocks = (ROOT / page).read_text().split("```python\n")[1:]
         shown = [block.split("```")[0] for block in blocks if block.startswith('"""')]
         assert shown == [(OWN / name).read_text() for name in names], page
+
+
+def test_what_the_page_says_of_a_check_is_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(OWN)
+    said = "".join(re.findall(r"^```text\n(\$ vtune parts check .*?)^```", page("cli/parts.md"), re.M | re.S))
+    shown = [block.partition("\n") for block in said.split("$ vtune parts check ")[1:]]
+    assert {file for file, _, _ in shown} >= {"anls.py", "rotate.py", "near.py", "brief.py", "maze.py"}
+    for file, _, text in shown:
+        assert timeless(text) == timeless(vtune("parts", "check", file).out)
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def timeless(text: str) -> str:
+    """A text without what the machine's speed decides."""
+    return re.sub(r"[\d.]+ ms for", "… ms for", text)

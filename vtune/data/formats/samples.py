@@ -24,6 +24,8 @@ from vtune.schema.parquet import scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, sample_to_row
 
+NAME = "samples"
+
 ADDED = ("tools", "evidence", "choices", "environment")
 """Columns of ours that no published layout of samples has."""
 _JUDGE = (
@@ -179,7 +181,7 @@ def _check_names(row: Mapping[str, Any], known: Sequence[str], prefix: str, rule
 
 
 FORMATS.add(
-    "samples",
+    NAME,
     Format(
         read_own,
         "JSON lines of our own layout, as `vtune data export samples` writes them",

@@ -10,6 +10,7 @@ from pydantic import model_validator
 from vtune.config import Strict
 from vtune.environments import check_environment
 from vtune.errors import RecipeError
+from vtune.files.writing import check_file_output
 from vtune.rollout.prompts import STYLES, Style
 from vtune.schema.sample import Sample
 from vtune.sections import Open
@@ -113,7 +114,7 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 
     Raises:
         DataError: If something is not.
-        RecipeError: If a record of the web is asked for, and nobody asks the web.
+        RecipeError: If a record of the web is asked for, and nobody asks the web, or it cannot be written.
         MissingExtra: If pages are to be read, and what extracts their text is not installed.
     """
     for _, tool, section in sections_of(recipe):
@@ -124,12 +125,14 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 
 
 def _check_web(recipe: ToolsRecipe) -> None:
-    """See that a record has something to keep, and that pages can be read."""
+    """See that a record has something to keep and can be written, and that pages can be read."""
     if not asks_web(recipe) and (recipe.web.record is not None or recipe.web.replay):
         raise RecipeError(
             "no tool of this run asks the web by `pages` or `web`: there is nothing to record or to replay",
             fix="name an agent that does, e.g. --agent search-web, or leave --record and --replay out",
         )
+    if recipe.web.record is not None:
+        check_file_output(Path(recipe.web.record), option="--record")
     pages = None if recipe.text_search is None else recipe.text_search.pages
     if pages is not None and pages.read and not recipe.web.replay:
         extractor()

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, model_validator
 
 from vtune.config import Strict, find, load_recipe
+from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.errors import DataError
 from vtune.protocols import ProtocolName
 from vtune.protocols import vtune as ours
@@ -30,7 +31,7 @@ class _Asked(Strict):
     data: tuple[str, ...] = Field(min_length=1)
     seed: int
     reward: RewardRecipe
-    format: Format = "samples"
+    format: Format = SAMPLES
     """Only suites have another."""
     offers: tuple[ToolName, ...] | None = None
     answer_in: AnswerIn | None = None
@@ -104,4 +105,4 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
 
 def _samples(data: Sequence[str]) -> Source:
     """Parquet files of samples, as they are."""
-    return Source(data=tuple(data), format="samples", data_from="", choices=None)
+    return Source(data=tuple(data), format=SAMPLES, data_from="", choices=None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from vtune.config import find, load_recipe, shipped
 from vtune.curate.duplicates import Benchmarks, Contamination, benchmark_key
 from vtune.curate.item import Item
+from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.evaluate.questions import Source, fingerprints, read_questions
 from vtune.runs.evaluate.suite import EvalSuite
@@ -56,7 +57,7 @@ def _sources(spec: Contamination) -> Mapping[str, Source]:
         for name, suite in suites.items()
     }
     return found | {
-        path: Source(data=(path,), format="samples", data_from="the recipe names it", choices=None)
+        path: Source(data=(path,), format=SAMPLES, data_from="the recipe names it", choices=None)
         for path in spec.data
     }
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from vtune.config import Strict, Uses
 from vtune.data.formats.building import Options
+from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
@@ -188,7 +189,7 @@ def check_questions(
                 f"cannot read {path}: there is no such file",
                 fix=f"{source.data_from}; or name what you have with --data PATH",
             )
-    if source.format == "samples":
+    if source.format == SAMPLES:
         check_data(_paths(source), scan)
     else:
         check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE")

@@ -13,7 +13,7 @@ from typing import Any
 
 from vtune.data.formats.source import read_json
 from vtune.errors import DataError, RecipeError
-from vtune.files.writing import write_atomically
+from vtune.files.writing import check_file_output, write_atomically
 from vtune.metrics.by_source import by_source
 from vtune.runs.evaluate.finished import RESULTS, TRAJECTORIES, Finished, read_finished, read_results
 from vtune.runs.evaluate.grading import (
@@ -133,6 +133,7 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
         RecipeError: If the benchmark has no official scorer here, or a question has several replies.
         DataError: If the folder holds no evaluation, or its data have changed.
     """
+    check_file_output(out, inputs=[folder])
     found, layout = _finished(folder)
     if found.suite.rollouts > 1:
         raise RecipeError(

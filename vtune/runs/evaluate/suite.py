@@ -6,7 +6,7 @@ them, and says by itself how the evaluation is done again.
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -97,10 +97,13 @@ class EvalSuite(Source, AgentRecipe, Judged):
         """The values of a suite's file with those of its agent, and what its protocol says.
 
         Raises:
-            RecipeError: If the agent or the protocol is not there, or has no rule for the suite.
+            RecipeError: If the agent or the protocol is not there, or has no rule for the suite; or the suite
+                says some of its agent's settings itself, and `rollout` among them.
         """
         values = as_today(values)
         whole = "rollout" in values
+        if whole and "agent" in values and "agent" not in chosen:
+            _check_whole(values)
         if not whole or "agent" in chosen:
             values = _with_agent(values, named="agent" in chosen)
         if not whole:
@@ -114,6 +117,19 @@ class EvalSuite(Source, AgentRecipe, Judged):
                 "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
             )
         return self
+
+
+def _check_whole(values: Mapping[str, Any]) -> None:
+    """See that a suite with a `rollout` of its own, as an evaluation writes it, says all of an agent."""
+    fields = EvalSuite.model_fields
+    missing = [key for key in AgentRecipe.model_fields if fields[key].is_required() and key not in values]
+    if missing:
+        raise RecipeError(
+            f"the suite has a `rollout` of its own, and not {', '.join(missing)}: it says all of an agent's "
+            "settings itself, or leaves `rollout` to its agent",
+            fix="take `rollout` out, and set single keys with --set rollout.…; or name an agent of your own, "
+            f"from `vtune recipes copy agent/{values['agent']} mine.yaml`",
+        )
 
 
 def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def check_parts(path: Path) -> dict[str, Any]:
 
     Returns:
         `ok`, `files`, each with its `file` and `sha256`, and `parts`: `kind`, `name`, `about`, `file` and
-        `checks`, each with its `name`, whether it is `ok`, and what was `found`.
+        `checks`, each with its `name`, whether it is `ok`, what was `found`, and its `fix` where it is not.
 
     Raises:
         RecipeError: If a file cannot be used, or a recipe names none.
@@ -99,7 +99,8 @@ def _checked(file: Used) -> list[dict[str, Any]]:
             "about": _about(kind, name),
             "file": file.path,
             "checks": [
-                {"name": one.name, "ok": one.ok, "found": one.found} for one in contract_of(kind)(name)
+                {"name": one.name, "ok": one.ok, "found": one.found, "fix": one.fix}
+                for one in contract_of(kind)(name)
             ],
         }
         for kind in ROOMS

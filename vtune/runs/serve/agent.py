@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive
 
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError, VtuneError
+from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PictureReader
 from vtune.models.policy import resolved
 from vtune.reward.body import Bodies, Busy, TooMuch
@@ -84,10 +85,11 @@ def run_agent(
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
     Raises:
-        VtuneError: If the agent cannot be run so, there is no token where one is needed, or the address
-            cannot be had.
+        VtuneError: If the agent cannot be run so, `out` cannot be written, there is no token where one is
+            needed, or the address cannot be had.
     """
     check_token(host, token)
+    check_folder_output(out)
     model = resolved(model)
     kind = kind_of(model, kind)
     if kind == "vllm":

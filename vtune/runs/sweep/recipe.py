@@ -13,6 +13,7 @@ from vtune.models.policy import resolved
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.sweep.table import SWEEP, TABLE
 from vtune.runs.train.rl import RLRecipe
+from vtune.uses import USES
 
 OWN = "sweep."
 """Begins the keys of the sweep's own file among the overrides."""
@@ -20,7 +21,7 @@ SUITES = "held-out"
 """In the sweep's folder: the suites on which all trained runs are evaluated."""
 
 _NAME = re.compile(r"\w[\w.+-]*")
-_OWN = (SWEEP, TABLE, SUITES, "recipe.yaml")
+_OWN = (SWEEP, TABLE, SUITES, USES, "recipe.yaml")
 """What stands beside the folders of variants, or tells a run's folder."""
 
 

@@ -16,7 +16,7 @@ from vtune.runs.evaluate.begun import STARTED, suite_as_today
 from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, locked
+from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked
 from vtune.runs.processes.child import last_words, run_child
 from vtune.runs.sweep.recipe import SUITES, Plan, Start
 from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
@@ -75,7 +75,7 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
     for run in runs_of(plan, out):
         if run.seed is not None and (run.folder / "recipe.yaml").exists():
             recipe = _seeded(plan.recipes[run.variant], run.seed)
-            check_same_run(run.folder, recipe, prints[run.variant], processes=processes)
+            check_same_run(run.folder, recipe, prints[run.variant], processes=processes, uses=recipe.uses)
         for name, suite in plan.suites_of(run.variant).items():
             if (run.evaluation(name) / RESULTS).exists():
                 _check_same_evaluation(run.evaluation(name), suite, plan.untrained.get(run.variant))
@@ -92,6 +92,7 @@ def _check_same_evaluation(folder: Path, suite: EvalSuite, start: Start | None) 
         raise RecipeError(
             f"the suite is not the one of {folder}; it differs in {', '.join(changed)}", fix=anew
         )
+    check_uses(results["environment"].get("uses", {}), folder, named=suite.uses)
     if results["environment"]["data"] != fingerprints(suite):
         raise DataError(
             f"{folder} was evaluated on other data",
@@ -207,7 +208,7 @@ def run_sweep(
     check_sweep_folder(plan, out, resume=resume, processes=processes)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        write_atomically(out / SWEEP, dump_recipe(plan.sweep))
+        write_atomically(out / SWEEP, dump_recipe(keep_uses(plan.sweep, out)))
         _write_suites(out / SUITES, plan.suites)
         runs = runs_of(plan, out)
         failed: list[dict[str, str]] = []

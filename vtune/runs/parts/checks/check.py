@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vtune.errors import BrokenPart, VtuneError
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.uses import broken
@@ -32,10 +33,21 @@ class Check:
     ok: bool
     found: str
     """What was measured, or what is wrong."""
+    fix: str = ""
+    """The remedy; empty where the promise is kept."""
 
 
 class Broken(Exception):
-    """A promise that is not kept, in words."""
+    """A promise that is not kept.
+
+    Args:
+        what: Was found, in words.
+        fix: The remedy.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what, fix)
+        self.what, self.fix = what, fix
 
 
 def tried(name: str, run: Callable[[], str]) -> Check:
@@ -43,20 +55,21 @@ def tried(name: str, run: Callable[[], str]) -> Check:
     try:
         return Check(name, True, run())
     except Broken as promise:
-        return Check(name, False, str(promise))
+        return Check(name, False, promise.what, promise.fix)
     except Exception as error:  # noqa: BLE001 - a user's part may raise anything: it is reported
-        return Check(name, False, raised(error))
+        fix = error.fix if isinstance(error, VtuneError) else ""
+        return Check(name, False, raised(error), fix or "correct the line")
 
 
 def raised(error: Exception) -> str:
     """An error, with the line of the user's file in which it came up; if in none, of ours."""
-    failed = broken(error)
-    if failed is not None:
-        path, _, line = failed.where.rpartition(":")
-    else:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        path, line = frame.filename, str(frame.lineno)
-    return f"{type(error).__name__}: {error} ({Path(path).name}:{line})"
+    failed = error if isinstance(error, BrokenPart) else broken(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = failed.where if failed is not None else f"{frame.filename}:{frame.lineno}"
+    if isinstance(error, BrokenPart) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    what = error.what if isinstance(error, VtuneError) else error
+    return f"{type(error).__name__}: {what} ({Path(where).name})"
 
 
 def in_time(seconds: float, most: float, of: str, fix: str) -> str:
@@ -67,5 +80,5 @@ def in_time(seconds: float, most: float, of: str, fix: str) -> str:
     """
     told = f"{seconds * 1000:.3g} ms for {of}, {most * 1000:g} ms at most"
     if seconds > most:
-        raise Broken(f"{told}: {fix}" if fix else told)
+        raise Broken(told, fix)
     return told

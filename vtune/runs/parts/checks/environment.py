@@ -11,7 +11,7 @@ from vtune.environments import ENVIRONMENTS
 from vtune.environments.environment import Act, Episode, Services, Start, Trial, Turn
 from vtune.environments.opened import opened
 from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
-from vtune.runs.parts.checks.tool import SLOWEST_TOOL
+from vtune.runs.parts.checks.tool import SLOW, SLOWEST_TOOL
 from vtune.runs.parts.checks.verifier import ODD
 from vtune.sandbox import Sandbox
 from vtune.schema.pixels import decode_picture, size_of
@@ -19,6 +19,7 @@ from vtune.schema.trajectory import Outcome
 from vtune.tools.once import Once
 from vtune.tools.toolbox import Toolbox
 
+TURNS = "correct the turns of its `trial`"
 SEED = 1
 """Of the episodes that are tried: the same, so that they have to be alike."""
 
@@ -41,7 +42,7 @@ def check_environment(name: str) -> list[Check]:
                 tried("two trajectories share no state", run(trial.apart)),
                 tried("a reward lies in [0, 1]", run(trial.pays)),
                 tried("it closes, also before the first turn", run(trial.closes)),
-                tried("fast enough", lambda: in_time(trial.slowest, SLOWEST_TOOL, "a turn", "")),
+                tried("fast enough", lambda: in_time(trial.slowest, SLOWEST_TOOL, "a turn", SLOW)),
             ]
         finally:
             runner.run(stack.aclose())
@@ -99,12 +100,14 @@ class _Played:
     async def ends(self) -> str:
         *before, last = (await self._alone()).said
         if None in before:
-            raise Broken(f"turn {before.index(None) + 1} of its trial ends it, before the last")
+            raise Broken(f"turn {before.index(None) + 1} of its trial ends it, before the last", TURNS)
         if last is not None:
-            raise Broken("the last turn of its trial does not end it: `observe` returns None at the end")
+            raise Broken(
+                "the last turn of its trial does not end it", f"`observe` returns None at the end; or {TURNS}"
+            )
         failed = [act.seen for acts in before for act in acts or () if act.seen.status != "ok"]
         if failed:
-            raise Broken(f"a turn of its trial ends as {failed[0].status}: {failed[0].error}")
+            raise Broken(f"a turn of its trial ends as {failed[0].status}: {failed[0].error}", TURNS)
         return f"after {len(self._trial.turns)} turn(s)"
 
     async def odd(self) -> str:
@@ -121,7 +124,7 @@ class _Played:
             late = await self._played(waiting, turns)
         if any(one != alone for one in (*both, late)):
             raise Broken(
-                "a trajectory goes another way where a second is under way: keep state in the episode"
+                "a trajectory goes another way where a second is under way", "keep state in the episode"
             )
         return "two at once go as one alone"
 
@@ -147,7 +150,10 @@ class _Played:
     def _trial(self) -> Trial:
         trial = self._part.trial
         if trial is None or not trial.turns:
-            raise Broken("give EnvironmentPart a `trial`: a sample, and turns that bring it to an end")
+            raise Broken(
+                "it has no trial",
+                "give EnvironmentPart a `trial`: a sample, and turns that bring it to an end",
+            )
         return trial
 
     def _start(self) -> Start:

@@ -45,16 +45,18 @@ def check_evidence(name: str) -> list[Check]:
 
     def earns(done: Trajectory, wanted: float, shows: bool) -> str:
         if not part.judges(example.sample):
-            raise Broken("it does not judge the sample of its example: give EvidencePart an `example`")
+            raise Broken("it does not judge the sample of its example", "give EvidencePart an `example`")
         if part.asks_model:
             return "a model decides"
         found = score(done)
         if found != wanted:
-            raise Broken(f"it earns {found:g}, not {wanted:g}")
+            raise Broken(f"it earns {found:g}, not {wanted:g}", "give a level of `levels`: full or miss")
         judge = Judges(levels, None).of(example.sample)
         flagged = with_flags(done, levels, example.sample.evidence)
         if asyncio.run(judge.shows_target(example.sample, flagged, 0)) is not shows:
-            raise Broken(f"shows_target is {not shows}")
+            raise Broken(
+                f"shows_target is {not shows}", f"let it be {shows} for this look, as the score says"
+            )
         return f"{found:g}"
 
     def same() -> str:
@@ -62,48 +64,55 @@ def check_evidence(name: str) -> list[Check]:
             return "a model decides"
         first, again = score(example.gold), score(example.gold)
         if first != again:
-            raise Broken(f"it earns {first:g} and {again:g}")
+            raise Broken(
+                f"it earns {first:g} and {again:g}", "let the same look earn the same: keep no state"
+            )
         return f"{first:g}, twice"
-
-    def fails() -> str:
-        client = _Down() if part.asks_model else None
-        judge = part.opened(levels, client)
-        unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
-        seen = example.gold if part.asks_model else replace(example.gold, images=unreadable)
-        if part.asks_model:
-            seen = with_flags(seen, levels, example.sample.evidence)
-        try:
-            verdict = asyncio.run(judge.judge(example.sample, seen, 0))
-        except VtuneError as error:
-            return f"unscored: {error.what}"
-        if not part.asks_model and verdict.score == levels.full:
-            return "it reads no picture"
-        raise Broken(
-            f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
-            f"{verdict.score:g}: let the error pass, or raise ServiceError"
-        )
 
     return [
         tried("the gold look earns its level", lambda: earns(example.gold, levels.full, True)),
         tried("nothing shown earns nothing", lambda: earns(example.nothing, levels.miss, False)),
         tried("it says what is too small", lambda: small(part, example, levels)),
         tried("the same look earns the same", same),
-        tried("a failure is unscored, never 0", fails),
+        tried("a failure is unscored, never 0", lambda: fails(part, example, levels)),
     ]
+
+
+def fails(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
+    """Whether a judge that cannot see says so instead of a score."""
+    client = _Down() if part.asks_model else None
+    judge = part.opened(levels, client)
+    unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
+    seen = example.gold if part.asks_model else replace(example.gold, images=unreadable)
+    if part.asks_model:
+        seen = with_flags(seen, levels, example.sample.evidence)
+    try:
+        verdict = asyncio.run(judge.judge(example.sample, seen, 0))
+    except VtuneError as error:
+        return f"unscored: {error.what}"
+    if not part.asks_model and verdict.score == levels.full:
+        return "it reads no picture"
+    raise Broken(
+        f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
+        f"{verdict.score:g}",
+        "let the error pass, or raise ServiceError",
+    )
 
 
 def small(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
     """Whether a judge answers the audit's other question, and says no of its example's looks."""
     judge = part.opened(levels, _Down() if part.asks_model else None)
     if not callable(getattr(judge, "shows_small", None)):
-        raise Broken("it has no `shows_small(sample, trajectory, k)`: the audit asks for it")
+        raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
     if part.asks_model:
         return "a model decides"
     for done, what in ((example.gold, "the gold look"), (example.nothing, "a look at nothing")):
         flagged = with_flags(done, levels, example.sample.evidence)
         said = asyncio.run(judge.shows_small(example.sample, flagged, 0))
         if said is None or said:
-            raise Broken(f"shows_small is {said!r} for {what}: it is for targets too small to count")
+            raise Broken(
+                f"shows_small is {said!r} for {what}", "let it be True for targets too small to count alone"
+            )
     return "neither of the two looks"
 
 

@@ -49,19 +49,22 @@ class _Trial:
         for name, parameter in self.policy.model.named_parameters():
             counts[self.family.part_of(name)] += parameter.numel()
         if not all(counts.values()):
-            raise Broken(f"parameters by part: {counts}; correct `vision` or `connector`")
+            raise Broken(f"parameters by part: {counts}", "correct `vision` or `connector`")
         if (found := shape_of(self.config).parameters) != counts:
-            raise Broken(f"its shape counts {found}, the model has {counts}")
+            raise Broken(f"its shape counts {found}, the model has {counts}", "correct `shape`")
         return ", ".join(f"{part} {count}" for part, count in counts.items())
 
     def picture(self) -> str:
         shown = self.policy.pictures.shown(self.pixels)
         if shown.size != (size := self.policy.pictures.shown_size(self.data)):
             raise Broken(
-                f"it is shown in {shown.width} x {shown.height} pixels, not in {size[0]} x {size[1]}"
+                f"it is shown in {shown.width} x {shown.height} pixels, not in {size[0]} x {size[1]}",
+                "let the processor and `shown_size` agree",
             )
         if self.pixels.tokens * self.policy.merge**2 != len(self.pixels.patches):
-            raise Broken(f"{len(self.pixels.patches)} patches fill {self.pixels.tokens} tokens")
+            raise Broken(
+                f"{len(self.pixels.patches)} patches fill {self.pixels.tokens} tokens", "correct `merge`"
+            )
         return f"{shown.width} x {shown.height} pixels, {self.pixels.tokens} tokens"
 
     def forged(self) -> str:
@@ -70,12 +73,12 @@ class _Trial:
         words = (*self.family.tokens.placeholders, self.family.tokens.turn, *self.family.tiny.special)
         for word in words:
             if special & set(chat.words(f"a {word} b")):
-                raise Broken(f"text that spells {word} becomes that token: correct `tokens.inert`")
+                raise Broken(f"text that spells {word} becomes that token", "correct `tokens.inert`")
         return f"{len(words)} tokens cannot be spelt"
 
     def template(self) -> str:
         if self.family.tools is not TEMPLATE:
-            raise Broken("conversations have calls in `vtune.models.families.hermes`: use HERMES")
+            raise Broken("conversations have calls in `vtune.models.families.hermes`", "use HERMES")
         return ", ".join(self.family.tools.tags)
 
     def drawn(self) -> str:
@@ -90,7 +93,10 @@ class _Trial:
         theirs = said.gather(1, ids[0, len(prompt) :, None])[:, 0]
         difference = float((theirs - torch.tensor(reply.logprobs)).abs().max())
         if not difference <= TOLERANCE:
-            raise Broken(f"log-probabilities differ by {difference:.3g} nats: positions, `fused`, features?")
+            raise Broken(
+                f"log-probabilities differ by {difference:.3g} nats",
+                "look at positions, `fused` and features",
+            )
         return f"{len(reply.token_ids)} tokens, {difference:.1g} nats at most"
 
 

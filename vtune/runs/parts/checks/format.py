@@ -1,29 +1,112 @@
 """What a data format promises."""
 
+import pickle
 import tempfile
+import time
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from vtune.data.formats.building import Options
-from vtune.data.formats.table import FORMATS
-from vtune.errors import DataError
-from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.data.formats.specimens import Specimen
+from vtune.data.formats.table import FORMATS, Format
+from vtune.errors import DataError, VtuneError
+from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.verifiers import check_ground_truth
+
+NONSENSE = "no row of any kind\n"
+SLOWEST_ROW = 1.0
+"""Seconds of a row at most, ours; pictures are read with it."""
+
+
+class _Trial:
+    """A format, and the rows that its specimen writes into a folder."""
+
+    def __init__(self, layout: Format, folder: Path) -> None:
+        self._layout = layout
+        self._folder = folder
+
+    @cached_property
+    def specimen(self) -> Specimen:
+        if self._layout.specimen is None:
+            raise Broken("it has none", "give Format a `specimen` that writes a few rows into a folder")
+        return self._layout.specimen(self._folder)
+
+    def entries(self) -> list[Sample | Trajectory]:
+        found = self.specimen
+        entries = [entry for _, entry in self._layout.read(found.path, Options(images=found.images))]
+        for entry in entries:
+            if isinstance(entry, DataError):
+                raise Broken(entry.what, entry.fix)
+            if not isinstance(entry, Sample | Trajectory):
+                raise Broken(f"it gives {type(entry).__name__}", "yield (Place, Sample or DataError)")
+        if not entries:
+            raise Broken("no row was read", "yield an entry per row, or write more in `specimen`")
+        return [entry for entry in entries if not isinstance(entry, DataError)]
+
+    def read(self) -> str:
+        return f"{len(self.entries())} {self._layout.makes}"
+
+    def judged(self) -> str:
+        samples = [entry for entry in self.entries() if isinstance(entry, Sample)]
+        for sample in samples:
+            check_ground_truth(sample)
+        ids = [sample.id for sample in samples]
+        if len(set(ids)) < len(ids):
+            raise Broken(f"two rows have the id {max(ids, key=ids.count)!r}", "take `place.id`, or a column")
+        return f"{len(samples)} samples"
+
+    def same(self) -> str:
+        if self.entries() != self.entries():
+            raise Broken("the same file gives other rows the second time", "take chance and time out of it")
+        return "twice the same rows"
+
+    def nonsense(self) -> str:
+        path = self.specimen.path
+        if path.is_dir():
+            return "it reads a folder"
+        path.write_text(NONSENSE, encoding="utf-8")
+        try:
+            entries = [entry for _, entry in self._layout.read(path, Options())]
+        except VtuneError as error:
+            return error.what
+        errors = [entry for entry in entries if isinstance(entry, DataError)]
+        if not errors:
+            raise Broken(
+                f"a file of nonsense gives {len(entries)} row(s) and no error",
+                "yield a DataError for a row that cannot be read",
+            )
+        return errors[0].what
+
+    def elsewhere(self) -> str:
+        entries = self.entries()
+        if pickle.loads(pickle.dumps(entries)) != entries:
+            raise Broken("other rows come out of a pickle", "fill samples with plain values")
+        return "they can be sent"
+
+    def fast(self) -> str:
+        began = time.perf_counter()
+        rows = len(self.entries())
+        return in_time((time.perf_counter() - began) / rows, SLOWEST_ROW, "a row", "read the file once")
 
 
 def check_format(name: str) -> list[Check]:
-    """The rows of its specimen can be read."""
-    layout = FORMATS[name]
+    """The rows of its specimen can be read and judged, and a broken file is an error."""
 
-    def run() -> str:
-        if layout.specimen is None:
-            raise Broken("give Format a `specimen` that writes a few rows into a folder")
-        with tempfile.TemporaryDirectory() as folder:
-            found = layout.specimen(Path(folder))
-            entries = [entry for _, entry in layout.read(found.path, Options(images=found.images))]
-        for entry in entries:
-            if isinstance(entry, DataError):
-                raise Broken(str(entry))
-        if not entries:
-            raise Broken("no row was read")
-        return f"{len(entries)} {layout.makes}"
+    def fresh(check: Callable[[_Trial], str]) -> Callable[[], str]:
+        def run() -> str:
+            with tempfile.TemporaryDirectory() as folder:
+                return check(_Trial(FORMATS[name], Path(folder)))
 
-    return [tried("the rows of its specimen are read", run)]
+        return run
+
+    return [
+        tried("the rows of its specimen are read", fresh(_Trial.read)),
+        tried("their ground truths can be judged", fresh(_Trial.judged)),
+        tried("the same file gives the same rows", fresh(_Trial.same)),
+        tried("nonsense is an error", fresh(_Trial.nonsense)),
+        tried("rows cross processes", fresh(_Trial.elsewhere)),
+        tried("fast enough", fresh(_Trial.fast)),
+    ]

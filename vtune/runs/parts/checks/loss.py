@@ -51,16 +51,19 @@ class _Trial:
 
     def section(self) -> str:
         if not issubclass(self.loss.section, PolicyLoss):
-            raise Broken(f"{self.loss.section.__name__} is not derived from PolicyLoss")
+            raise Broken(
+                f"{self.loss.section.__name__} is not derived from PolicyLoss",
+                "derive it: it has the shared keys",
+            )
         found = self.read()
         if pickle.loads(pickle.dumps(found)) != found:
-            raise Broken("another section comes out of a pickle: define its class at the top of the file")
+            raise Broken("another section comes out of a pickle", "define its class at the top of the file")
         try:
             self.read(no_such_key=1)
         except ValueError:
             own = [key for key in self.loss.section.model_fields if key not in PolicyLoss.model_fields]
             return f"own keys: {', '.join(own) or 'none'}"
-        raise Broken("it takes an unknown key: leave `extra` of its model_config as it is")
+        raise Broken("it takes an unknown key", "leave `extra` of its model_config as it is")
 
     def one_per_token(self) -> str:
         tokens = _drawn()
@@ -68,7 +71,7 @@ class _Trial:
         for field, value in zip(terms._fields, terms, strict=True):
             if value is not None and value.shape != tokens.logprobs.shape:
                 shape, count = tuple(value.shape), len(tokens.logprobs)
-                raise Broken(f"`{field}` has the shape {shape} for {count} tokens: give ({count},)")
+                raise Broken(f"`{field}` has the shape {shape} for {count} tokens", f"give ({count},)")
         return f"{len(terms.loss)} for {len(tokens.logprobs)}"
 
     def finite(self) -> str:
@@ -77,13 +80,16 @@ class _Trial:
             for what, value in (("loss", terms.loss), ("gradient", gradient)):
                 if not torch.isfinite(value).all():
                     where = "drawn by chance" if off is None else f"of {off:g} nats"
-                    raise Broken(f"a {what} is not finite at a log-ratio {where}: clamp it, see `ratio_of`")
+                    raise Broken(f"a {what} is not finite at a log-ratio {where}", "clamp it, see `ratio_of`")
         return f"also at log-ratios of {FAR[0]:g} and {FAR[1]:g} nats"
 
     def nothing_to_learn(self) -> str:
         _, gradient = self.learnt(_drawn(gain=0.0))
         if gradient.abs().max() > 0:
-            raise Broken(f"a gradient is {float(gradient.abs().max()):.3g} where all advantages are 0")
+            raise Broken(
+                f"a gradient is {float(gradient.abs().max()):.3g} where all advantages are 0",
+                "multiply by `tokens.advantages`",
+            )
         return "0 where all advantages are 0"
 
     def follows(self) -> str:
@@ -95,8 +101,8 @@ class _Trial:
             if wrong:
                 gain, slope = (float(value[wrong[0]]) for value in (tokens.advantages, gradient))
                 raise Broken(
-                    f"at a ratio of 1 an advantage of {gain:.2g} has the gradient {slope:.2g}: it needs the "
-                    "opposite sign"
+                    f"at a ratio of 1 an advantage of {gain:.2g} has the gradient {slope:.2g}",
+                    "it needs the opposite sign",
                 )
         return "up where it is positive, down where it is negative"
 
@@ -105,9 +111,12 @@ class _Trial:
         _, gradient = self.learnt(tokens)
         same = torch.allclose(gradient, -tokens.advantages, rtol=NEAR, atol=NEAR)
         if self.loss.coincides_on_policy and not same:
-            raise Broken("coincides_on_policy is True, and its gradient at a ratio of 1 is not -advantage")
+            raise Broken(
+                "coincides_on_policy is True, and its gradient at a ratio of 1 is not -advantage",
+                "leave coincides_on_policy out",
+            )
         if same and not self.loss.coincides_on_policy:
-            raise Broken("its gradient at a ratio of 1 is -advantage: say coincides_on_policy=True")
+            raise Broken("its gradient at a ratio of 1 is -advantage", "say coincides_on_policy=True")
         return "the plain policy gradient" if same else "a gradient of its own"
 
     def permuted(self) -> str:
@@ -122,11 +131,11 @@ class _Trial:
         found = self.terms(some)
         terms, _ = self.learnt(_laid_out([], *(value[:0] for value in _values(some))))
         if terms.loss.shape != (0,):
-            raise Broken(f"the loss of no tokens has the shape {tuple(terms.loss.shape)}: give (0,)")
+            raise Broken(f"the loss of no tokens has the shape {tuple(terms.loss.shape)}", "give (0,)")
         for field, value, other in zip(terms._fields, terms, found, strict=True):
             if (value is None) != (other is None):
                 raise Broken(
-                    f"`{field}` is None for some tokens and not for others: give it always, or never"
+                    f"`{field}` is None for some tokens and not for others", "give it always, or never"
                 )
         return "a process may have none while others have some"
 
@@ -142,7 +151,10 @@ class _Trial:
             for what, before, after in (("loss", full.loss, part.loss), ("gradient", slope, part_slope)):
                 if not torch.allclose(before[at], after, rtol=NEAR, atol=NEAR):
                     apart = float((before[at] - after).detach().abs().max())
-                    raise Broken(f"a token's {what} changes by {apart:.3g} when {when}")
+                    raise Broken(
+                        f"a token's {what} changes by {apart:.3g} when {when}",
+                        "let a token depend on its own sequence alone",
+                    )
         return f"{len(LENGTHS)} sequences"
 
     def terms(self, tokens: Tokens) -> PolicyTerms:

@@ -1,20 +1,87 @@
 """What a prompt style promises."""
 
+import pickle
+import time
+from dataclasses import dataclass, replace
+
 from vtune.rollout.prompts import STYLES
-from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, tried
-from vtune.schema.message import IMAGE
+from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, tried
+from vtune.runs.parts.checks.verifier import INLINE, TIMES
+from vtune.schema.message import IMAGE, Message
+from vtune.schema.sample import Sample
+from vtune.tools.tool import function
+
+QUESTION = "Which one?"
+"""What `SHOWN` asks."""
+SCHEMA = function("check_tool", "Show a part of the picture.", {"part": {"type": "string"}}, ["part"])
+"""A tool that the style may speak of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A style, tried on small samples."""
+
+    name: str
+
+    def turns(self, pictures: int, *, offered: bool = False) -> tuple[Message, ...]:
+        names = [f"image_{number}.png" for number in range(pictures)]
+        sample: Sample = replace(
+            SHOWN,
+            prompt=(Message("user", f"{IMAGE * pictures}\n{QUESTION}"),),
+            images=SHOWN.images * pictures,
+            tools=("check_tool",) if offered else (),
+        )
+        found = STYLES[self.name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], 0)
+        if not isinstance(found, tuple) or not all(isinstance(turn, Message) for turn in found):
+            raise Broken(f"it gives {type(found).__name__}", "return a tuple of Message")
+        return found
+
+    def becomes(self) -> str:
+        first, again = self.turns(1), self.turns(1)
+        if first != again:
+            raise Broken("the same sample gives other turns the second time", "take chance from `draw` alone")
+        if not first or first[-1].role != "user":
+            raise Broken(
+                f"the last turn is of {first[-1].role if first else 'nobody'}", "end with the user's"
+            )
+        return f"{len(first)} turn(s)"
+
+    def shows(self) -> str:
+        for pictures in range(3):
+            marks = sum(turn.content.count(IMAGE) for turn in self.turns(pictures))
+            if marks != pictures:
+                raise Broken(
+                    f"{marks} {IMAGE} mark(s) for {pictures} picture(s)", "keep the sample's own marks"
+                )
+        return "of none, one and two"
+
+    def asks(self) -> str:
+        for offered in (False, True):
+            if not any(QUESTION in turn.content for turn in self.turns(1, offered=offered)):
+                raise Broken(f"no turn has {QUESTION!r}", "keep the text of the sample's turns")
+        return "with a tool and without"
+
+    def elsewhere(self) -> str:
+        found = self.turns(1)
+        if pickle.loads(pickle.dumps(found)) != found:
+            raise Broken("other turns come out of a pickle", "return plain messages")
+        return "they can be sent"
+
+    def fast(self) -> str:
+        began = time.perf_counter()
+        for _ in range(TIMES):
+            self.turns(1, offered=True)
+        most = "make what is the same for all samples once, when the file is loaded"
+        return in_time((time.perf_counter() - began) / TIMES, INLINE, "a sample", most)
 
 
 def check_prompt(name: str) -> list[Check]:
-    """Turns with the sample's pictures, the user's last, and the same again."""
-
-    def run() -> str:
-        first, again = (STYLES[name].turns(SHOWN, ["image_0.png"], [SIDES], (), 0) for _ in range(2))
-        if first != again:
-            raise Broken("the same sample gives other turns the second time")
-        marks = sum(turn.content.count(IMAGE) for turn in first)
-        if marks != 1 or first[-1].role != "user":
-            raise Broken(f"{marks} {IMAGE} mark(s) for 1 picture, and the last turn is of {first[-1].role}")
-        return f"{len(first)} turn(s)"
-
-    return [tried("a sample becomes turns", run)]
+    """Turns with the sample's pictures and question, the user's last, and the same again."""
+    trial = _Trial(name)
+    return [
+        tried("a sample becomes turns", trial.becomes),
+        tried("all its pictures are there", trial.shows),
+        tried("the question is there", trial.asks),
+        tried("turns cross processes", trial.elsewhere),
+        tried("fast enough", trial.fast),
+    ]

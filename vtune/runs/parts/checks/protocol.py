@@ -7,6 +7,7 @@ from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Rule, put
 from vtune.protocols.specimens import OTHER_FORMS, SPECIMENS
 from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.schema.message import IMAGE
 from vtune.schema.sample import Sample
 from vtune.verifiers import check_ground_truth, verifier_of
 
@@ -26,7 +27,7 @@ def check_protocol(name: str) -> list[Check]:
 
 
 def _no_rule() -> str:
-    raise Broken("give Protocol `rules`, kind of question -> Rule, or `other`")
+    raise Broken("it has none", "give Protocol `rules`, kind of question -> Rule, or `other`")
 
 
 def _checks(kind: str, rule: Rule) -> list[Check]:
@@ -49,7 +50,10 @@ def _asks(rule: Rule, sample: Sample) -> Callable[[], str]:
     def run() -> str:
         before, after = sample.prompt[-1], put(sample, rule).prompt[-1]
         if after.images != before.images:
-            raise Broken(f"pictures {list(before.images)} became {list(after.images)}")
+            raise Broken(
+                f"pictures {list(before.images)} became {list(after.images)}",
+                f"keep each {IMAGE} of the question in what `ask` returns",
+            )
         return f"{len(after.content)} characters"
 
     return run
@@ -64,7 +68,7 @@ def _right(rule: Rule, sample: Sample, forms: Sequence[str]) -> Callable[[], str
         for reply, grade in zip(replies, grades, strict=True):
             if grade.score == 1.0 and not grade.unreadable:
                 return f"{reply!r} is 1"
-        raise Broken(f"{replies[0]!r} is graded {grades[0]}")
+        raise Broken(f"{replies[0]!r} is graded {grades[0]}", "give the right answer a score of 1 in `grade`")
 
     return run
 
@@ -83,11 +87,11 @@ def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
         for text in (*ODD, f"not {right}", sample.prompt[-1].content):
             grade = rule.grade(text, sample)
             if grade != rule.grade(text, sample):
-                raise Broken(f"{text[:40]!r} is graded in two ways")
+                raise Broken(f"{text[:40]!r} is graded in two ways", "take chance out of `grade`")
             if not (0.0 <= grade.score <= 1.0 and 0.0 <= grade.fallback <= 1.0):
-                raise Broken(f"{text[:40]!r}: score and fallback lie in [0, 1], got {grade}")
+                raise Broken(f"{text[:40]!r} is graded {grade}", "score and fallback lie in [0, 1]")
             if grade.unreadable and grade.score:
-                raise Broken(f"{text[:40]!r} is unreadable, and not wrong")
+                raise Broken(f"{text[:40]!r} is unreadable, and not wrong", "score what cannot be read 0")
         return f"{len(ODD) + 2} texts"
 
     return run
@@ -96,7 +100,7 @@ def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
 def _scorer(rule: Rule) -> Callable[[], str]:
     def run() -> str:
         if rule.scorer is not None and rule.scorer not in SCORERS:
-            raise Broken(f"no scorer is called `{rule.scorer}`")
+            raise Broken(f"no scorer is called `{rule.scorer}`", SCORERS.meant(rule.scorer))
         return rule.scorer or "the suite's"
 
     return run

@@ -74,12 +74,15 @@ class _Trial:
         scores = [reward.own[self.name] for reward in self.rewards()]
         known = [score for score in scores if score is not None]
         if not known:
-            raise Broken(f"none of {len(scores)} trajectories is scored: {self.rewards()[0].why}")
+            raise Broken(
+                f"none of {len(scores)} trajectories is scored: {self.rewards()[0].why}",
+                "correct `score`, or the values of `example`",
+            )
         if len(known) < len(scores):
             why = next(reward.why for reward in self.rewards() if reward.own[self.name] is None)
             raise Broken(
-                f"{len(scores) - len(known)} of {len(scores)} replies are unscored ({why}): what is "
-                "unscored is not trained on, so let a reply that makes no sense earn the least"
+                f"{len(scores) - len(known)} of {len(scores)} replies are unscored ({why})",
+                "let a reply that makes no sense earn the least: what is unscored is not trained on",
             )
         return f"{min(known):g} to {max(known):g} on {len(known)} trajectories"
 
@@ -87,13 +90,19 @@ class _Trial:
         first, again = self.rewards(), self.rewards()
         for a, b in zip(first, again, strict=True):
             if a != b:
-                raise Broken(f"{a.own[self.name]} and then {b.own[self.name]}: {b.why}")
+                raise Broken(
+                    f"{a.own[self.name]} and then {b.own[self.name]}: {b.why}",
+                    "take chance and state out of it",
+                )
         return f"{len(first)} trajectories, twice"
 
     def elsewhere(self) -> str:
         for thing in (self.section, self.part, self.rewards()):
             if pickle.loads(pickle.dumps(thing)) != thing:
-                raise Broken(f"{type(thing).__name__} is another after pickling")
+                raise Broken(
+                    f"{type(thing).__name__} is another after pickling",
+                    "define its class at the top of the file",
+                )
         return "they can be sent"
 
     def unscored(self) -> str:
@@ -115,4 +124,4 @@ class _Trial:
             return f"unscored: {found.why}"
         if isinstance(usual, Verdict) and found.score == usual.score:
             return "it does not depend on other parts"
-        raise Broken(f"other parts are unscored, and it scores {found.score:g}: return Unscored(why)")
+        raise Broken(f"other parts are unscored, and it scores {found.score:g}", "return Unscored(why)")

@@ -1,13 +1,20 @@
 """What a scorer promises."""
 
-from collections.abc import Callable
+import json
+import time
+from collections.abc import Callable, Sequence
 
 from vtune.metrics.benchmarks import SCORERS, Mark
-from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
 from vtune.schema.annotated import AnnotatedPicture, Annotation, to_extra
 from vtune.verifiers.boxes import LabelledBox
 
 BOX = LabelledBox("cup", (10.0, 10.0, 60.0, 60.0))
+MANY = 1000
+"""Rollouts over which the time is taken."""
+SLOWEST_SCORE = 10.0
+"""Seconds for so many at most, ours."""
+KNOWN = "take the mean over those marks whose `score` is not None; where there are none, leave `score` out"
 
 
 def picture(number: int) -> AnnotatedPicture:
@@ -16,28 +23,66 @@ def picture(number: int) -> AnnotatedPicture:
     return AnnotatedPicture(number, 100, 100, "check", {"cup": 1}, (cup,))
 
 
+def marks_of(scores: Sequence[float | None]) -> list[Mark]:
+    """Rollouts of different questions that earned something, or could not be scored."""
+    extra = {
+        "category": "single",
+        "cycle_category": "0",
+        "l2-category": "one",
+        "task": "one",
+        "facets": {"kind": "one"},
+    }
+    return [
+        Mark(f"check/{n}", extra | to_extra(picture(n)), score, False, "check", "", (BOX,) if score else ())
+        for n, score in enumerate(scores)
+    ]
+
+
 def check_scorer(name: str) -> list[Check]:
-    """All right is 1, all wrong is 0, and what could not be scored has no score."""
+    """Right is 1, wrong 0, unscored nothing; the order moves nothing, and what it gives can be written."""
 
-    def score(right: float | None, wanted: float | None) -> Callable[[], str]:
-        extra = {"category": "single", "cycle_category": "0", "l2-category": "one", "task": "one"}
-        marks = [
-            Mark(
-                f"check/{n}", extra | to_extra(picture(n)), right, False, "check", "", (BOX,) if right else ()
-            )
-            for n in range(4)
-        ]
+    def score(scores: Sequence[float | None]) -> object:
+        return SCORERS[name](marks_of(scores)).get("score")
 
+    def gives(scores: Sequence[float | None], wanted: float | None, fix: str) -> Callable[[], str]:
         def run() -> str:
-            found = SCORERS[name](marks).get("score")
+            found = score(scores)
             if found != wanted:
-                raise Broken(f"`score` is {found}, not {wanted}")
+                raise Broken(f"`score` is {found}, not {wanted}", fix)
             return f"`score` is {found}"
 
         return run
 
+    def ordered() -> str:
+        first, other = score((1.0, 0.0, 0.0, 0.0)), score((0.0, 0.0, 0.0, 1.0))
+        if not isinstance(first, float) or not 0.0 <= first <= 1.0:
+            raise Broken(f"`score` is {first!r} where one of four is right", "give a number in [0, 1]")
+        if first != other:
+            raise Broken(f"`score` is {first} or {other}, as marks are ordered", "weigh all marks alike")
+        return f"{first:g} for one of four"
+
+    def written() -> str:
+        found = SCORERS[name](marks_of((1.0, 0.0, None)))
+        try:
+            json.dumps(found, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise Broken(f"what it gives is not JSON: {error}", "give numbers, texts and dicts") from None
+        return f"{len(found)} values"
+
+    def fast() -> str:
+        marks = marks_of([float(n % 2) for n in range(MANY)])
+        began = time.perf_counter()
+        SCORERS[name](marks)
+        return in_time(
+            time.perf_counter() - began, SLOWEST_SCORE, f"{MANY} rollouts", "go through the marks once"
+        )
+
     return [
-        tried("all right is 1", score(1.0, 1.0)),
-        tried("all wrong is 0", score(0.0, 0.0)),
-        tried("what is unscored has no score", score(None, None)),
+        tried("all right is 1", gives((1.0,) * 4, 1.0, "give `score` as a share of what is right")),
+        tried("all wrong is 0", gives((0.0,) * 4, 0.0, "give `score` as a share of what is right")),
+        tried("what is unscored has no score", gives((None,) * 4, None, KNOWN)),
+        tried("nor does it lower that of others", gives((1.0, 1.0, 1.0, None), 1.0, KNOWN)),
+        tried("the order changes nothing", ordered),
+        tried("what it gives can be written", written),
+        tried("fast enough", fast),
     ]

@@ -23,6 +23,7 @@ from vtune.tools.toolbox import Toolbox
 ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
 """Values that a model may write for any argument."""
 
+SLOW = "do less, or give up in time: the policy waits for it"
 SLOWEST_TOOL = 10.0
 """Seconds of a call at most, ours."""
 
@@ -33,7 +34,9 @@ def check_tool(name: str) -> list[Check]:
 
     def called(arguments: Mapping[str, Any] | None) -> Observation:
         if arguments is None:
-            raise Broken("give ToolPart an `example`: arguments of a call that any picture allows")
+            raise Broken(
+                "it has none", "give ToolPart an `example`: arguments of a call that any picture allows"
+            )
         (found,) = asyncio.run(_called(name, arguments))
         seconds.append(found.seconds)
         return found
@@ -41,17 +44,23 @@ def check_tool(name: str) -> list[Check]:
     def answers() -> str:
         found = called(TOOLS[name].example)
         if found.status != "ok":
-            raise Broken(f"the call of its example ends as {found.status}: {found.error}")
+            raise Broken(
+                f"the call of its example ends as {found.status}: {found.error}",
+                "correct `example`, or `run`",
+            )
         marks = found.text.count(IMAGE_MARK)
         if marks != len(found.images):
-            raise Broken(f"its text has {marks} {IMAGE_MARK} for {len(found.images)} picture(s)")
+            raise Broken(
+                f"its text has {marks} {IMAGE_MARK} for {len(found.images)} picture(s)",
+                "give one mark per picture",
+            )
         shown = ", ".join("{}x{}".format(*size_of(image)) for image in found.images)
         return f"{len(found.text)} characters" + (f", pictures {shown}" if shown else "")
 
     def refuses() -> str:
         found = called({"no such argument": 1})
         if found.status != "error":
-            raise Broken(f"an unknown argument ends as {found.status}: raise Mistake (see `check_names`)")
+            raise Broken(f"an unknown argument ends as {found.status}", "raise Mistake (see `check_names`)")
         return found.error
 
     def survives() -> str:
@@ -59,14 +68,14 @@ def check_tool(name: str) -> list[Check]:
         asked = [{**example, key: value} for key in example for value in (*ODD, *_as_floats(example[key]))]
         for arguments, found in zip(asked, asyncio.run(_called(name, *asked)), strict=True):
             if found.status not in ("ok", "error"):
-                raise Broken(f"{json.dumps(arguments)} ends as {found.status}: raise Mistake")
+                raise Broken(f"{json.dumps(arguments)} ends as {found.status}", "raise Mistake")
         return f"{len(asked)} calls with odd values"
 
     return [
         tried("it opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
-        tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", "")),
+        tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", SLOW)),
     ]
 
 
@@ -79,7 +88,7 @@ async def _called(name: str, *asked: Mapping[str, Any]) -> list[Observation]:
     """What comes of calls about a picture."""
     part = TOOLS[name]
     if part.opened is None:
-        raise Broken("`opened` is None: only vtune's own `python` takes code")
+        raise Broken("`opened` is None: only vtune's own `python` takes code", "give ToolPart `opened`")
     out = io.BytesIO()
     Image.linear_gradient("L").resize(SIDES).convert("RGB").save(out, "PNG")
     scene = Scene(SHOWN, (out.getvalue(),), (View(out.getvalue(), 0, None, SIDES),))
@@ -87,7 +96,10 @@ async def _called(name: str, *asked: Mapping[str, Any]) -> list[Observation]:
     with tempfile.TemporaryDirectory() as folder:
         async with part.opened(section, Path(folder) / "record.jsonl") as tool:
             if tool.schema["function"]["name"] != name:
-                raise Broken(f"its schema is called {tool.schema['function']['name']!r}")
+                raise Broken(
+                    f"its schema is called {tool.schema['function']['name']!r}",
+                    f"call it {name!r}, as the part",
+                )
             toolbox = Toolbox({name: tool})
             return [await _survived(toolbox, Asked(name, one, "", 0), scene) for one in asked]
 
@@ -99,4 +111,4 @@ async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation
         raise  # it says itself what is wrong
     except Exception as error:
         arguments = json.dumps(asked.arguments)
-        raise Broken(f"{arguments} raises {raised(error)}: raise Mistake") from error
+        raise Broken(f"{arguments} raises {raised(error)}", "raise Mistake") from error

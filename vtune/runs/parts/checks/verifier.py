@@ -19,6 +19,8 @@ TIMES = 20
 """Verdicts over which the time is averaged."""
 ODD = ("", "<answer></answer>", "<answer>", "I do not know.", "</answer><answer>", "\x00\ud800")
 """Replies without an answer."""
+GOLD = "score `gold` of its case 1"
+NO_ANSWER = "return no_answer(sample) where given_answer finds none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +42,19 @@ class _VerifierTrial:
 
     def full_marks(self) -> str:
         self.verifier.check_ground_truth(self.sample)
-        return _expect(self.verifier.verify(self.gold, self.sample), 1.0)
+        return _expect(self.verifier.verify(self.gold, self.sample), 1.0, GOLD)
 
     def nothing(self) -> str:
         for reply in ODD:
-            _expect(self.verifier.verify(reply, self.sample), 0.0, f"reply {reply!r}")
+            _expect(self.verifier.verify(reply, self.sample), 0.0, NO_ANSWER, f"reply {reply!r}")
         if self.verifier.verify("", self.sample).parts.get("unreadable") != 1.0:
-            raise Broken('the verdict on an empty reply has no part "unreadable" of 1: see `unreadable`')
+            raise Broken('the verdict on an empty reply has no part "unreadable" of 1', NO_ANSWER)
         return f"{len(ODD)} replies score 0"
 
     def wrong_answer(self) -> str:
         if self.verifier.asks_judge:
             return "a model decides"
-        return _expect(self.verifier.verify(self.wrong, self.sample), 0.0)
+        return _expect(self.verifier.verify(self.wrong, self.sample), 0.0, "score `wrong` of its case 0")
 
     def broken_gold(self) -> str:
         bad = replace(self.sample, ground_truth=self.verifier.case.broken_gold)
@@ -64,7 +66,7 @@ class _VerifierTrial:
                 run()
             except DataError:
                 continue
-            raise Broken(f"{what} takes the ground truth {bad.ground_truth!r}: raise DataError")
+            raise Broken(f"{what} takes the ground truth {bad.ground_truth!r}", "raise DataError")
         return "DataError"
 
     def unknown_option(self) -> str:
@@ -73,7 +75,7 @@ class _VerifierTrial:
             self.verifier.check_ground_truth(odd)
         except DataError:
             return "DataError"
-        raise Broken("an unknown key of verifier_parm passes: read the options with `options(sample, {…})`")
+        raise Broken("an unknown key of verifier_parm passes", "read the options with `options(sample, {…})`")
 
     def scores(self) -> str:
         texts = [*ODD, self.gold, f"<answer>{self.verifier.case.gold[:-1]}</answer>", self.wrong]
@@ -82,11 +84,11 @@ class _VerifierTrial:
         found = [self.verifier.verify(text, self.sample).score for text in texts]
         between = [score for score in found if 0.0 < score < 1.0]
         if between and not self.verifier.partial_credit:
-            raise Broken(f"a score is {between[0]:.3g}: say partial_credit=True, or give 0 or 1")
+            raise Broken(f"a score is {between[0]:.3g}", "say partial_credit=True, or give 0 or 1")
         return "partial credit" if self.verifier.partial_credit else "0 or 1"
 
     def elsewhere(self) -> str:
-        _expect(pickle.loads(pickle.dumps(self.verifier.verify(self.gold, self.sample))), 1.0)
+        _expect(pickle.loads(pickle.dumps(self.verifier.verify(self.gold, self.sample))), 1.0, GOLD)
         if not self.verifier.in_worker:
             return "the verdict can be sent"
 
@@ -94,7 +96,7 @@ class _VerifierTrial:
             async with Verifying(workers=1) as verifying:
                 return await verifying.verify(self.gold, self.sample)
 
-        return f"{_expect(asyncio.run(asked()), 1.0)}, from a worker"
+        return f"{_expect(asyncio.run(asked()), 1.0, GOLD)}, from a worker"
 
     def fast(self) -> str:
         most = SLICE if self.verifier.in_worker else INLINE
@@ -130,7 +132,7 @@ def check_verifier(name: str) -> list[Check]:
     ]
 
 
-def _expect(verdict: Verdict, wanted: float, of: str = "it") -> str:
+def _expect(verdict: Verdict, wanted: float, fix: str, of: str = "it") -> str:
     if verdict.score != wanted:
-        raise Broken(f"{of} scores {verdict.score:.3g}, not {wanted:g}: {verdict.why}")
+        raise Broken(f"{of} scores {verdict.score:.3g}, not {wanted:g}: {verdict.why}", fix)
     return f"{verdict.score:g}"

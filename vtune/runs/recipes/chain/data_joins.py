@@ -8,6 +8,7 @@ from vtune.config import find
 from vtune.curate.duplicates import Contamination
 from vtune.curate.item import Item, concerns
 from vtune.errors import VtuneError
+from vtune.rollout.prompts import STYLES
 from vtune.runs.curate.difficulty import check_rows
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.recipes.chain.file_joins import NOBODY, broken, file_joins, policy_of
@@ -104,5 +105,5 @@ def _pass_rate(node: Node, reader: str, spec: PassRate, items: list[Item], shop:
         yield broken(node.title, reader, "prompt", style, error)
         return
     # What a tiny model has learnt from traces no prompt has to say.
-    if style != "plain":
+    if not STYLES[style].bare:
         yield prompt_join(node.title, reader, style, posed)

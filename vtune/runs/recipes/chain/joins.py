@@ -237,7 +237,7 @@ class Edge:
 def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], cold_start: str = "") -> Join:
     """Whether a policy that knows the truth, and does no more than it is asked, is right."""
     tags = sorted({mark for one in posed for mark in one.tags})
-    where = f"as {cold_start} taught" if style == "plain" and cold_start else "as it asks"
+    where = f"as {cold_start} taught" if STYLES[style].bare and cold_start else "as it asks"
     read = f"prompt {style}: answers {where}, in {listed(tags)}"
     places = {(one.sample.verifier, str(one.sample.verifier_parm.get("answer_in") or "tag")) for one in posed}
     written = listed([f"{verifier} reads {place}" for verifier, place in sorted(places)])

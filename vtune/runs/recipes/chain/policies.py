@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from vtune.reward.combining import weights_of
 from vtune.reward.format import form_of
 from vtune.reward.recipe import RewardRecipe
-from vtune.rollout.prompts import Style, ask
+from vtune.rollout.prompts import STYLES, Style, ask
 from vtune.sandbox import image_names
 from vtune.schema.message import Message
 from vtune.schema.pixels import size_of
@@ -55,10 +55,10 @@ def asked(sample: Sample, style: Style, taught: Sequence[Trajectory]) -> list[As
     sizes = [size_of(one) for one in data]
     shown = with_shown_size(sample, sizes[0]) if sizes and answers_in_shown_pixels(sample) else sample
     found = []
-    for draw in range(DRAWS if style == "pool" else 1):
+    for draw in range(DRAWS if STYLES[style].draws else 1):
         turns = ask(style, sample, image_names(data), sizes, draw=draw)
         prompt = "\n".join(turn.content for turn in turns)
-        source = "\n".join(trace.reply for trace in taught) if style == "plain" and taught else prompt
+        source = "\n".join(trace.reply for trace in taught) if STYLES[style].bare and taught else prompt
         tags = tuple(mark for mark in MARKS if mark in source)
         form = verifier_of(shown).form(shown)
         knows = not verifier_of(shown).self_contained or form in prompt or source is not prompt

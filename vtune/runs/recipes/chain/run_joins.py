@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.config import find, load_recipe
+from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.errors import RecipeError, VtuneError
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import read_questions
@@ -151,7 +152,7 @@ class Runs:
         suite: EvalSuite = node.recipe
         for index in _indexes(suite.tools):
             yield from file_joins(node.title, index, "index", self._shop)
-        if suite.format == "samples":
+        if suite.format == SAMPLES:
             for file in suite.data:
                 yield from file_joins(node.title, file, "samples", self._shop)
         writer, samples = self._questions(node)
@@ -255,7 +256,7 @@ class Runs:
         suite: EvalSuite = node.recipe
         writer = f"the published {suite.format}"
         try:
-            if suite.format == "samples":
+            if suite.format == SAMPLES:
                 names = [str(file) for name in suite.data for file in self._shop.files(name)]
                 writer = counted(p.by for name in suite.data for p in self._shop.writers(name))
             else:

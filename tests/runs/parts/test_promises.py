@@ -1,0 +1,154 @@
+"""What a scorer, a prompt style, a filter and a data format promise, and how a broken promise reads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runs.commands import vtune
+from tests.runs.parts.test_broken import CASES, breaking
+from tests.runs.parts.test_parts import OWN, broken
+from vtune.runs.parts.checks.format import check_format
+from vtune.uses import forget, used
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+@pytest.mark.parametrize("name", ["samples", "vtriune", "codev", "coco", "vstar", "mathvista"])
+def test_our_own_formats_keep_theirs(name: str) -> None:
+    assert [check for check in check_format(name) if not check.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "check", "found"),
+    [
+        ("worst.py", "min(map(fmean", "2 * min(map(fmean", "all right is 1", "a share of what is right"),
+        ("worst.py", "min(map(fmean", "1 + min(map(fmean", "all wrong is 0", "`score` is 1.0, not 0.0"),
+        (
+            "worst.py",
+            "by_source else {}",
+            "by_source else {'score': 0.0}",
+            "what is unscored",
+            "leave `score`",
+        ),
+        (
+            "worst.py",
+            "        if mark.score is not None:\n            by_source[mark.source].append(mark.score)",
+            "        by_source[mark.source].append(mark.score or 0.0)",
+            "nor does it lower",
+            "`score` is 0.75, not 1.0: take the mean over those marks",
+        ),
+        ("worst.py", "min(map(fmean, by_source.values()))", "marks[0].score", "the order changes", "weigh"),
+        ("worst.py", "min(map(fmean", "str(map(fmean", "the order changes", "a number in [0, 1]"),
+        ("worst.py", "return counts |", "return counts | {'all': marks[0]} |", "what it gives", "not JSON"),
+        (
+            "terse.py",
+            "    return (",
+            "    return [last]\n    return (",
+            "a sample becomes",
+            "return a tuple of Message",
+        ),
+        (
+            "terse.py",
+            "replace(last, con",
+            "replace(last, role='system', con",
+            "a sample",
+            "end with the user",
+        ),
+        ("terse.py", "{last.content}", "{last.content.lstrip('<image>')}", "all its pictures", "own marks"),
+        (
+            "terse.py",
+            "{last.content}",
+            "<image>{last.content}",
+            "all its pictures",
+            "1 <image> mark(s) for 0",
+        ),
+        ("terse.py", "{last.content}", "{last.content[:8]}", "the question is", "keep the text"),
+        (
+            "short.py",
+            "count > settings.words",
+            "count >= 0",
+            "a good row",
+            "drops the row of `keeps`: 1 words",
+        ),
+        ("short.py", 'f"{count} words" if', "'' if", "a bad row is dropped", "give the reason as a text"),
+        (
+            "short.py",
+            "Short(Selected):",
+            "Short(Selected, extra='ignore'):",
+            "its section is",
+            "unknown key",
+        ),
+        (
+            "short.py",
+            "    count = len(",
+            "    SEEN.append(0)\n    count = len(SEEN[5:]) + len(",
+            "the same row",
+            "keep no state between rows",
+        ),
+        (
+            "short.py",
+            "    count = len(",
+            "    import time; time.sleep(0.11)\n    count = len(",
+            "fast",
+            "100 ms",
+        ),
+        ("lines.py", ", specimen=specimen", "", "the rows of its", "give Format a `specimen`"),
+        ("lines.py", "!= 3", "!= 4", "the rows of its", "3 columns: write picture, question and answer"),
+        (
+            "lines.py",
+            "yield place, DataError(f",
+            "dict(a=f",
+            "nonsense",
+            "0 row(s)",
+        ),
+        ("lines.py", "id=place.id", "id='one'", "their ground truths", "two rows have the id 'one'"),
+        ("lines.py", "ground_truth=answer", "ground_truth=''", "their ground truths", "empty"),
+        (
+            "lines.py",
+            "id=place.id",
+            "id=str(id(place)) + str(__import__('time').time())",
+            "the same",
+            "time",
+        ),
+        (
+            "lines.py",
+            "columns = line.split",
+            "columns = __import__('time').sleep(1.1) or line.split",
+            "fast",
+            "",
+        ),
+    ],
+)
+def test_a_promise_of_a_scorer_a_style_a_filter_or_a_format_that_is_not_kept_is_found(
+    tmp_path: Path, file: str, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / file).read_text()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new).replace("\n\n\n", "\n\nSEEN: list[int] = []\n\n", 1))
+    told = [why for name, why in broken(path).items() if name.startswith(check)]
+    assert told
+    assert found in told[0]
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_check_of_a_broken_part_names_the_part_the_file_and_the_remedy(kind: str, tmp_path: Path) -> None:
+    path = breaking(kind, tmp_path)
+    line = path.read_text().split("\n").index(next(x for x in path.read_text().split("\n") if "# here" in x))
+    ended = vtune("parts", "check", path)
+    assert ended.code == 1, ended.err
+    heading, *checks = ended.out.splitlines()
+    assert heading.startswith(f"{kind}/")
+    assert heading.endswith("[mine.py]")
+    at = next(
+        n
+        for n, one in enumerate(checks)
+        if f"ZeroDivisionError: division by zero (mine.py:{line + 1})" in one
+    )
+    assert checks[at].startswith("  BROKEN  ")
+    assert checks[at + 1].split()[0] == "fix"

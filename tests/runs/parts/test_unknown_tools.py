@@ -1,0 +1,45 @@
+"""A record that names a tool which nobody here has can be read: only what runs the tool needs it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reward.build import TARGET, looks, sample
+from tests.runs.commands import vtune
+from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.tools import TOOLS
+
+GONE = "tool_of_another_machine"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """Trajectories with calls of such a tool, and the samples that offer it."""
+    assert GONE not in TOOLS
+    done = looks(TARGET)
+    calls = tuple(replace(call, tool=GONE) for call in done.calls)
+    assert calls
+    write_trajectories(tmp_path / "done.parquet", [replace(done, calls=calls)])
+    write_samples(tmp_path / "asked.parquet", [replace(sample(TARGET), tools=(GONE,))])
+    return tmp_path
+
+
+def test_a_record_of_an_unknown_tool_is_shown_and_audited(kept: Path) -> None:
+    done, data = kept / "done.parquet", ("--data", kept / "asked.parquet")
+    shown = vtune("show", done, "done/0", *data)
+    assert (shown.code, GONE in shown.out) == (0, True), shown.err
+    audited = vtune("faithfulness", done, *data, "--json")
+    assert audited.code == 0, audited.err
+    assert json.loads(audited.out)["judged_by"] == {"boxes": 1, "model": 0}
+
+
+def test_samples_that_offer_an_unknown_tool_are_shown_exported_and_named_when_validated(kept: Path) -> None:
+    data = kept / "asked.parquet"
+    assert vtune("show", data).code == 0
+    assert vtune("data", "inspect", data).code == 0
+    assert vtune("data", "export", "samples", data, "--out", kept / "asked.jsonl").code == 0
+    assert GONE in (kept / "asked.jsonl").read_text()
+    validated = vtune("data", "validate", data)
+    assert (validated.code, f"unknown tool '{GONE}'" in validated.out) == (2, True)

@@ -1,0 +1,110 @@
+"""Parts of one's own in a sweep: every run and evaluation has them, and goes on with no others."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.runs.commands import Ended, setting, vtune
+from vtune.runs.sweep.runs import run_sweep
+from vtune.uses import forget, used
+
+OWN = ROOT / "tests/own"
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+@pytest.fixture
+def here(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sweep with a part of the reward, over a suite with a scorer; its runs stay in this process."""
+
+    def inside(words: Sequence[str], *, log: Path, result: Path | None) -> int:
+        loaded = used()
+        forget(loaded)  # as a process of its own begins
+        ended = vtune(*words)
+        log.write_text(ended.err)
+        if result and ended.code == 0:
+            result.write_text(ended.out)
+        return ended.code
+
+    monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)
+    for name in ("brief.py", "worst.py"):
+        shutil.copy(OWN / name, tmp_path)
+    lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("data:", "scorer:"))]
+    own = ["uses: [worst.py]", f"data: [{lens / 'heldout.parquet'}]", "scorer: worst"]
+    (tmp_path / "suite.yaml").write_text("\n".join([*own, *kept]) + "\n")
+    sweep = {
+        "uses": ["brief.py"],
+        "seeds": [3],
+        "last_steps": 1,
+        "variants": {"plain": {}, "short": {"reward.parts": {"brief": {"weight": 0.2, "words": 60}}}},
+        "differences": [["short", "plain"]],
+        "held_out": [
+            {"suite": str(tmp_path / "suite.yaml"), "settings": {"threads": 1, "rollout.max_new_tokens": 8}}
+        ],
+    }
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    return tmp_path
+
+
+def swept(here: Path, tiny: Path, lens: Path, *more: str) -> Ended:
+    given = setting(
+        model=tiny,
+        data=f"[{lens / 'train.parquet'}]",
+        steps=1,
+        prompts_per_step=1,
+        group_size=2,
+        rollout__max_new_tokens=8,
+        update__threads=1,
+    )
+    words = ("rl", "--recipe", "codev-tiny", "--sweep", here / "sweep.yaml", "--out", here / "out")
+    ended = vtune(*words, *given, "--json", *more)
+    forget(used())
+    return ended
+
+
+@pytest.mark.train
+def test_every_run_of_a_sweep_keeps_them_and_a_resumed_sweep_takes_no_others(
+    here: Path, tiny: Path, lens: Path
+) -> None:
+    ended = swept(here, tiny, lens)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["unfinished"] == []
+    out = here / "out"
+    for run in ("plain/seed-3", "short/seed-3"):
+        assert list(json.loads((out / run / "environment.json").read_text())["uses"]) == ["brief.py"]
+        assert (out / run / "uses/brief.py").read_bytes() == (OWN / "brief.py").read_bytes()
+        results = json.loads((out / run / "eval/suite/results.json").read_text())
+        assert set(results["environment"]["uses"]) == {"brief.py", "worst.py"}
+        assert "uses brief.py, SHA-256" in vtune("report", out / run).out
+    assert "reward_brief" in (out / "short/seed-3/metrics.jsonl").read_text()
+    assert yaml.safe_load((out / "sweep.yaml").read_text())["uses"] == ["uses/brief.py"]
+    assert (out / "uses/brief.py").read_bytes() == (OWN / "brief.py").read_bytes()
+
+    (out / "short/seed-3/eval/suite/results.json").unlink()
+    again = swept(here, tiny, lens, "--resume")
+    assert again.code == 0, again.err
+
+    for name, folder in (("brief.py", "out/plain/seed-3"), ("worst.py", "out/plain/seed-3/eval/suite")):
+        before = (here / name).read_text()
+        (here / name).write_text(f"{before}\n# changed\n")
+        other = swept(here, tiny, lens, "--resume")
+        assert other.code == 2
+        assert f"{name} is not the file of the user's own parts that {here / folder} began with" in other.err
+        (here / name).write_text(before)
+
+
+def test_a_variant_may_not_take_the_folder_of_the_copies(here: Path, tiny: Path, lens: Path) -> None:
+    text = (here / "sweep.yaml").read_text().replace("plain", "uses")
+    (here / "sweep.yaml").write_text(text)
+    ended = swept(here, tiny, lens)
+    assert (ended.code, "variant 'uses' is not a name of a folder here" in ended.err) == (2, True)
