@@ -117,8 +117,9 @@ class Trainer:
         self._skipped = 0
         reference_too = objective is not None and objective.kl_weight > 0
         self._flops = UpdateFlops(policy, recipe, reference=reference_too)
-        placed: dict[str, Any] = {"image_id": policy.chat.image_id, "merge": policy.merge}
-        self._balanced = partial(balanced, ranks=ranks, cost=self._flops, **placed)
+        self._balanced: Callable[[Sequence[Item]], list[Item]] = partial(
+            balanced, ranks=ranks, image_id=policy.chat.image_id, merge=policy.merge, cost=self._flops
+        )
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         if recipe.zero_stage == 3:
             self._split(policy.model)
