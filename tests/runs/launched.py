@@ -32,15 +32,63 @@ if os.environ.get("RANK") == "1":
 """As `sitecustomize`: an error of our making in the second rank, and a file of each that ended in order."""
 
 
+IDLES = (
+    BREAKS
+    + """
+import json, sys, time, types
+
+if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
+    from pydantic import ConfigDict
+
+    from vtune.sections import Strict
+
+    class SFTRecipe(Strict):
+        model_config = ConfigDict(extra="allow")
+
+    def run_sft(recipe, out, *, resume, track, profile):
+        told, first = [], os.environ["RANK"] == "0"
+        signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+        state, log = out / "state.json", out / "metrics.jsonl"
+        done = json.loads(state.read_text()) if state.exists() else 0
+        if first:
+            (out / "recipe.yaml").touch()
+            part = out / "metrics.part"
+            part.write_text('"source": "all"\\n' * done)
+            part.replace(log)
+        while done < recipe.steps and not told:
+            time.sleep(0.1)
+            done += 1
+            if first:
+                with log.open("a") as lines:
+                    lines.write('"source": "all"\\n')
+        if first:
+            state.write_text(json.dumps(done))
+        if told:
+            raise SystemExit(130)
+        return {"steps": done}
+
+    given = {
+        "vtune.runs.train.sft": {"SFTRecipe": SFTRecipe, "run_sft": run_sft},
+        "vtune.runs.plan.plan": {"plan_sft": lambda *_, **__: {}},
+        "vtune.runs.train.online_recipe": {"load_suites": lambda *_, **__: []},
+    }
+    for name, values in given.items():
+        sys.modules[name] = types.SimpleNamespace(**values)
+"""
+)
+"""The same, and a training that trains nothing, without torch: a tenth of a second a step, saved when it is
+told to stop. All that launches it is real."""
+
+
 class Launched:
     """A running command; what it says is in files of the folder `said`."""
 
     every: ClassVar[list["Launched"]] = []
     """All that were started and not ended."""
 
-    def __init__(self, words: Sequence[str | Path], said: Path) -> None:
+    def __init__(self, words: Sequence[str | Path], said: Path, *, site: str = BREAKS) -> None:
         said.mkdir(parents=True, exist_ok=True)
-        (said / "sitecustomize.py").write_text(BREAKS)
+        (said / "sitecustomize.py").write_text(site)
         self.said = said
         self.tag = f"{said}-{time.monotonic_ns()}"
         with (said / "out").open("wb") as out, (said / "err").open("wb") as err:

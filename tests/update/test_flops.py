@@ -9,7 +9,7 @@ from vtune.models.policy import Policy
 from vtune.models.shape import known_shapes, shape_of
 from vtune.update import flops
 from vtune.update.batch import micro_batch
-from vtune.update.flops import UpdateFlops, attended, forward_flops, passes_of, peak_flops
+from vtune.update.flops import UpdateFlops, Work, attended, forward_flops, passes_of, peak_flops
 from vtune.update.forward import PolicyForward
 from vtune.update.ranks import Ranks
 
@@ -55,7 +55,7 @@ def test_what_a_row_shares_is_counted_once(policy: Policy) -> None:
 
 def test_at_7b_a_trained_token_costs_six_operations_a_parameter() -> None:
     shape = shape_of(known_shapes()["Qwen2.5-VL-7B"])
-    found = forward_flops(shape, tokens=1000, pairs=0, patches=0, scored=1000)["language"]
+    found = forward_flops(shape, Work(1000, 0, 0, 1000))["language"]
     # The embedding is looked up.
     expected = 2 * 1000 * (shape.parameters["language"] - shape.vocab * shape.hidden)
     assert found == pytest.approx(expected)

@@ -64,17 +64,8 @@ def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[
     Items that begin alike stay together, and what they share counts once. An item of more tokens makes
     a micro-batch of its own.
     """
-    numbers: dict[bytes, int] = {}
-    keyed = []
-    for item in items:
-        shown = [numbers.setdefault(data, len(numbers)) for data in item.images]
-        keyed.append((token_keys(item.token_ids, shown, image_id), item))
-    keyed.sort(key=lambda pair: pair[0])
-    sizes = [len(keys) for keys, _ in keyed]
-    shared = []
-    for number, (keys, _) in enumerate(keyed):
-        length = common(keyed[number - 1][0], keys) if number else 0
-        shared.append(length if length >= LEAST_SHARED else 0)
+    alike = begun_alike(items, image_id=image_id)
+    sizes, shared = [size for _, size, _ in alike], [length for *_, length in alike]
     # The least limit that does not take more micro-batches than the full one.
     count = len(_filled(sizes, shared, tokens))
     low, high = 1, tokens
@@ -84,7 +75,26 @@ def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[
             low = middle + 1
         else:
             high = middle
-    return [[item for _, item in keyed[start:end]] for start, end in _filled(sizes, shared, high)]
+    return [[item for item, *_ in alike[start:end]] for start, end in _filled(sizes, shared, high)]
+
+
+def begun_alike(items: Sequence[Item], *, image_id: int) -> list[tuple[Item, int, int]]:
+    """Items in an order in which those that begin alike are neighbours.
+
+    Returns:
+        Each with its number of tokens, and how many of them it shares with the one before it.
+    """
+    numbers: dict[bytes, int] = {}
+    keyed = []
+    for item in items:
+        shown = [numbers.setdefault(data, len(numbers)) for data in item.images]
+        keyed.append((token_keys(item.token_ids, shown, image_id), item))
+    keyed.sort(key=lambda pair: pair[0])
+    found = []
+    for number, (keys, item) in enumerate(keyed):
+        length = common(keyed[number - 1][0], keys) if number else 0
+        found.append((item, len(keys), length if length >= LEAST_SHARED else 0))
+    return found
 
 
 def _filled(sizes: Sequence[int], shared: Sequence[int], limit: int) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ from vtune.errors import RunFailed
 from vtune.models.families.family import Part
 from vtune.models.network import name_interface
 from vtune.models.policy import Policy
+from vtune.update.balance import balanced
 from vtune.update.batch import Item, Read, dummy_item, micro_batch
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
@@ -116,6 +117,9 @@ class Trainer:
         self._skipped = 0
         reference_too = objective is not None and objective.kl_weight > 0
         self._flops = UpdateFlops(policy, recipe, reference=reference_too)
+        self._balanced: Callable[[Sequence[Item]], list[Item]] = partial(
+            balanced, ranks=ranks, image_id=policy.chat.image_id, merge=policy.merge, cost=self._flops
+        )
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         if recipe.zero_stage == 3:
             self._split(policy.model)
@@ -208,6 +212,7 @@ class Trainer:
         for group in engine.optimizer.param_groups:
             group["lr"] = rate
         engine.train()
+        items = self._balanced(items)
         counts = [item.counted for item in items]
         everyone = ranks.gather((sum(counts), sum(count > 0 for count in counts)))
         total, sequences = (sum(one[k] for one in everyone) for k in (0, 1))

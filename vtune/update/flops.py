@@ -1,5 +1,7 @@
 """Operations that an update needs, for the share of a GPU's peak at which it runs (MFU)."""
 
+from typing import NamedTuple
+
 import torch
 
 from vtune.models.families.shape import Shape
@@ -9,6 +11,19 @@ from vtune.models.shape import shape_of
 from vtune.update import rates
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Update
+
+
+class Work(NamedTuple):
+    """What a forward pass goes through."""
+
+    tokens: float
+    """That the language model reads."""
+    pairs: float
+    """(query, key) of tokens that attend to one another, in one head of one layer."""
+    patches: float
+    """That the vision tower reads."""
+    scored: float
+    """Tokens of which logits are made."""
 
 
 class UpdateFlops:
@@ -32,35 +47,23 @@ class UpdateFlops:
     def of(self, packed: Packed, scored: int) -> float:
         """Of one row, of which `scored` tokens are scored."""
         patches = 0 if packed.pictures is None else len(packed.pictures.patches)
-        forward = forward_flops(
-            self._shape,
-            tokens=packed.input_ids.shape[1],
-            pairs=attended(packed),
-            patches=patches,
-            scored=scored,
-        )
+        return self(Work(packed.input_ids.shape[1], attended(packed), patches, scored))
+
+    def __call__(self, work: Work) -> float:
+        """Of any work."""
+        forward = forward_flops(self._shape, work)
         return sum(flops * (self._passes[part] + self._reference) for part, flops in forward.items())
 
 
-def forward_flops(
-    shape: Shape, *, tokens: float, pairs: float, patches: float, scored: float
-) -> dict[str, float]:
-    """Operations of a forward pass by part; a multiplication and an addition are two.
-
-    Args:
-        shape: Of the model.
-        tokens: That the language model reads.
-        pairs: (query, key) of tokens that attend to one another, in one head of one layer.
-        patches: That the vision tower reads.
-        scored: Tokens of which logits are made.
-    """
+def forward_flops(shape: Shape, work: Work) -> dict[str, float]:
+    """Operations of a forward pass by part; a multiplication and an addition are two."""
     parameters = shape.parameters
     body = parameters["language"] - shape.head
-    attention = 4 * shape.layers * shape.query * pairs
+    attention = 4 * shape.layers * shape.query * work.pairs
     return {
-        "vision": 2 * patches * parameters["vision"],
-        "connector": 2 * patches / shape.merge**2 * parameters["connector"],
-        "language": 2 * tokens * body + attention + 2 * scored * shape.vocab * shape.hidden,
+        "vision": 2 * work.patches * parameters["vision"],
+        "connector": 2 * work.patches / shape.merge**2 * parameters["connector"],
+        "language": 2 * work.tokens * body + attention + 2 * work.scored * shape.vocab * shape.hidden,
     }
 
 

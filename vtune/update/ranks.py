@@ -67,6 +67,20 @@ class Ranks:
         torch.distributed.all_gather_object(out, value, group=self.meetings)
         return out
 
+    def send(self, value: object, target: int) -> None:
+        """Give one process a value, which it receives."""
+        import torch
+
+        torch.distributed.send_object_list([value], target, group=self.meetings)
+
+    def receive(self, source: int) -> Any:
+        """What one process sends to this one."""
+        import torch
+
+        out: list[Any] = [None]
+        torch.distributed.recv_object_list(out, source, group=self.meetings)
+        return out[0]
+
     def wait(self) -> None:
         """Until all processes are here."""
         if self.world > 1:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import HANGS
 from tests.runs.commands import numbers, rl, same_weights, setting, sft, vtune
-from tests.runs.launched import Launched, eventually, steps_done
+from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from vtune.errors import RecipeError
 from vtune.runs.processes.launch import launch
 from vtune.runs.processes.watcher import Ended, ended
@@ -36,10 +36,10 @@ def none_is_left() -> Iterator[None]:
     Launched.every.clear()
 
 
-def begun(words: list[str], said: Path, run: Path, *, steps: int = 2) -> Launched:
+def begun(words: list[str], said: Path, run: Path, *, steps: int = 2, site: str = BREAKS) -> Launched:
     """A command in two processes that has done some steps."""
     before = opened(run)
-    started = Launched([*words, "--gpus", "2"], said)
+    started = Launched([*words, "--gpus", "2"], said, site=site)
 
     def over() -> bool:
         return started.process.poll() is not None
@@ -116,10 +116,10 @@ def test_many_machines_are_reached_through_pdsh(whole: Whole) -> None:
     ]
 
 
-def test_a_run_of_two_processes_survives_all_its_deaths(
+def test_a_run_of_two_processes_survives_its_deaths(
     tiny: Path, lens: Path, whole: Whole, tmp_path: Path
 ) -> None:
-    """Killed, broken, interrupted and told to stop, it ends as the run that nothing happened to."""
+    """Killed, and told to stop as a scheduler does it, it ends as the run that nothing happened to."""
     run = tmp_path / "run"
     words = sft(tiny, lens / "traces.parquet", run, *SHORT)
     again = [*words, "--resume"]
@@ -135,33 +135,14 @@ def test_a_run_of_two_processes_survives_all_its_deaths(
     assert started.gone(GONE)
     assert {one.rank: one.code for one in ended(run / "logs")}[1] == -signal.SIGKILL
 
-    started = begun(again, tmp_path / "broken", run)
-    os.kill(started.ranks()[1], signal.SIGUSR1)
-    assert started.wait(END) == 1
-    assert started.gone(GONE)
-    said = started.err
-    assert 0 < said.index("NotWell: rank one is not well") < said.index("error: rank 1 ended with status 1")
-    assert said.count("Traceback") == 1
-    assert "rank one is not well" in (run / "logs/rank-1.log").read_text()
-
-    started = begun(again, tmp_path / "interrupted", run)
-    started.process.send_signal(signal.SIGINT)
-    assert started.wait(END) == 130
-    assert started.gone(GONE)
-    assert started.err.count("continue with --resume") == 1
-    assert list((tmp_path / "interrupted").glob("in-order-*"))
-
-    started = begun(again, tmp_path / "abandoned", run)
-    started.process.kill()
-    assert started.gone(GONE)
-
     started = begun(again, tmp_path / "told", run)
-    started.process.send_signal(signal.SIGTERM)
-    assert started.wait(END) == 130
+    for pid in [started.process.pid, *started.kinds()]:  # the command comes twice
+        os.kill(pid, signal.SIGTERM)
+    assert started.wait(END) == 130, started.err
     assert started.gone(GONE)
     step = steps_done(run)
-    if step < UPDATES:
-        assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
+    assert step < UPDATES
+    assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
 
     last = Launched([*again, "--gpus=2", "--json"], tmp_path / "last")
     assert last.wait(START) == 0, last.err
@@ -170,17 +151,37 @@ def test_a_run_of_two_processes_survives_all_its_deaths(
     assert same_weights(*(one / "checkpoints/newest" for one in (run, whole.run)))
 
 
-def test_a_signal_to_every_process_writes_a_checkpoint_too(tiny: Path, lens: Path, tmp_path: Path) -> None:
-    """As a scheduler ends a job."""
+def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
+    """Broken, interrupted, abandoned and told to stop, in ranks that train nothing."""
     run = tmp_path / "run"
-    started = begun(sft(tiny, lens / "traces.parquet", run, *SHORT), tmp_path / "told", run)
-    for pid in [started.process.pid, *started.kinds()]:  # the command comes twice
-        os.kill(pid, signal.SIGTERM)
-    assert started.wait(END) == 130, started.err
+    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
+    again = [*words, "--resume"]
+
+    started = begun(words, tmp_path / "broken", run, site=IDLES)
+    os.kill(started.ranks()[1], signal.SIGUSR1)
+    assert started.wait(END) == 1
     assert started.gone(GONE)
-    step = steps_done(run)
-    assert step < UPDATES
-    assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
+    said = started.err
+    assert 0 < said.index("NotWell: rank one is not well") < said.index("error: rank 1 ended with status 1")
+    assert said.count("Traceback") == 1
+    assert "rank one is not well" in (run / "logs/rank-1.log").read_text()
+
+    started = begun(again, tmp_path / "interrupted", run, site=IDLES)
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait(END) == 130
+    assert started.gone(GONE)
+    assert started.err.count("continue with --resume") == 1
+    assert list((tmp_path / "interrupted").glob("in-order-*"))
+
+    started = begun(again, tmp_path / "abandoned", run, site=IDLES)
+    started.process.kill()
+    assert started.gone(GONE)
+
+    started = begun(again, tmp_path / "told", run, site=IDLES)
+    started.process.send_signal(signal.SIGTERM)
+    assert started.wait(END) == 130
+    assert started.gone(GONE)
+    assert json.loads((run / "state.json").read_text()) == steps_done(run)
 
 
 def test_told_to_stop_before_its_first_step_a_run_has_not_failed(

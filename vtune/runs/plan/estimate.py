@@ -13,7 +13,7 @@ from vtune.models.families.shape import Shape
 from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
-from vtune.update.flops import forward_flops
+from vtune.update.flops import Work, forward_flops
 from vtune.update.forward import CHUNK
 from vtune.update.zero import BUCKET
 
@@ -291,7 +291,7 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
 def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> float:
     """Of one conversation without gradient."""
     pairs = tokens**2 / 2  # causal: half of the square
-    return sum(forward_flops(shape, tokens=tokens, pairs=pairs, patches=patches, scored=scored).values())
+    return sum(forward_flops(shape, Work(tokens, pairs, patches, scored)).values())
 
 
 def _speed(values: Mapping[str, Any], machine: Machine) -> float:

@@ -39,8 +39,8 @@ from vtune.runs.processes.watcher import (
 
 SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be reported a little later."""
-TAIL = 40
-"""Lines of a failed rank's log that are shown."""
+TAIL = 100
+"""Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
 LOST = "killed by signal"
 
 

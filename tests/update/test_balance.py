@@ -1,0 +1,131 @@
+"""Items over processes by cost: what moves, that nothing is lost, and that what it costs is worth it."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.update.pair import both_end_well
+from vtune.update.balance import LEAST, Move, balanced, bundles, moves_of
+from vtune.update.batch import Item
+from vtune.update.flops import Work
+from vtune.update.ranks import Ranks
+
+IMAGE = 7
+
+Costs = st.lists(st.lists(st.floats(0.1, 1000.0), max_size=12), min_size=1, max_size=9)
+
+
+def loads_after(costs: list[list[float]], moves: list[Move]) -> list[float]:
+    loads = [sum(own) for own in costs]
+    for source, number, target in moves:
+        loads[source] -= costs[source][number]
+        loads[target] += costs[source][number]
+    return loads
+
+
+@given(Costs)
+def test_the_fullest_process_never_gets_more_and_no_bundle_moves_twice(costs: list[list[float]]) -> None:
+    moves = moves_of(costs)
+    assert len({(move.source, move.number) for move in moves}) == len(moves)
+    before, after = loads_after(costs, []), loads_after(costs, moves)
+    assert max(after) <= max(before) * (1 + 1e-9)
+    assert sum(after) == pytest.approx(sum(before))
+    # A bundle that came to a process is not handed on.
+    assert all(move.number < len(costs[move.source]) and move.source != move.target for move in moves)
+    assert moves == moves_of(costs)
+
+
+@given(Costs)
+def test_no_single_move_is_left_that_the_fullest_would_gain_by(costs: list[list[float]]) -> None:
+    moves = moves_of(costs)
+    loads = loads_after(costs, moves)
+    source, apart = loads.index(max(loads)), max(loads) - min(loads)
+    gone = {move.number for move in moves if move.source == source}
+    least = LEAST * sum(loads) / len(loads)
+    gains = [min(cost, apart - cost) for number, cost in enumerate(costs[source]) if number not in gone]
+    assert all(gain <= least * (1 + 1e-6) + 1e-6 for gain in gains)
+
+
+def test_equal_shares_stay_where_they_are() -> None:
+    assert moves_of([[3.0, 2.0], [5.0], [1.0] * 5]) == []
+    assert moves_of([[], []]) == []
+
+
+def test_one_process_has_everything() -> None:
+    moves = moves_of([[4.0, 3.0, 2.0, 1.0], []])
+    assert sorted(loads_after([[4.0, 3.0, 2.0, 1.0], []], moves)) == [5.0, 5.0]
+
+
+def test_lopsided_shares_come_within_a_hundredth_of_the_mean() -> None:
+    """As eight processes with 32 groups each draw them: lengths spread by half."""
+    rng = random.Random(0)
+    costs = [[rng.lognormvariate(0, 0.5) for _ in range(32)] for _ in range(8)]
+    mean = sum(map(sum, costs)) / 8
+    before, after = (max(loads_after(costs, moves)) / mean for moves in ([], moves_of(costs)))
+    assert before > 1.05
+    assert after < 1.01
+
+
+def item(token_ids: list[int], images: tuple[bytes, ...] = ()) -> Item:
+    return Item(token_ids, images, [False] + [True] * (len(token_ids) - 1))
+
+
+def test_a_group_moves_as_one_and_a_system_prompt_binds_nobody() -> None:
+    system = list(range(100, 140))
+    groups = [[item([*system, *[first] * 80, 9, number]) for number in range(3)] for first in (1, 2)]
+    found = bundles(
+        [*groups[1], *groups[0]], image_id=IMAGE, merge=2, cost=lambda work: work.tokens + work.patches
+    )
+    assert [[one.token_ids[41] for one in bundle.items] for bundle in found] == [[1] * 3, [2] * 3]
+    # The second and the third of a group cost their own last tokens.
+    assert [bundle.cost for bundle in found] == [122 + 1 + 1, 122 + 1 + 1]
+
+
+def test_work_counts_what_is_shared_once_and_pictures_by_their_patches() -> None:
+    seen: list[Work] = []
+    shown = [1, *[IMAGE] * 30, 2]
+    bundles(
+        [item([*shown, 3], (b"a",)), item([*shown, 4], (b"a",))],
+        image_id=IMAGE,
+        merge=2,
+        cost=lambda work: seen.append(work) or 1.0,  # type: ignore[func-returns-value]
+    )
+    assert seen == [Work(33, 33 * 34 / 2, 120, 32), Work(1, 32 + 1, 0, 32)]
+
+
+def test_alone_everything_stays_in_its_order() -> None:
+    given = [item([1, 2, 3]), item([1])]
+    alone = Ranks(rank=0, world=1, local=0)
+    assert balanced(given, alone, image_id=IMAGE, merge=2, cost=lambda _: 1.0) == given
+
+
+MEET = """
+import os
+import torch
+from vtune.update.balance import balanced
+from vtune.update.batch import Item
+from vtune.update.ranks import Ranks
+
+torch.distributed.init_process_group("gloo")
+ranks = Ranks.of_this_process().joined()
+
+def item(number):
+    ids = [100 + number] * (10 + number)
+    return Item(ids, (), [False] + [True] * (9 + number), [0.5] * (9 + number), [-1.0] * (9 + number), True)
+
+for shares in ([range(12), []], [[], range(3)], [[1, 2], [1, 2]], [[], []]):
+    mine = [item(number) for number in shares[ranks.rank]]
+    found = balanced(mine, ranks, image_id=7, merge=2, cost=lambda work: work.tokens)
+    told = ranks.gather([(one.token_ids, one.advantages, one.off_policy) for one in found])
+    expected = [(i.token_ids, i.advantages, i.off_policy) for share in shares for i in map(item, share)]
+    assert sorted(one for share in told for one in share) == sorted(expected), told
+    sums = [sum(len(ids) for ids, *_ in share) for share in told]
+    assert max(sums) - min(sums) <= 13, sums
+"""
+
+
+def test_what_moves_arrives_in_two_processes(tmp_path: Path) -> None:
+    both_end_well(MEET, tmp_path)
