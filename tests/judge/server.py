@@ -38,7 +38,7 @@ class FakeJudge:
             "max_tokens": 8,
             "concurrency": 4,
             "retries": 2,
-            "timeout_s": 10.0,
+            "timeout_s": 60.0,
             "api_key_env": None,
         }
         return JudgeEndpoint(**(values | changes))

@@ -23,7 +23,7 @@ def asked(server: BatchServer, state: Path) -> list[str | None]:
         max_tokens=8,
         concurrency=2,
         retries=0,
-        timeout_s=10.0,
+        timeout_s=60.0,
         api_key_env=None,
     )
 

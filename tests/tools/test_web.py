@@ -16,7 +16,7 @@ from vtune.tools.http import Patience
 from vtune.tools.passage import Passage
 from vtune.tools.web import Web
 
-PATIENCE = Patience(timeout_s=5, retries=2, deadline_s=10, concurrency=2)
+PATIENCE = Patience(timeout_s=60, retries=2, deadline_s=60, concurrency=2)
 FOUND = Passage("https://a.example", "A ferry", "It sails.\nhttps://a.example")
 
 

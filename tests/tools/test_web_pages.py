@@ -26,7 +26,7 @@ from vtune.tools.passage import Passage
 from vtune.tools.tool import SOURCES, Scene
 from vtune.tools.web_pages import PageSearch, WebPages
 
-PATIENCE = Patience(timeout_s=5, retries=0, deadline_s=10, concurrency=2)
+PATIENCE = Patience(timeout_s=60, retries=0, deadline_s=60, concurrency=2)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def web() -> Iterator[FakeWeb]:
 
 def limits(web: FakeWeb, **changes: Any) -> Limits:
     return Limits(
-        **({"max_bytes": 1_000_000, "timeout_s": 2.0, "redirects": 3, "private": (web.host,)} | changes)
+        **({"max_bytes": 1_000_000, "timeout_s": 60.0, "redirects": 3, "private": (web.host,)} | changes)
     )
 
 

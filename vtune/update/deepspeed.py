@@ -117,9 +117,7 @@ class Trainer:
         self._skipped = 0
         reference_too = objective is not None and objective.kl_weight > 0
         self._flops = UpdateFlops(policy, recipe, reference=reference_too)
-        self._balanced: Callable[[Sequence[Item]], list[Item]] = partial(
-            balanced, ranks=ranks, image_id=policy.chat.image_id, merge=policy.merge, cost=self._flops
-        )
+        self._layout = {"image_id": policy.chat.image_id, "merge": policy.merge}
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         if recipe.zero_stage == 3:
             self._split(policy.model)
@@ -212,7 +210,7 @@ class Trainer:
         for group in engine.optimizer.param_groups:
             group["lr"] = rate
         engine.train()
-        items = self._balanced(items)
+        items = balanced(items, ranks, **self._layout, cost=self._flops)
         counts = [item.counted for item in items]
         everyone = ranks.gather((sum(counts), sum(count > 0 for count in counts)))
         total, sequences = (sum(one[k] for one in everyone) for k in (0, 1))

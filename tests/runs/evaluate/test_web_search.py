@@ -74,7 +74,7 @@ def evaluated(tiny: Path, data: Path, out: Path, web: FakeWeb, grader: FakeJudge
         tools__text_search__pages__engine="searxng",
         tools__text_search__pages__url=web.url("/search"),
         tools__text_search__pages__api_key_env="null",
-        tools__text_search__pages__limits=f"{{private: ['{web.host}'], timeout_s: 5.0}}",
+        tools__text_search__pages__limits=f"{{private: ['{web.host}'], timeout_s: 60.0}}",
         tools__text_search__patience__retries=0,
         tools__text_search__summariser=summariser,
         tools__image_search__web=f"{{url: '{web.url('/lens')}', api_key_env: null}}",

@@ -25,6 +25,7 @@ from vtune.reward.audit import (
 from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
+from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.located import Audited, locate
 from vtune.runs.audit.people import People
 from vtune.runs.evaluate.questions import read_records
@@ -201,8 +202,10 @@ async def _audit(
     """
     samples = {sample.id: sample for sample in read_records(audited.source)}
     found: list[dict[str, list[AuditRow]]] = [{_name_of(file): [] for file in audited.files} for _ in judges]
+    gone: set[str] = set()
     async with Scorer(reward) as scorer:
         for file, portion in _portions(audited.files):
+            gone |= unknown_tools(portion)
             scored = await _scored(samples, portion, scorer)
             asked = [samples[t.sample_id] for t in scored]
             for number, (rows, by) in enumerate(zip(found, judges, strict=True)):
@@ -210,6 +213,7 @@ async def _audit(
                 rows[_name_of(file)] += audits
                 if number == 0:
                     people.take(file, samples, scored, audits, scorer.judges.levels)
+    warn_of(gone)
     return found
 
 

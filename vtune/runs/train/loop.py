@@ -153,8 +153,7 @@ class _Loop:
         self._run = run
         self._recipe = recipe
         self._ranks = ranks
-        check_profile(profile, done=run.done, steps=recipe.steps)
-        self._profile = Profile(profile, run.out, ranks)
+        self._profile = Profile.of_run(profile, run.out, ranks, done=run.done, steps=recipe.steps)
         self._peak = peak_flops(ranks, recipe.update)
         self._tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=run.state)
         self._drawing = Drawing(recipe, run.agent, run.scorer, self._tightening, ranks)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -52,6 +53,12 @@ class Profile:
         self._step = step
         self._out = out
         self._ranks = ranks
+
+    @classmethod
+    def of_run(cls, step: int | None, out: Path, ranks: Ranks, *, done: int, steps: int) -> Self:
+        """That of a run with `done` of its steps behind it; raises what `check_profile` raises."""
+        check_profile(step, done=done, steps=steps)
+        return cls(step, out, ranks)
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:

@@ -193,8 +193,7 @@ def _train(
     policy = starting_policy(recipe.model, recipe.images, recipe.update, ranks)
     trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
     done, _ = position(out / "checkpoints", trainer, resume=resume)
-    check_profile(profile, done=done, steps=steps)
-    profiled = Profile(profile, out, ranks)
+    profiled = Profile.of_run(profile, out, ranks, done=done, steps=steps)
     if ranks.first:
         say(f"trainable parameters: {trainer.trainable}")
         say(f"vision attention: {policy.vision_attention}")

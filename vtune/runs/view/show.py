@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from vtune.errors import DataError, RecipeError
+from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.view.opened import Opened
+from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places
 
 
@@ -41,11 +43,11 @@ def run_show(
             return {"path": str(path)} | opened.find(where, most=limit), False
         stem, _, row = key.rpartition("/")
         if row.isdecimal() and stem in {file.stem for file in places[0].files()}:
-            return {"path": str(path)} | opened.document(key), True
+            return {"path": str(path)} | _document(opened, key), True
         if '"' not in key:
             found = opened.find(f'sample:"{key}" {where}', most=limit)
             if found["found"] == 1:
-                return {"path": str(path)} | opened.document(found["trajectories"][0]["key"]), True
+                return {"path": str(path)} | _document(opened, found["trajectories"][0]["key"]), True
             if found["found"]:
                 return {"path": str(path)} | found, False
         raise DataError(
@@ -55,3 +57,11 @@ def run_show(
         )
     finally:
         opened.index.close()
+
+
+def _document(opened: Opened, key: str) -> dict[str, Any]:
+    found = opened.document(key)
+    record, _, _ = opened.record(key)
+    if isinstance(record, Trajectory):
+        warn_of(unknown_tools([record]))
+    return found

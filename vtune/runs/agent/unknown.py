@@ -1,0 +1,19 @@
+"""Tools in a record that nothing here is called: the record is read as it was written."""
+
+from collections.abc import Iterable
+
+from vtune.report.progress import say
+from vtune.schema.trajectory import Trajectory
+from vtune.tools import INVALID, NONE, TOOLS
+
+
+def unknown_tools(trajectories: Iterable[Trajectory]) -> set[str]:
+    """Names of tools in calls that are not among those here."""
+    names = {call.tool for one in trajectories for call in one.calls} - {INVALID, NONE}
+    return {name for name in names if name not in TOOLS}
+
+
+def warn_of(names: Iterable[str]) -> None:
+    """A line for each of these tools."""
+    for name in sorted(names):
+        say(f"warning: no tool here is called {name!r}; its calls are read as recorded")
