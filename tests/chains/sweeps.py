@@ -1,0 +1,104 @@
+"""A first try of every sweep that ships for the tiny model, as a user makes it, and what each has found.
+
+    python -m tests.chains.sweeps FOLDER
+
+prepares in the folder what the sweeps start from (a demo, puzzles, short cold starts), runs each by one
+command with two steps and one seed, and prints a table. It exits with 1 where a run failed, or a table lacks a
+number. What is there already is not made again.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from vtune.files.json_text import read_record
+from vtune.runs.sweep.table import TABLE
+
+SIZES = ("--train", "64", "--eval", "16", "--traces", "128")
+PREPARED = {
+    "runs/demo/report.html": ("demo",),
+    "data/shapes/train.parquet": (
+        "data", "make", "shapes", *SIZES, "--out", "data/shapes", "--tiny", "models/shapes-tiny"),
+    "data/trails/train.parquet": (
+        "data", "make", "trails", *SIZES, "--out", "data/trails", "--tiny", "models/trails-tiny"),
+    "data/curated/shapes-counting/samples.parquet": ("curate", "shapes-counting"),
+    "data/curated/shapes-boxes/samples.parquet": ("curate", "shapes-boxes"),
+    "runs/orsta-tiny-sft/done.json": (
+        "sft", "--recipe", "orsta-tiny", "--out", "runs/orsta-tiny-sft", "--set", "epochs=1"),
+    "runs/credit-tiny-sft/done.json": (
+        "sft", "--recipe", "credit-tiny", "--out", "runs/credit-tiny-sft", "--set", "epochs=1"),
+}  # fmt: skip
+"""File that shows that something is there -> the command that makes it."""
+SWEEPS = {
+    "codev-ablation-tiny": "codev-tiny",
+    "iou-schedules-tiny": "orsta-tiny",
+    "learning-rate-tiny": "orsta-tiny",
+    "task-mix-tiny": "orsta-tiny",
+    "credit-tiny": "credit-tiny",
+    "credit-ablation-tiny": "credit-tiny",
+}
+"""Sweep -> its recipe."""
+SHORT = ("--set", "steps=2", "--set", "sweep.last_steps=2", "--set", "sweep.seeds=[0]")
+"""As `cli/sweep.md` has it."""
+
+
+def run(folder: Path, words: tuple[str, ...]) -> float:
+    """Run a command of vtune in a folder; returns how many seconds it took.
+
+    Raises:
+        SystemExit: If it fails.
+    """
+    print("vtune", *words, flush=True)
+    began = time.monotonic()
+    program = Path(sys.executable).with_name("vtune")
+    if subprocess.run([program, *words], cwd=folder).returncode:
+        raise SystemExit(f"failed: vtune {' '.join(words)}")
+    return time.monotonic() - began
+
+
+def missing(table: dict[str, Any]) -> list[str]:
+    """What a sweep's table must have and lacks."""
+    found = [f"{name} is not finished" for name in table["unfinished"]]
+    for name, row in table["variants"].items():
+        trained = row["seeds"] is not None
+        found += [
+            f"{name}: no {number} in training"
+            for number in ("accuracy", "entropy") * trained
+            if not row[number]
+        ]
+        for suite in table["suites"]:
+            held = row["held_out"][suite]
+            found += [f"{name}: no accuracy on {suite}"] * (not held["accuracy"])
+            found += [f"{name}: no share on {suite}, and no reason"] * (
+                not (held["faithful"] or held["no_shares"])
+            )
+    return found
+
+
+def main(folder: Path) -> int:
+    """Prepare, run and check; returns the exit status."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, words in PREPARED.items():
+        if not (folder / file).exists():
+            run(folder, words)
+    lines = ["| sweep | rows | differences | suites | seconds | missing |", "|---|---|---|---|---|---|"]
+    faults = 0
+    for sweep, recipe in SWEEPS.items():
+        out = folder / "runs" / sweep
+        resumed = ("--resume",) if out.exists() else ()
+        seconds = run(
+            folder, ("rl", "--recipe", recipe, "--sweep", sweep, "--out", f"runs/{sweep}", *SHORT, *resumed)
+        )
+        table = read_record(out / TABLE, "variants", "suites", fix="run the sweep again")
+        lacks = missing(table)
+        faults += len(lacks)
+        counts = f"{len(table['variants'])} | {len(table['differences'])} | {', '.join(table['suites'])}"
+        lines.append(f"| {sweep} | {counts} | {seconds:.0f} | {'; '.join(lacks) or 'nothing'} |")
+    print("\n".join(lines))
+    return min(faults, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
