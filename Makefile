@@ -37,8 +37,10 @@ test-random: $(READY)  ## test-suite in an order drawn by SEED
 test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm
 
+APT := apt-get install -y --no-install-recommends
 browser: $(READY)  ## what the tests of `vtune view` need: Chromium by apt, Playwright, and axe, which finds what is not accessible
-	command -v chromium || apt-get install -y --no-install-recommends chromium npm
+	command -v chromium || $(APT) chromium || (apt-get update && $(APT) chromium)
+	command -v npm || $(APT) npm || (apt-get update && $(APT) npm)
 	$(BIN)/python -m pip install --no-compile "playwright>=1.50"
 	npm install --no-save --no-audit --no-fund --prefix .venv/browser axe-core@4
 
