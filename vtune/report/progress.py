@@ -73,7 +73,7 @@ class Steps:
 
 
 class Rows:
-    """Progress over an unknown number of rows: a line on stderr now and then, or none at all."""
+    """Progress over an unknown number of rows: a line on stderr now and then; none where nothing was to do."""
 
     def __init__(self, title: str, *, show: bool = True) -> None:
         self._title = title
@@ -87,7 +87,7 @@ class Rows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._show:
+        if kind is None and self._show and self._done:
             say(f"{self._title}: {self._done} rows")
 
     def advance(self) -> None:
