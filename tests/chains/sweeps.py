@@ -3,8 +3,8 @@
     python -m tests.chains.sweeps FOLDER
 
 prepares in the folder what the sweeps start from (a demo, puzzles, short cold starts), runs each by one
-command with two steps and one seed, and prints a table. It exits with 1 where a run failed, or a table lacks a
-number. What is there already is not made again.
+command with two steps and one seed, and prints a table. It exits with 1 where a run failed, or a table lacks
+a number. What is there already is not made again.
 """
 
 import subprocess

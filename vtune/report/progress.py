@@ -73,7 +73,7 @@ class Steps:
 
 
 class Rows:
-    """Progress over an unknown number of rows: a line on stderr now and then; none where nothing was to do."""
+    """Progress over an unknown number of rows: a line on stderr now and then; none where there was none."""
 
     def __init__(self, title: str, *, show: bool = True) -> None:
         self._title = title
