@@ -1,0 +1,90 @@
+"""What a session of the sandbox costs in CPU and page faults, and a fork alone with what it has loaded.
+
+OMP_NUM_THREADS=1 python -m tests.bench.session_cost
+"""
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+SESSIONS, FORKS, AT_ONCE = (80, 480), 200, 8
+CODE = 'image.crop((140, 140, 196, 196)).save("look.png")'
+LIBRARIES = ("", "numpy", "PIL.Image", "cv2", "matplotlib.pyplot")
+"""Each loaded after those before it, in one process."""
+
+
+def spent() -> tuple[float, int]:
+    """Seconds of CPU of this process and of what it has waited for, and their page faults."""
+    found = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in found), sum(one.ru_minflt for one in found)
+
+
+def forks() -> None:
+    """Print what a fork and an end cost after each import, in a process of its own."""
+    for library in LIBRARIES:
+        before, _ = spent()
+        if library:
+            __import__(library)
+        loaded = spent()[0] - before
+        seconds, faults = _each(FORKS, _fork)
+        print(f"fork with {library or 'nothing':18} {seconds * 1000:5.2f} ms {faults:5.0f} faults; "
+              f"import {loaded:.2f} s")  # fmt: skip
+
+
+def _each(count: int, action: Callable[[], None]) -> tuple[float, float]:
+    seconds, faults = spent()
+    for _ in range(count):
+        action()
+    after, more = spent()
+    return (after - seconds) / count, (more - faults) / count
+
+
+def _fork() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+async def sessions(count: int) -> None:
+    """Open, crop once and close."""
+    from PIL import Image
+
+    from vtune.sandbox import Limits
+    from vtune.sandbox.broker import Sandbox
+
+    out = io.BytesIO()
+    Image.new("RGB", (448, 448), (9, 99, 200)).save(out, "PNG")
+    async with Sandbox(Limits(sessions=2 * AT_ONCE), warm=AT_ONCE) as sandbox:
+
+        async def one(seed: int) -> None:
+            session = await sandbox.open([out.getvalue()], seed=seed)
+            assert (await session.run(CODE)).status == "ok"
+            await session.close()
+
+        for start in range(0, count, AT_ONCE):
+            await asyncio.gather(*[one(start + number) for number in range(AT_ONCE)])
+
+
+def main() -> None:
+    if sys.argv[1:] == ["forks"]:
+        forks()
+        return
+    subprocess.run([sys.executable, "-m", "tests.bench.session_cost", "forks"], check=True)
+    totals = []
+    for count in SESSIONS:
+        # The children of the sandbox are counted when it has ended.
+        before = spent()
+        asyncio.run(sessions(count))
+        totals.append([after - first for after, first in zip(spent(), before, strict=True)])
+    seconds, faults = ((more - few) / (SESSIONS[1] - SESSIONS[0]) for few, more in zip(*totals, strict=True))
+    print(f"session, trainer's part included: {seconds * 1000:.1f} ms, {faults:.0f} faults; "
+          f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
