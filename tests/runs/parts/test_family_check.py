@@ -69,5 +69,5 @@ def test_a_promise_that_is_not_kept_is_found(
     assert old in text
     (tmp_path / "mine.py").write_text(text.replace(old, new), encoding="utf-8")
     parts = check_parts(tmp_path / "mine.py")["parts"]
-    broken = {one["name"]: one["found"] for one in parts[0]["checks"] if not one["ok"]}
+    broken = {one["name"]: f"{one['found']}; {one['fix']}" for one in parts[0]["checks"] if not one["ok"]}
     assert found in broken[check]
