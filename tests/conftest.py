@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the files of tests/golden")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Of `-n auto`: one more than cores, for many tests wait for processes and services."""
+    return (os.cpu_count() or 1) + 1
+
+
 LONGEST = (
     "test_launch.py",
     "test_benchmarks.py",

@@ -12,6 +12,7 @@ from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.habits import NUMBERS, Habits
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
+from vtune.schema.reward import Reward
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,9 @@ def test_an_audit_with_a_dead_judge_fails_and_says_why(
 def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples.parquet", [sample()])
     everything = [looks()] * 96 + [looks(TARGET)] * 3 + [looks(TARGET, (0, 0, 30, 30))]
-    write_trajectories(tmp_path / "some.parquet", everything)
+    # Scored: or else the judge of the recipe, which is not up, is asked again and again.
+    right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
+    write_trajectories(tmp_path / "some.parquet", [replace(one, reward=right) for one in everything])
     words = ["faithfulness", tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet"]
     words += ["--looks", "boxes"]
     ended = vtune(*words, "--json")
