@@ -1,5 +1,7 @@
 """`vtune recipes`: what ships, by name."""
 
+import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,6 +26,9 @@ PACKAGES = {
 
 LAUNCH = "launch"
 """Kind of the files that start vtune on a cluster; in `recipes/launch`, called by their full names."""
+
+_SENTENCE = re.compile(r"(?<!\bal)\.\s+(?=[A-Z0-9`])")
+"""Where one ends and another begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +90,22 @@ def _launch() -> Iterator[Shipped]:
     folder = Path(str(resources.files("vtune.recipes"))) / LAUNCH
     for path in sorted(folder.iterdir()):
         if path.suffix != ".md":
-            lines = path.read_text(encoding="utf-8").splitlines()
-            about = next(line for line in lines if line.startswith("# "))
-            yield Shipped(LAUNCH, path.name, path, about.removeprefix("# "))
+            yield Shipped(LAUNCH, path.name, path, _first_sentence(path))
 
 
 def _all() -> Iterator[Shipped]:
     for kind, package in PACKAGES.items():
         for name, path in shipped(package).items():
-            with path.open(encoding="utf-8") as lines:
-                first = lines.readline()
-            yield Shipped(kind, name, path, first.lstrip("#").strip() if first.startswith("#") else "")
+            yield Shipped(kind, name, path, _first_sentence(path))
+
+
+def _first_sentence(path: Path) -> str:
+    """Of the comment at the top of a file, which may go over several lines; empty where there is none."""
+    lines = itertools.dropwhile(_is_shebang, path.read_text(encoding="utf-8").splitlines())
+    prose = itertools.takewhile(lambda line: line.startswith("# ") and line[2] != " ", lines)
+    text = " ".join(line.removeprefix("# ") for line in prose)
+    return _SENTENCE.split(text, maxsplit=1)[0].removesuffix(".")
+
+
+def _is_shebang(line: str) -> bool:
+    return line.startswith("#!")
