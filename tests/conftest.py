@@ -1,6 +1,7 @@
 import fcntl
 import functools
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,6 +118,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(path) for path in slow):
             item.add_marker("slow")
+
+
+def pytest_runtest_setup() -> None:
+    """Transformers writes out each configuration that it reads, for a line of a log that nobody sees."""
+    module = sys.modules.get("transformers.configuration_utils")
+    if module is not None:
+        module.PreTrainedConfig.__repr__ = object.__repr__
 
 
 @pytest.fixture

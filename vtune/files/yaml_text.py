@@ -4,6 +4,8 @@ Ten lines of aliases stand for a thousand million values, and a kilobyte of brac
 minute: both are noticed while the text is read, after at most this many parts.
 """
 
+import copy
+import functools
 from typing import Any
 
 import yaml
@@ -14,6 +16,8 @@ MAX_PARTS = 20_000
 """Keys and values of a document, aliases spelled out (ours)."""
 MAX_CHARACTERS = 2**20
 """Of a document, ours."""
+MAX_KEPT = 2**14
+"""Characters of a document that is kept for the next time it is read, ours: every recipe that ships is shorter."""
 MAX_DIGITS = 100
 """Characters of a number, ours: the time to read `1:1:1:…`, a number in base 60, grows with their square."""
 
@@ -30,6 +34,19 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     """
     if len(text) > MAX_CHARACTERS:
         raise Unfit(problem=f"it has more than {MAX_CHARACTERS} characters")
+    if len(text) > MAX_KEPT:
+        return _read(text)
+    root, value = _kept(text)
+    return root, copy.deepcopy(value)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(text: str) -> tuple[yaml.Node | None, Any]:
+    """Recipes that name each other are read again and again; nobody changes nodes, values are copied."""
+    return _read(text)
+
+
+def _read(text: str) -> tuple[yaml.Node | None, Any]:
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
