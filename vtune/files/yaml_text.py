@@ -17,7 +17,7 @@ MAX_PARTS = 20_000
 MAX_CHARACTERS = 2**20
 """Of a document, ours."""
 MAX_KEPT = 2**14
-"""Characters of a document that is kept for the next time it is read, ours: every recipe that ships is shorter."""
+"""Characters of a document that is kept for the next time it is read, ours: all that ship are shorter."""
 MAX_DIGITS = 100
 """Characters of a number, ours: the time to read `1:1:1:…`, a number in base 60, grows with their square."""
 
