@@ -8,8 +8,9 @@ from tests import served
 
 class Served(served.Served):
     def workers(self) -> list[int]:
-        """Ids of its living children that verify."""
-        return [pid for pid in children(self.process.pid) if "spawn_main" in command(pid)]
+        """Ids of its processes that verify: living children of the server that forks them."""
+        servers = [pid for pid in children(self.process.pid) if "forkserver" in command(pid)]
+        return [pid for server in servers for pid in children(server)]
 
 
 @contextmanager

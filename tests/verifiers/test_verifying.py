@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import time
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 
 import pytest
 
@@ -156,7 +156,7 @@ def test_where_no_worker_can_be_started_each_reply_is_unscored_and_none_hangs(
     async def story() -> None:
         async with Verifying(workers=2, timeout_s=60) as verifying:
             with monkeypatch.context() as patch:
-                patch.setattr(SpawnProcess, "start", full)
+                patch.setattr(ForkServerProcess, "start", full)
                 patch.setattr(socket, "socketpair", kept)
                 asking = (verifying.verify(wrap(f"{n}"), question) for n in range(10))
                 found = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 20)

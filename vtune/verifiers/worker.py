@@ -118,8 +118,10 @@ class Worker:
         Raises:
             OSError: If the machine has no process or no file descriptor left.
         """
-        # spawn: a fork would copy the threads' locks and the accelerator state of a trainer.
-        context = get_context("spawn")
+        # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
+        # process would import what verifies, half a second each time: the fork server does so once.
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["vtune.verifiers.early"])
         ours, theirs = socket.socketpair()
         with theirs:
             process = context.Process(
@@ -133,6 +135,9 @@ class Worker:
             except OSError:
                 ours.close()
                 raise
+            except EOFError:
+                ours.close()
+                raise OSError("the server that forks workers has died") from None
         ours.setblocking(False)
         asyncio.get_running_loop().add_reader(ours, self._receive)
         self._process, self._line, self._answered = process, ours, False
@@ -309,7 +314,8 @@ def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> 
         os.nice(NICENESS)
     else:
         signal.signal(signal.SIGPROF, _interrupt)
-        _import_early()
+        # Else the first answers would load what they need, at the price of their slices.
+        from vtune.verifiers import early  # noqa: F401
     with line, line.makefile("rb") as questions:
         while True:
             try:
@@ -318,13 +324,6 @@ def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> 
                 return
             packed = pickle.dumps(_outcome(reply, sample, slice_s), pickle.HIGHEST_PROTOCOL)
             line.sendall(_LENGTH.pack(len(packed)) + packed)
-
-
-def _import_early() -> None:
-    """Load what the first answers would, at the price of their slices."""
-    import math_verify  # noqa: F401
-
-    tuple(VERIFIERS.values())
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:

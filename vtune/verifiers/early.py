@@ -1,0 +1,7 @@
+"""What verifies, imported before the first reply comes: by the server that forks workers, once for all of them."""
+
+import math_verify  # noqa: F401
+
+from vtune.verifiers import VERIFIERS
+
+tuple(VERIFIERS.values())
