@@ -1,5 +1,6 @@
 import fcntl
 import functools
+import gc
 import os
 import sys
 import tempfile
@@ -115,9 +116,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
     slow = [ROOT / "tests" / name for name in SLOW]
+    is_slow = {
+        file: any(file.is_relative_to(path) for path in slow) for file in {item.path for item in items}
+    }
     for item in items:
-        if any(item.path.is_relative_to(path) for path in slow):
+        if is_slow[item.path]:
             item.add_marker("slow")
+
+
+def pytest_configure() -> None:
+    """What collection makes stays: until it ends there is no garbage to look for."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """The tests and what they import stay until the end: garbage is not looked for among them."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup() -> None:
