@@ -5,6 +5,7 @@ its own would. `python -m tests.fuzz.warm CASES RESULTS FOLDER MODEL` reads comm
 """
 
 import functools
+import gc
 import importlib
 import json
 import os
@@ -44,6 +45,8 @@ def load(model: str) -> None:
     # Most of a command that ends early would be the making of its parser, which is the same for all.
     typer.main.get_command = functools.cache(typer.main.get_command)
     typer.main.get_command(vtune.cli.main.app)
+    gc.collect()
+    gc.freeze()
 
 
 def run(words: list[str], place: Path) -> int:
