@@ -56,7 +56,7 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
         raise RecipeError(f"{_shown(path)} is {kind or 'a file'}", fix=f"choose another {option}")
     _apart(path, inputs, option)
     if path.is_symlink() and not path.exists():
-        raise RecipeError(f"{_shown(path)} is a link to nothing", fix=f"choose another {option}")
+        raise RecipeError(f"{_shown(path)} is a dangling link", fix=f"choose another {option}")
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     probe = there / f".{secrets.token_hex(8)}.part"
     try:
@@ -107,7 +107,7 @@ def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
     """The error for an output that the machine refuses."""
     return RecipeError(
         f"{_shown(path)} cannot be written: {error.strerror or error}",
-        fix=f"choose another {option}, or see to its folder and your rights there",
+        fix=f"choose another {option}, or check its folder and your rights there",
     )
 
 

@@ -166,7 +166,7 @@ class RewardService(Strict):
                 raise ValueError(f"{why}: write http://HOST:PORT")
         urls = tuple(url.rstrip("/") for url in urls)
         if len(set(urls)) < len(urls):
-            raise ValueError("a URL stands there twice")
+            raise ValueError("a URL is listed twice")
         return urls
 
 

@@ -142,7 +142,7 @@ class OpenAIEngine:
             retries=served.retries,
             timeout_s=served.timeout_s,
             api_key_env=served.api_key_env,
-            fix="see that the endpoint is up, and has such a model; where it has no room for the"
+            fix="check that the endpoint is up, and has such a model; where it has no room for the"
             " conversation, lower rollout.max_tokens or images.max_pixels",
             no_key="; --set openai.api_key_env=NAME names another, null none",
         )

@@ -252,7 +252,7 @@ class Fleet(Link):
         except _Unusable as error:
             raise RunFailed(
                 f"a vLLM server failed while the servers' group was formed: {error}",
-                fix=f"see that all of them run, then continue with --resume: {START}",
+                fix=f"check that all of them run, then continue with --resume: {START}",
             ) from error
 
     async def start_weight_update(self) -> None:
@@ -282,7 +282,7 @@ class Fleet(Link):
         except _Unusable as error:
             raise RunFailed(
                 f"a vLLM server does not say how many processes it has: {error}",
-                fix=f"see that all of them run, then continue with --resume: {START}",
+                fix=f"check that all of them run, then continue with --resume: {START}",
             ) from error
 
     async def _sizes(self, servers: Sequence[_Server]) -> list[int]:

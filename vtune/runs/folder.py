@@ -303,7 +303,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RecipeError(
-                f"another process works in {folder}", fix="wait for its end, or choose another --out"
+                f"another process is working in {folder}", fix="wait for it to end, or choose another --out"
             ) from None
         yield
 

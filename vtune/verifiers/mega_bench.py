@@ -162,7 +162,7 @@ def _judging(sample: Sample) -> _Judging:
         truths = None
     if not isinstance(truths, dict) or not truths:
         raise DataError(
-            f"the ground truth {quote(sample.ground_truth)} is no object of fields",
+            f"the ground truth {quote(sample.ground_truth)} is not an object of fields",
             where=where(sample),
             fix='write JSON: {"answer": "…"}',
         )

@@ -112,19 +112,18 @@ def coco_boxes(folder: Path) -> Iterator[Sample]:
             )
 
 
-def test_the_funnel_of_photographs_and_puzzles_adds_up(
-    tiny: Path, lens: Path, coco_mini: Path, tmp_path: Path, dice: Path
-) -> None:
-    boxes, counts = tmp_path / "boxes.parquet", tmp_path / "counts.parquet"
+def photographs_and_puzzles(tiny: Path, lens: Path, coco_mini: Path, folder: Path) -> Path:
+    """A data recipe over boxes and counts of photographs, and over puzzles of which two are held out."""
+    boxes, counts = folder / "boxes.parquet", folder / "counts.parquet"
     write_samples(boxes, coco_boxes(coco_mini))
     write_samples(
         counts, coco_samples(coco_mini / "instances.json", coco_mini / "images", limit=None, seed=0)
     )
     held = list(read_samples(lens / "heldout.parquet"))
-    leaked = tmp_path / "leaked.parquet"
+    leaked = folder / "leaked.parquet"
     write_samples(leaked, (replace(row, id=f"leak/{n}") for n, row in enumerate(held[:2])))
-    recipe = write_recipe(
-        tmp_path / "mix.yaml",
+    return write_recipe(
+        folder / "mix.yaml",
         {
             "lens": source(lens / "train.parquet", leaked),
             "boxes": source(boxes, published=[26, 4]),
@@ -147,6 +146,12 @@ def test_the_funnel_of_photographs_and_puzzles_adds_up(
         ],
         mix={"caps": {"counts": 10}, "repeat": {"lens": 2}},
     )
+
+
+def test_the_funnel_of_photographs_and_puzzles_adds_up(
+    tiny: Path, lens: Path, coco_mini: Path, tmp_path: Path, dice: Path
+) -> None:
+    recipe = photographs_and_puzzles(tiny, lens, coco_mini, tmp_path)
     out = tmp_path / "out"
     result = curate(recipe, out)
     table = result["funnel"]
@@ -723,7 +728,7 @@ def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:
     with locked(tmp_path / "out"):
         ended = vtune("curate", recipe, "--out", tmp_path / "out")
     assert ended.code == 2
-    assert "another process works in" in ended.err
+    assert "another process is working in" in ended.err
 
 
 TINY = {"orsta-47k": "orsta-47k-tiny", "codev-rl": "codev-rl-tiny", "codev-sft": "codev-sft-tiny"} | {

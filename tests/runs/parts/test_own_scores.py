@@ -207,7 +207,7 @@ def test_their_settings_are_read_strictly(tmp_path: Path) -> None:
         ),
         ("reward.parts={brief: {weight: 2, words: 3}}", "`reward.parts.brief.weight`"),
         ("reward.parts={breif: {weight: 0.1}}", "unknown key `reward.parts.breif`; did you mean `brief`"),
-        ("reward.evidence.judges=[neer]", "no evidence is called `neer`; did you mean `near`"),
+        ("reward.evidence.judges=[neer]", "there is no evidence judge `neer`; did you mean `near`"),
     ):
         with pytest.raises(RecipeError) as told:
             load_recipe(path, RLRecipe, [override])

@@ -41,7 +41,7 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
         refused = meet(endpoint, pictures=False)
     except ServiceError as error:
         raise ServiceError(
-            error.what, where=error.where, fix=f"see to the model that `{section}` names, then start again"
+            error.what, where=error.where, fix=f"check the model that `{section}` names, then start again"
         ) from None
     if "temperature" in refused:
         say(f"{endpoint.model} of `{section}` takes no temperature: it is asked without, and may vary")

@@ -79,7 +79,7 @@ def check_token(host: str, token: str | None) -> None:
     if token is None and not _is_this_machine(host):
         raise RecipeError(
             f"anyone who reaches {host} could use the service",
-            fix="give --token-file, or listen at 127.0.0.1",
+            fix="give --token-file, or listen on 127.0.0.1",
         )
     if token is not None and not re.fullmatch(f"[!-~]{{{SHORTEST_TOKEN},}}", token):
         raise RecipeError(

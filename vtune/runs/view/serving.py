@@ -130,7 +130,7 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
 
 def _of(opened: Sequence[Opened], number: int) -> Opened:
     if not 0 <= number < len(opened):
-        raise DataError(f"there is no place {number}", fix="open the first page again")
+        raise DataError(f"there is no position {number}", fix="open the first page again")
     return opened[number]
 
 
