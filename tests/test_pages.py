@@ -103,6 +103,18 @@ def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
             load_recipe(name, kind, given)
 
 
+def test_the_data_recipes_of_the_page_can_be_read(tmp_path: Path) -> None:
+    from vtune.runs.curate.recipe import DataRecipe
+
+    complete, pass_rate = (text for text in blocks("data_recipes/README.md") if "filters:" in text)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(complete)
+    assert len(load_recipe(path, DataRecipe).filters) == 4
+    path.write_text("records: samples\nsources: {math: {files: [math.parquet]}}\n" + pass_rate)
+    (spec,) = load_recipe(path, DataRecipe).filters
+    assert spec.filter == "pass_rate"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_verbs_and_options_in_the_text_exist(page: str) -> None:
     for span in spans(page):

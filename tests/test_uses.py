@@ -296,7 +296,7 @@ def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
             "line 46 of this file already adds verifier",
         ),
         (ANLS.read_text().replace('"anls",', '"an ls",'), "'an ls' is not a valid name"),
-        (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is a function"),
+        (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is of type function"),
         ("from vtune.errors import DataError\nraise DataError('no words here')\n", "no words here"),
     ],
 )

@@ -149,11 +149,13 @@ def test_our_own_verifiers_are_asked_by_their_names() -> None:
             id="huge weights",
         ),
         pytest.param(
-            request("x", "7", reward_verifier_parm="[" * 100_000), "levels of lists and objects", id="a deep list"
+            request("x", "7", reward_verifier_parm="[" * 100_000),
+            "levels of lists",
+            id="a deep list",
         ),
         pytest.param(
             request("x", TRUCK, "detection", reward_verifier_parm=f'{{"iou": {"[" * 900}{"]" * 900}}}'),
-            "levels of lists and objects",
+            "levels of lists",
             id="a deep option",
         ),
         pytest.param({"response": "x"}, "reward_verifier", id="keys that are missing"),

@@ -104,7 +104,17 @@ def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str 
         "data make lens": ["data", "make", "lens", *few, "--out", out],
         "data make shapes": ["data", "make", "shapes", *few, "--out", out],
         "data make trails": ["data", "make", "trails", *few, "--out", out],
-        "data make coco": ["data", "make", "coco", "--instances", mine, "--images", mine.parent, "--out", out],
+        "data make coco": [
+            "data",
+            "make",
+            "coco",
+            "--instances",
+            mine,
+            "--images",
+            mine.parent,
+            "--out",
+            out,
+        ],
         "recipes copy": ["recipes", "copy", "rl/codev", out],
         "demo": ["demo", "--out", out],
         "rl sweep": [

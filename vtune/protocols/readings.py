@@ -11,4 +11,4 @@ LMMS = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench_v2_
 MEGA_BENCH = {
     "mega_bench": Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="mega_bench", reads="reply")
 }
-"""Description, example and query of a task, each on its line; its verifier reads the answer, by any protocol."""
+"""Description, example and query of a task, each on its line; its verifier reads the answer."""

@@ -19,7 +19,7 @@ import yaml
 
 import vtune.runs.agent.engines as engines
 import vtune.runs.agent.opening as opening
-from tests.conftest import HANGS
+from tests.conftest import HANGS, ROOT
 from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import environment, vtune
@@ -782,15 +782,29 @@ def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
 
 
 def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Also with a filter and a verifier of a user's own, which every worker of Ray has to load."""
     if find_spec("ray") is None:
         pytest.skip("ray is not installed (vtune[ray])")
     data = tmp_path / "s.parquet"
-    write_samples(data, stress(3000))
+    truths, begins = ("4", " ", "a tower"), ("", "Tell me once more: ")
+    rows = (
+        replace(
+            row,
+            verifier="anls",
+            ground_truth=truths[number % 3],
+            prompt=(Message("user", begins[number % 2] + row.question),),
+        )
+        for number, row in enumerate(stress(3000))
+    )
+    write_samples(data, rows)
     filters = [
+        {"filter": "verifiable", "rows": "all"},
+        {"filter": "short", "rows": "all", "words": 6},
         *RULES,
         {"filter": "balance", "rows": "all", "by": "ground_truth", "times_median": 0.5},
     ]
-    recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, filters)
+    own = [str(ROOT / "tests/own" / name) for name in ("short.py", "anls.py")]
+    recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, filters, uses=own)
     found = {}
     for engine in ("local", "ray"):
         words = ["curate", str(recipe), "--out", str(tmp_path / engine), "--engine", engine]
@@ -802,6 +816,9 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
         assert ended.returncode == 0, (tmp_path / f"{engine}.log").read_text()
         found[engine] = made(tmp_path / engine)
     assert found["local"] == found["ray"]
+    reasons = (tmp_path / "ray/drops.jsonl").read_text()
+    assert "10 words" in reasons
+    assert "the ground truth is empty" in reasons
 
 
 def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:

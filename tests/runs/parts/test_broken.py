@@ -26,7 +26,7 @@ from vtune.cli import main
 from vtune.config import find, load_recipe
 from vtune.errors import BrokenPart, DataError, RunFailed
 from vtune.models.policy import Policy
-from vtune.parts import OURS, WORDS
+from vtune.parts import OURS, TABLES
 from vtune.reward.recipe import RewardService
 from vtune.reward.score import Scorer
 from vtune.rollout.engine import Completion, Request
@@ -235,7 +235,7 @@ def test_a_part_that_raises_is_one_error_with_its_line(kind: str, tiny: Path, tm
     assert ended.code == 1, ended.err
     said = ended.err[ended.err.index("error: ") :]
     first, at, fix, log = said.splitlines()
-    assert first.startswith(f"error: {WORDS.get(kind, kind)} `")
+    assert first.startswith(f"error: {TABLES[kind].word} `")
     assert first.endswith("of mine.py is broken: ZeroDivisionError: division by zero")
     assert at == f"  at   {path}:{line + 1}"
     assert "vtune parts check" in fix

@@ -11,7 +11,6 @@ from vtune.errors import DataError, RecipeError
 from vtune.parts import Parts
 from vtune.schema.sample import Sample
 
-
 Replies = Sequence[tuple[Sample, str]]
 """Questions with the answer to each, empty where there was none."""
 
@@ -23,7 +22,7 @@ class OfficialScorer:
     write: Callable[[Replies], Any]
     """What it reads, as JSON."""
     read: Callable[[Any], Mapping[str, float]]
-    """What it writes -> id of a question there -> score. Raises KeyError, TypeError or ValueError otherwise."""
+    """What it writes -> id of a question there -> score. Raises KeyError, TypeError or ValueError else."""
     name: Callable[[Sample], str]
     """The id of a question in its files."""
 

@@ -40,6 +40,7 @@ NEAR = 0.005
 NAMED = 5
 """Questions that an error names."""
 
+
 def _stored(found: Finished) -> Iterator[tuple[Trajectory, Sample]]:
     """The trajectories with what was asked."""
     for trajectory in found.trajectories():
