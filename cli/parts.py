@@ -42,7 +42,7 @@ def check(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files with parts of your own, as under `uses`; or recipes or suites: all files that they use."
+            help="Files with parts of your own, as under `uses`; of a recipe or suite, all that it uses."
         ),
     ],
     as_json: AsJson = False,

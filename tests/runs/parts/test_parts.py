@@ -1,5 +1,6 @@
 """`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path

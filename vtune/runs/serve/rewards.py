@@ -36,8 +36,8 @@ def run_rewards(
     """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
 
     Args:
-        host: Name or address to listen at.
-        port: To listen at; 0 takes a free one.
+        host: Name or address to listen on.
+        port: To listen on; 0 takes a free one.
         workers: Processes that verify.
         token: What requests must carry; needed where others than this machine can reach the service.
         recipe: Its reward section scores requests that bring none, its judge is asked (see `read_reward`).

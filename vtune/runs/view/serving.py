@@ -45,7 +45,7 @@ def run_view(
 
     Args:
         paths: Runs, evaluations, folders of them, or Parquet files.
-        port: To listen at, on this machine alone; 0 takes a free one.
+        port: To listen on, on this machine alone; 0 takes a free one.
         data: Files of the samples that trajectories answer; each run's own where it is empty.
         ready: Called with `url` and `ssh`, how to forward the port, once it listens.
 
