@@ -38,7 +38,7 @@ def check_devices(gpus: int) -> None:
 
 
 def check_tensor_parallel(gpus: int, shape: "Shape | None", *, kind: str) -> None:
-    """See that so many GPUs can share a model.
+    """Check that this many GPUs can share a model.
 
     Args:
         gpus: `rollout.tensor_parallel`.

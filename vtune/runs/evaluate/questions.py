@@ -152,7 +152,7 @@ def check_questions(
         reward: That will score them.
         tools: That they may offer, beside `python`.
         prompt: That they are put in.
-        limit: Only so many of them are wanted.
+        limit: At most this many of them.
 
     Raises:
         DataError: If data are missing, with how to get them; with the first bad rows otherwise.
@@ -221,7 +221,7 @@ def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: i
 
     Args:
         source: Where they are.
-        limit: Only so many of all.
+        limit: At most this many of all.
         rank: Of this process, which gets every `world`-th question, beginning with number `rank`.
         world: Processes that share them.
 

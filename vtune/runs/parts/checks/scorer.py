@@ -13,7 +13,7 @@ BOX = LabelledBox("cup", (10.0, 10.0, 60.0, 60.0))
 MANY = 1000
 """Rollouts over which the time is taken."""
 SLOWEST_SCORE = 10.0
-"""Seconds for so many at most, ours."""
+"""Seconds for all of them at most, ours."""
 KNOWN = "take the mean over those marks whose `score` is not None; where there are none, leave `score` out"
 
 
