@@ -283,7 +283,7 @@ def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, An
 
 
 def _check_single(data: str | None, against: str | None, *, single: bool) -> None:
-    """See that what is of one suite is given with one."""
+    """Check that what is of one suite is given with one."""
     for option, given in (("--data", data), ("--against", against)):
         if given is not None and not single:
             raise typer.BadParameter("it is of one suite", param_hint=option)

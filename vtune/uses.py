@@ -151,7 +151,7 @@ def _run(file: Used) -> None:
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
-    """See that a file has added parts, all of them itself: what it imports is not copied into a run."""
+    """Check that a file has added parts, all of them itself: what it imports is not copied into a run."""
     if others:
         raise RecipeError(
             f"{file.name} imports {min(others)}, which adds parts of its own",

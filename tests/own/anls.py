@@ -22,7 +22,7 @@ def verify(reply: str, sample: Sample) -> Verdict:
 
 
 def check(sample: Sample) -> None:
-    """See that there is a text to be read."""
+    """Check that there is a text to be read."""
     options(sample, {"answer_in"})
     if not sample.ground_truth.strip():
         raise DataError("the ground truth is empty", where=where(sample), fix="write the text of the picture")

@@ -75,7 +75,7 @@ def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
 
 
 def check_depth(value: Any) -> None:
-    """See that lists and mappings are not nested too deeply for those who walk through them.
+    """Check that lists and mappings are not nested too deeply for those who walk through them.
 
     Raises:
         ValueError: If they are, or if one holds itself.

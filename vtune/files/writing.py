@@ -19,7 +19,7 @@ _ELSEWHERE = "choose another --out"
 
 
 def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """See that a file can be written, and make the folder that it goes to.
+    """Check that a file can be written, and make the folder that it goes to.
 
     Args:
         path: The file.
@@ -46,7 +46,7 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
 
 
 def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """See that a folder is there and can be written into, or could be made; none is made.
+    """Check that a folder is there and can be written into, or could be made; none is made.
 
     Raises:
         RecipeError: If it is a file or a device, is or lies in what is read, or cannot be written into.
@@ -126,7 +126,7 @@ def _kind(path: Path, option: str) -> str | None:
 
 
 def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
-    """See that an output is not an input, and lies in none."""
+    """Check that an output is not an input, and lies in none."""
     place = os.path.realpath(path)
     for given in inputs:
         source = os.path.realpath(given)

@@ -115,7 +115,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def check_structure(body: bytes) -> None:
-    """See that parsing a JSON text takes no time to speak of, and reading its value no stack.
+    """Check that parsing a JSON text takes no time to speak of, and reading its value no stack.
 
     Raises:
         DataError: If it has more than `ELEMENTS` values, or more than `DEPTH` of them in each other.

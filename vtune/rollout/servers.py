@@ -158,7 +158,7 @@ class ServersEngine:
         return _usable(self._servers)
 
     async def _check(self, server: _Server) -> None:
-        """See that a server's log-probabilities are those of what it draws from, once."""
+        """Check that a server's log-probabilities are those of what it draws from, once."""
         if server.checked:
             return
         # What is drawn is certain, which only the distribution after all biases says.

@@ -119,7 +119,7 @@ def aggregated(scores: Mapping[str, float], aggregation: str, weights: Mapping[s
 
 
 def check_mega(sample: Sample) -> None:
-    """See that there are fields, metrics and a parser that fit each other.
+    """Check that there are fields, metrics and a parser that fit each other.
 
     Raises:
         DataError: If not, or if an option is unknown.

@@ -76,7 +76,7 @@ def _score(metric: str, given: str, truth: Any, sample: Sample) -> float:
 
 
 def check_reading(sample: Sample) -> None:
-    """See that the ground truth is what the metric reads.
+    """Check that the ground truth is what the metric reads.
 
     Raises:
         DataError: If not, or if an option is unknown.

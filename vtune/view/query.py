@@ -136,7 +136,7 @@ def _sort_key(name: str) -> str:
 
 
 def _check(term: Term) -> None:
-    """See that the values of a term are of the kind of its fact."""
+    """Check that the values of a term are of the kind of its fact."""
     for value in term.values:
         if term.name in YES_NO and value not in ("yes", "no", UNKNOWN):
             raise RecipeError(f"`{term.name}` is yes, no or {UNKNOWN}, not {value!r}")

@@ -62,7 +62,7 @@ def _opened(entry: Sample | DataError) -> Sample | DataError:
 
 
 def _check_question(sample: Sample) -> None:
-    """See that there is a question, with options that differ.
+    """Check that there is a question, with options that differ.
 
     Raises:
         DataError: If not.

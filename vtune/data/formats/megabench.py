@@ -56,7 +56,7 @@ def read_megabench(path: Path, options: Options) -> Iterator[Found]:
 
 
 def _check_new(identity: str, place: Place, seen: dict[str, Place]) -> None:
-    """See that no earlier row has the id; `seen` learns of it.
+    """Check that no earlier row has the id; `seen` learns of it.
 
     Raises:
         DataError: If one has.

@@ -205,7 +205,7 @@ def _with_parm(spec: PassRate, sample: Sample) -> Sample:
 
 
 def _check_picture(data: bytes) -> None:
-    """See that a picture can be decoded: in a conversation, one that cannot would stop all others."""
+    """Check that a picture can be decoded: in a conversation, one that cannot would stop all others."""
     decode_picture(data, None)
 
 

@@ -145,7 +145,7 @@ def run_several(
 
 
 def check_failed(result: Mapping[str, Any]) -> None:
-    """See that none of several suites has failed.
+    """Check that none of several suites has failed.
 
     Args:
         result: Of `run_several`.

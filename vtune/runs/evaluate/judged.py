@@ -92,7 +92,7 @@ class Judged(Strict):
 
 
 def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
-    """See that a protocol that cannot do without a model has one.
+    """Check that a protocol that cannot do without a model has one.
 
     Raises:
         RecipeError: If it has none.

@@ -145,7 +145,7 @@ class Checked:
 def check_questions(
     source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, prompt: Style, limit: int | None
 ) -> Checked:
-    """See that all questions can be read and judged, without a model; count them.
+    """Check that all questions can be read and judged, without a model; count them.
 
     Args:
         source: Of a suite.
@@ -200,7 +200,7 @@ def check_questions(
 
 
 def _check_positions(source: Source, truths: Counter[str]) -> None:
-    """See that position alone does not give the answers away.
+    """Check that position alone does not give the answers away.
 
     Raises:
         DataError: If the same letter is right in all questions, though nobody has shuffled them.

@@ -71,7 +71,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def check_token(host: str, token: str | None) -> None:
-    """See that strangers are kept out.
+    """Check that strangers are kept out.
 
     Raises:
         RecipeError: If others can reach `host` and there is no token, or it is too short.
