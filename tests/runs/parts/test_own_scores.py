@@ -152,7 +152,8 @@ class Speaks(ScriptedEngine):
 
     async def generate(self, request):
         *_, rollout, turn = request.key
-        script = SIGNS[rollout] if request.sampling.stop else WALK
+        walks = "<move>" in self._chat.tokenizer.decode(request.token_ids)
+        script = WALK if walks else SIGNS[rollout]
         return await ScriptedEngine(self._chat, [script[turn]]).generate(request)
 
 
