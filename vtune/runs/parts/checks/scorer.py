@@ -71,10 +71,10 @@ def check_scorer(name: str) -> list[Check]:
 
     def fast() -> str:
         marks = marks_of([float(n % 2) for n in range(MANY)])
-        began = time.perf_counter()
+        began = time.process_time()
         SCORERS[name](marks)
         return in_time(
-            time.perf_counter() - began, SLOWEST_SCORE, f"{MANY} rollouts", "go through the marks once"
+            time.process_time() - began, SLOWEST_SCORE, f"{MANY} rollouts", "go through the marks once"
         )
 
     return [
