@@ -114,7 +114,7 @@ class EvalSuite(Source, AgentRecipe, Judged):
     def _says_what_it_offers(self) -> Self:
         if not FORMATS[self.format].offers_tools and self.offers is None:
             raise ValueError(
-                "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
+                f"rows of the format `{self.format}` name no tools: write `offers: [python]`, or [] for none"
             )
         return self
 
