@@ -10,7 +10,7 @@ from .options import AsJson
 
 def compare(
     a: Annotated[Path, typer.Argument(help="Folder of a finished evaluation.")],
-    b: Annotated[Path, typer.Argument(help="Another one on the same data, held against it.")],
+    b: Annotated[Path, typer.Argument(help="Another one on the same data, to compare with it.")],
     as_json: AsJson = False,
 ) -> None:
     """Hold two evaluations against each other, question by question."""

@@ -27,7 +27,7 @@ def lens(
     heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 200,
     traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 2000,
     guessable: Annotated[
-        float, typer.Option("--guessable", min=0, max=1, help="Share that needs no look.")
+        float, typer.Option("--guessable", min=0, max=1, help="Share of puzzles that need no look.")
     ] = 0.0,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -50,9 +50,9 @@ def shapes(
     train: Annotated[int, typer.Option("--train", min=0, help="Training puzzles.")] = 3000,
     heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 240,
     traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
-    grid: Annotated[int, typer.Option("--grid", help="Cells a side: 2 (easy) or 4.")] = 4,
+    grid: Annotated[int, typer.Option("--grid", help="Cells per side: 2 (easy) or 4.")] = 4,
     tiny: Annotated[
-        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
+        Path | None, typer.Option("--tiny", help="Also build a tiny model for them in this folder.")
     ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -74,9 +74,9 @@ def trails(
     heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out questions.")] = 240,
     traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
     towns: Annotated[int, typer.Option("--towns", help="Towns to train on.")] = 160,
-    heldout_towns: Annotated[int, typer.Option("--eval-towns", help="Towns of held-out questions.")] = 40,
+    heldout_towns: Annotated[int, typer.Option("--eval-towns", help="Towns for held-out questions.")] = 40,
     tiny: Annotated[
-        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
+        Path | None, typer.Option("--tiny", help="Also build a tiny model for them in this folder.")
     ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -137,11 +137,13 @@ def traces(
         typer.Option(
             "--prompt",
             metavar="STYLE",
-            help="With --data, as rollout.prompt of the recipe to come: codev, plain, tools …; codev.",
+            help="With --data: rollout.prompt of the recipe that will train on them (plain, tools …); codev "
+            "if not given.",
         ),
     ] = None,
     tiny: Annotated[
-        Path | None, typer.Option("--tiny", help="With --data: also build a tiny model for them here.")
+        Path | None,
+        typer.Option("--tiny", help="With --data: also build a tiny model for them in this folder."),
     ] = None,
     uses: UsedFiles = None,
     as_json: AsJson = False,
@@ -180,7 +182,7 @@ def passages(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="File of JSON lines to write.")],
-    words: Annotated[int, typer.Option("--words", min=1, help="Of a passage.")] = 100,
+    words: Annotated[int, typer.Option("--words", min=1, help="Words per passage.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Cut the articles of a Wikipedia dump into passages, for `vtune data index`."""
@@ -207,21 +209,24 @@ def import_(
         Path | None, typer.Option("--images", help="Folder that picture paths start from.")
     ] = None,
     verifier: Annotated[
-        str | None, typer.Option("--verifier", help="Judges rows that name no verifier.")
+        str | None, typer.Option("--verifier", help="Verifier for rows that name none.")
     ] = None,
     tools: Annotated[
         list[str] | None,
         typer.Option(
             "--tools",
-            help="What the model may call (or none), asked in the recipe's own prompt; else as the rows say. "
-            "Repeatable.",
+            help="Tool that the model may call, or none, in the recipe's own prompt; if not given, as the "
+            "rows say. Repeatable.",
         ),
     ] = None,
     columns: Annotated[
         Path | None, typer.Option("--columns", help="With hf: YAML that says which column means what.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first odd row; else it is left out and listed.")
+        bool,
+        typer.Option(
+            "--strict", help="Stop at the first row that cannot be read; otherwise it is left out and listed."
+        ),
     ] = False,
     uses: UsedFiles = None,
     as_json: AsJson = False,

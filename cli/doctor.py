@@ -14,7 +14,7 @@ RecipeToCheck = Annotated[
 SelfTest = Annotated[
     bool,
     typer.Option(
-        "--self-test", help="Also run a few attacks and picture bombs on this machine, in some 10 s."
+        "--self-test", help="Also run a few attacks and picture bombs on this machine, in about 10 s."
     ),
 ]
 

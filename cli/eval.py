@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Record = Annotated[
     Path | None,
-    typer.Option("--record", help="File for what the web answers; of the run's own if not given."),
+    typer.Option("--record", help="File that keeps the web's answers; one in the run's folder if not given."),
 ]
 Replay = Annotated[
     list[Path] | None,
-    typer.Option("--replay", help="Such a file: what it holds is answered, nobody asked; repeatable."),
+    typer.Option("--replay", help="File of --record to answer from; the web is not asked. Repeatable."),
 ]
 Data = Annotated[
     list[Path] | None,
@@ -33,7 +33,8 @@ Data = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="Folder; runs/eval-<suite>-<model> if not given. Several suites: one each below it."
+        "--out",
+        help="Folder; runs/eval-<suite>-<model> if not given. With several suites, one below it for each.",
     ),
 ]
 Against = Annotated[
@@ -92,7 +93,7 @@ def evaluate(
     listed: Listed = False,
     as_json: AsJson = False,
 ) -> None:
-    """Roll a model out on suites without an update, and score it."""
+    """Evaluate a model on suites: rollouts without an update, scored."""
     if listed:
         _list(as_json=as_json)
         return
@@ -283,7 +284,7 @@ def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, An
 
 
 def _check_single(data: str | None, against: str | None, *, single: bool) -> None:
-    """See that what is of one suite is given with one."""
+    """Check that what is of one suite is given with one."""
     for option, given in (("--data", data), ("--against", against)):
         if given is not None and not single:
             raise typer.BadParameter("it is of one suite", param_hint=option)

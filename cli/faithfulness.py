@@ -13,7 +13,7 @@ def faithfulness(
     path: Annotated[Path, typer.Argument(help="Run folder, or a Parquet file of trajectories.")],
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", help="What they are about, in the format of their suite; repeatable."),
+        typer.Option("--data", help="Samples that they answer, in the format of their suite; repeatable."),
     ] = None,
     judge_url: Annotated[
         str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of a judge.")

@@ -57,12 +57,12 @@ def options(
 
 
 app.command("demo")(demo)
-app.add_typer(data.app, name="data", help="Make, look at and check samples.")
+app.add_typer(data.app, name="data", help="Make, import, inspect and check samples.")
 app.command("curate")(curate)
 app.command("sft")(sft)
 app.command("rl")(rl)
 app.command("eval")(evaluate)
-app.add_typer(scores.app, name="scores", help="Replies to official scorers, and their scores back.")
+app.add_typer(scores.app, name="scores", help="Exchange replies and scores with official scorers.")
 app.command("compare")(compare)
 app.command("export")(export)
 app.command("faithfulness")(faithfulness)
@@ -71,10 +71,10 @@ app.command("report")(report)
 app.command("show")(show_)
 app.command("view")(view)
 app.command("watch")(watch)
-app.add_typer(serve.app, name="serve", help="Services that runs and other programs ask.")
+app.add_typer(serve.app, name="serve", help="Serve rewards, searches or an agent over HTTP.")
 app.command("doctor")(doctor)
-app.add_typer(sandbox.app, name="sandbox", help="Try code in the sandbox, and attack it.")
-app.add_typer(recipes.app, name="recipes", help="List, show and copy what ships.")
+app.add_typer(sandbox.app, name="sandbox", help="Run code in the sandbox, or attack it.")
+app.add_typer(recipes.app, name="recipes", help="List, show, copy and check the recipes that ship.")
 app.add_typer(parts.app, name="parts", help="List the parts that recipes name, and check your own.")
 
 # Before torch is loaded: its CPU threads spin while they wait, which costs a busy machine 4 to 14 times

@@ -72,7 +72,7 @@ Profiled = Annotated[
 Hostfile = Annotated[
     Path | None,
     typer.Option(
-        "--hostfile", help="Machines to start on, `name slots=N` per line; wants --gpus, pdsh and ssh."
+        "--hostfile", help="Machines to start on, `name slots=N` per line; needs --gpus, pdsh and ssh."
     ),
 ]
 TIERS = ("auto", "namespaces", "flat", "unsafe")

@@ -39,22 +39,22 @@ def list_parts(
 
 @app.command("check")
 def check(
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[Path],
         typer.Argument(
-            help="File with parts of your own, as under `uses`; or a recipe or suite: all files that it uses."
+            help="Files with parts of your own, as under `uses`; of a recipe or suite, all that it uses."
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """See that the parts of a file keep what their kind promises; exit 1 where one does not."""
+    """Check that parts of your own keep what their kind promises; exit 1 where one does not."""
     from vtune.report.values import render_values
     from vtune.runs.parts.parts import check_parts
 
     from .output import show, stdout_for_the_result
 
     with stdout_for_the_result():
-        found = check_parts(file)
+        found = check_parts(files)
     if as_json:
         show(found, render_values, as_json=True)
     else:

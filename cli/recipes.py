@@ -55,7 +55,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """See that each recipe reads what another, or a command, writes; exit 1 where one does not."""
+    """Check that each recipe reads what another, or a command, writes; exit 1 where one does not."""
     from vtune.report.joins import render_joins
     from vtune.runs.recipes.chain.walk import check_joins
 

@@ -15,7 +15,7 @@ Content = Literal["turn", "answer"]
 
 @app.callback()
 def serve() -> None:
-    """Services that runs and other programs ask."""
+    """Serve rewards, searches or an agent over HTTP."""
 
 
 @app.command(

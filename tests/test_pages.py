@@ -103,6 +103,18 @@ def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
             load_recipe(name, kind, given)
 
 
+def test_the_data_recipes_of_the_page_can_be_read(tmp_path: Path) -> None:
+    from vtune.runs.curate.recipe import DataRecipe
+
+    complete, pass_rate = (text for text in blocks("data_recipes/README.md") if "filters:" in text)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(complete)
+    assert len(load_recipe(path, DataRecipe).filters) == 4
+    path.write_text("records: samples\nsources: {math: {files: [math.parquet]}}\n" + pass_rate)
+    (spec,) = load_recipe(path, DataRecipe).filters
+    assert spec.filter == "pass_rate"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_verbs_and_options_in_the_text_exist(page: str) -> None:
     for span in spans(page):
@@ -168,7 +180,7 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", PRESENT)
 def test_every_make_target_that_a_page_names_exists(page: str) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([.a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for text in [*spans(page), *blocks(page)]:
         for line in text.splitlines():
             if line.startswith("make "):

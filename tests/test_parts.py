@@ -55,11 +55,7 @@ OTHER_MEANINGS = {
     ("vtune/data/shapes.py", "*"): "tasks of puzzles",
     ("vtune/data/formats/megabench.py", "mega_bench"): "the format, and the source of its rows",
     ("vtune/metrics/megabench.py", "mega_bench"): "the scorer",
-    ("vtune/protocols/readings.py", "mega_bench"): "the scorer",
-    ("vtune/protocols/official.py", "mega_bench"): "a kind of question",
-    ("vtune/protocols/paper.py", "mega_bench"): "a kind of question",
-    ("vtune/protocols/lmms_eval.py", "mega_bench"): "a kind of question",
-    ("vtune/runs/evaluate/scorers.py", "mega_bench"): "a kind of question",
+    ("vtune/protocols/readings.py", "mega_bench"): "a kind of question, and the scorer",
     ("vtune/curate/judging.py", "judge"): "a key of a recipe",
     ("vtune/reward/service.py", "judge"): "a key of what is sent",
     ("vtune/reward/wire.py", "judge"): "a key of what is sent",
@@ -244,11 +240,11 @@ def test_a_part_is_loaded_when_it_is_asked_for_and_no_other() -> None:
 
 
 def test_a_name_of_ours_is_not_given_away() -> None:
-    with pytest.raises(RecipeError, match="`exact` is a verifier of vtune's own") as told:
+    with pytest.raises(RecipeError, match="`exact` is the name of vtune's own verifier") as told:
         VERIFIERS.add("exact", VERIFIERS["exact"])
     assert "test_parts.py" in told.value.where
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match="no verifier is called `exakt`; did you mean `exact`"):
+    with pytest.raises(ValueError, match="there is no verifier `exakt`; did you mean `exact`"):
         VERIFIERS.known("exakt")

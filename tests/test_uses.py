@@ -115,7 +115,7 @@ def test_the_same_text_is_loaded_once_under_whatever_path(tmp_path: Path) -> Non
         ("def f():\n    return 1 / 0\nf()\n", "ZeroDivisionError", 2),
         ("import sys\nsys.exit(3)\n", "SystemExit", 2),
         ("x = 1\n", "adds no part", None),
-        (ANLS.read_text().replace('"anls",', '"exact",'), "`exact` is a verifier of vtune's own", 46),
+        (ANLS.read_text().replace('"anls",', '"exact",'), "`exact` is the name of vtune's own verifier", 46),
     ],
 )
 def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
 def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
     use([ANLS])
     other = written(tmp_path, ANLS.read_text() + "\n# another\n")
-    with pytest.raises(RecipeError, match="another file has the verifier `anls` already"):
+    with pytest.raises(RecipeError, match="another file already adds verifier `anls`"):
         use([other])
     assert VERIFIERS["anls"].partial_credit
 
@@ -254,7 +254,7 @@ def test_a_format_of_ones_own_is_read_by_a_suite_and_by_an_import(tmp_path: Path
     file = FORMATS["lines"].specimen(tmp_path).path  # type: ignore[misc]
     source = Source(data=(str(file),), format="lines", data_from="here", choices=None)
     assert [entry.ground_truth for entry, _ in read_questions(source, limit=None)] == ["red", "no"]
-    with pytest.raises(ValueError, match="no format is called `line`; did you mean `lines`"):
+    with pytest.raises(ValueError, match="there is no data format `line`; did you mean `lines`"):
         Source(data=(str(file),), format="line", data_from="here", choices=None)
 
     forget(used())
@@ -293,10 +293,10 @@ def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
     [
         (
             ANLS.read_text() + '\nVERIFIERS.add("anls", VERIFIERS["anls"])\n',
-            "line 46 of this file has the verifier",
+            "line 46 of this file already adds verifier",
         ),
-        (ANLS.read_text().replace('"anls",', '"an ls",'), "'an ls' is not a name for a verifier"),
-        (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is a function"),
+        (ANLS.read_text().replace('"anls",', '"an ls",'), "'an ls' is not a valid name"),
+        (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is of type function"),
         ("from vtune.errors import DataError\nraise DataError('no words here')\n", "no words here"),
     ],
 )

@@ -25,7 +25,8 @@ BANNED = {
     r"(?:one|entry|row) a (?:token|call|conversation|trajectory|process|row|group|line|step|GPU)": "per",
     r"(?:one|a) line each": "one per line",
     r"tokens a (?:second|conversation)": "per",
-    r"at most so many": "at most",
+    r"(?:at most|more than|of|from|in|about) so many": "this many",
+    r"held against": "compared with, checked against",
 }
 """Pattern, in any case -> what to write instead."""
 
@@ -35,7 +36,6 @@ ALLOWED = {
         "vtune/sandbox/attacks/snippets/res_lying_extension.py",
         "is none",
     ): "the name under which it is reported",
-    ("vtune/runs/evaluate/windows.py", "at most so many"): "an older text",
     ("vtune/tools/calls.py", "is no number of"): "a message that models were trained to read",
 }
 """(file, what it says) -> why."""

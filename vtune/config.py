@@ -158,7 +158,7 @@ def _read(path: Path) -> tuple[yaml.MappingNode, dict[str, Any]]:
     """A file of one mapping: its nodes, which know their lines, and its values."""
     root, values = _document(path)
     if not isinstance(root, yaml.MappingNode):
-        raise RecipeError(f"{path} holds no mapping", fix="start from `vtune recipes show codev-tiny`")
+        raise RecipeError(f"{path} is not a YAML mapping", fix="start from `vtune recipes show codev-tiny`")
     return root, values
 
 
@@ -168,7 +168,7 @@ def _document(path: Path) -> tuple[yaml.Node | None, Any]:
     except FileNotFoundError:
         raise RecipeError(f"no recipe at {path}", fix="`vtune recipes list` shows what ships") from None
     except OSError as error:
-        raise RecipeError(f"cannot read {path}: {error.strerror}", fix="name a file of YAML") from None
+        raise RecipeError(f"cannot read {path}: {error.strerror}", fix="name a YAML file") from None
     except yaml.YAMLError as error:
         raise _not_yaml(path, error) from None
     except UnicodeDecodeError as error:

@@ -33,6 +33,17 @@ Kind = Literal[
     "loss",
 ]
 
+WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "format": "data format",
+        "prompt": "prompt style",
+        "evidence": "evidence judge",
+        "reward": "part of the reward",
+        "family": "model family",
+    }
+)
+"""What messages call a part of a kind, where that is not the kind itself."""
+
 YOURS = "To add your own, list its file under `uses: [./mine.py]`"
 """The next step where a name may be that of a part which nobody has brought."""
 
@@ -132,6 +143,8 @@ class Parts(Mapping[str, T]):
         taken: Collection[str] = (),
     ) -> None:
         self.kind = kind
+        self.word = WORDS.get(kind, kind)
+        """What messages call one of the parts."""
         self._taken = frozenset(taken)
         self.about = about
         self._made = made
@@ -151,11 +164,11 @@ class Parts(Mapping[str, T]):
         module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
         if name in self._ours and self._ours[name] != module:
             raise RecipeError(
-                f"`{name}` is a {self.kind} of vtune's own", where=place, fix="give yours another name"
+                f"`{name}` is the name of vtune's own {self.word}", where=place, fix="give yours another name"
             )
         if name in self._taken:
             raise RecipeError(
-                f"`{name}` is reserved: it already means something where a {self.kind} is named",
+                f"`{name}` is reserved: it cannot name your {self.word}",
                 where=place,
                 fix="give yours another name",
             )
@@ -163,17 +176,17 @@ class Parts(Mapping[str, T]):
             other, line = self._places[name]
             what = f"line {line} of this file" if other == module else "another file"
             raise RecipeError(
-                f"{what} has the {self.kind} `{name}` already", where=place, fix="rename one of the two"
+                f"{what} already adds {self.word} `{name}`", where=place, fix="rename one of the two"
             )
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise RecipeError(
-                f"{name!r} is not a name for a {self.kind}",
+                f"{name!r} is not a valid name ({self.word})",
                 where=place,
-                fix="begin with a letter; then letters, digits, _ and -",
+                fix="start with a letter; then letters, digits, _ and -",
             )
         if self._made is not None and not isinstance(part, self._made):
             raise RecipeError(
-                f"{self.kind} `{name}` is a {type(part).__name__}",
+                f"{self.word} `{name}` is of type {type(part).__name__}, not {self._made.__name__}",
                 where=place,
                 fix=f"add a {self._made.__name__}(…): see cli/parts.md",
             )
@@ -202,7 +215,7 @@ class Parts(Mapping[str, T]):
             ValueError: If nothing has it, with the nearest that something has.
         """
         if name not in self:
-            raise ValueError(f"no {self.kind} is called `{name}`; {self.meant(name)}")
+            raise ValueError(f"there is no {self.word} `{name}`; {self.meant(name)}")
         return name
 
     def meant(self, name: str, *others: str) -> str:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from vtune.errors import BrokenPart, RecipeError, VtuneError
-from vtune.parts import TABLES
+from vtune.parts import TABLES, WORDS
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ def _run(file: Used) -> None:
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
-    """See that a file has added parts, all of them itself: what it imports is not copied into a run."""
+    """Check that a file has added parts, all of them itself: what it imports is not copied into a run."""
     if others:
         raise RecipeError(
             f"{file.name} imports {min(others)}, which adds parts of its own",
@@ -212,7 +212,7 @@ def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenP
                 continue
             file, where = brought, brought.path
         parts = [part] if part is not None else file.parts
-        of = " or ".join(f"{kind} `{name}`" for kind, name in parts)
+        of = " or ".join(f"{WORDS.get(kind, kind)} `{name}`" for kind, name in parts)
         failed = BrokenPart(
             f"{of} of {file.name} is broken: {type(one).__name__}: {one}",
             where=where,

@@ -18,10 +18,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
+
+if TYPE_CHECKING:
+    from vtune.models.policy import Policy
+    from vtune.rollout.engine import Completion, Request
+    from vtune.rollout.transformers import TransformersEngine
+    from vtune.update.deepspeed import Trainer
 
 PROMPTS, GROUP, NEW, SIDE = 4, 8, 128, 112
 STEPS, WARM_UP, TURNS = 6, 2, 2
@@ -39,14 +45,10 @@ def worth(text: str) -> float:
     return sum(letter.isalpha() for letter in text) / 100
 
 
-def steps_of_trl(model: Path) -> list[float]:
-    import torch
+def processor_of_trl(model: Path) -> Any:
+    """TRL's processor of the model."""
     import transformers
-    from datasets import Dataset
     from transformers.processing_utils import ProcessorMixin
-    from trl import GRPOConfig, GRPOTrainer
-
-    torch.set_num_threads(1)
 
     class Processor(transformers.Qwen2_5_VLProcessor):
         """Without the video part, which needs torchvision."""
@@ -64,7 +66,17 @@ def steps_of_trl(model: Path) -> list[float]:
     Processor.__name__ = "Qwen2_5_VLProcessor"
     images = transformers.AutoImageProcessor.from_pretrained(model)
     images.size = {"shortest_edge": 3136, "longest_edge": SIDE * SIDE}
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    return Processor(images, transformers.AutoTokenizer.from_pretrained(model))
+
+
+def steps_of_trl(model: Path) -> list[float]:
+    import torch
+    import transformers
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.set_num_threads(1)
+    processor = processor_of_trl(model)
     vision = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"]
     turn = [{"role": "user", "content": QUESTION}]
     config = GRPOConfig(
@@ -80,7 +92,7 @@ def steps_of_trl(model: Path) -> list[float]:
         max_steps=STEPS,
         generation_kwargs={
             "min_new_tokens": NEW,
-            "suppress_tokens": tokenizer.convert_tokens_to_ids(vision),
+            "suppress_tokens": processor.tokenizer.convert_tokens_to_ids(vision),
         },
         report_to="none",
         logging_strategy="no",
@@ -99,7 +111,7 @@ def steps_of_trl(model: Path) -> list[float]:
     count = PROMPTS * STEPS
     trainer = GRPOTrainer(
         model=transformers.AutoModelForImageTextToText.from_pretrained(model, dtype=torch.float32),
-        processing_class=Processor(images, tokenizer),
+        processing_class=processor,
         reward_funcs=lambda completions, **rest: [worth(one[0]["content"]) for one in completions],
         args=config,
         train_dataset=Dataset.from_dict(
@@ -112,22 +124,16 @@ def steps_of_trl(model: Path) -> list[float]:
     return seconds
 
 
-def steps_of_vtune(model: Path) -> list[float]:
-    import torch
-
-    from vtune.advantage.group import group_advantages
+def opened(model: Path) -> tuple["Policy", "Trainer", "TransformersEngine"]:
+    """The policy, what trains it and what draws with it."""
     from vtune.models.pictures import PixelBudget
     from vtune.models.policy import load_policy
-    from vtune.rollout.engine import Completion, Request, Sampling
     from vtune.rollout.transformers import TransformersEngine
-    from vtune.schema.message import Message
-    from vtune.update.batch import Item
     from vtune.update.deepspeed import Trainer, start
     from vtune.update.losses.grpo import GRPO
     from vtune.update.ranks import Ranks
     from vtune.update.recipe import Update
 
-    torch.set_num_threads(1)
     ranks = Ranks.of_this_process()
     start(ranks)
     budget = PixelBudget(min_pixels=3136, max_pixels=SIDE * SIDE)
@@ -146,34 +152,56 @@ def steps_of_vtune(model: Path) -> list[float]:
     )  # fmt: skip
     trainer = Trainer(policy, update, ranks, steps=STEPS, objective=objective, reference=str(model))
     engine = TransformersEngine(policy, max_batch=PROMPTS * GROUP)
+    return policy, trainer, engine
 
-    async def draw(requests: list[Request]) -> list[Completion]:
-        for _ in requests:
-            engine.join(0)
-        drawn = await asyncio.gather(*(engine.generate(request) for request in requests))
-        for _ in requests:
-            engine.leave(0)
-        return drawn
+
+async def draw(engine: "TransformersEngine", requests: list["Request"]) -> list["Completion"]:
+    """What the engine draws for requests of one step, all at once."""
+    for _ in requests:
+        engine.join(0)
+    drawn = await asyncio.gather(*(engine.generate(request) for request in requests))
+    for _ in requests:
+        engine.leave(0)
+    return drawn
+
+
+def asked(policy: "Policy", number: int) -> tuple[list["Request"], list[bytes]]:
+    """The requests of a step, and the picture of each."""
+    from vtune.rollout.engine import Request, Sampling
+    from vtune.schema.message import Message
+
+    images, requests = [], []
+    for prompt in range(PROMPTS):
+        out = io.BytesIO()
+        picture(number * PROMPTS + prompt).save(out, "PNG")
+        for rollout in range(GROUP):
+            shown = [policy.pictures.read(out.getvalue())]
+            requests.append(
+                Request(
+                    token_ids=policy.chat.prompt([Message("user", f"<image>{QUESTION}")], shown),
+                    pixels=shown,
+                    sampling=Sampling(temperature=1.0, max_new_tokens=NEW),
+                    key=(number, prompt, rollout),
+                )
+            )
+            images.append(out.getvalue())
+    return requests, images
+
+
+def steps_of_vtune(model: Path) -> list[float]:
+    import torch
+
+    from vtune.advantage.group import group_advantages
+    from vtune.update.batch import Item
+
+    torch.set_num_threads(1)
+    policy, trainer, engine = opened(model)
 
     def step(number: int) -> None:
-        images, requests = [], []
-        for prompt in range(PROMPTS):
-            out = io.BytesIO()
-            picture(number * PROMPTS + prompt).save(out, "PNG")
-            for rollout in range(GROUP):
-                shown = [policy.pictures.read(out.getvalue())]
-                requests.append(
-                    Request(
-                        token_ids=chat.prompt([Message("user", f"<image>{QUESTION}")], shown),
-                        pixels=shown,
-                        sampling=Sampling(temperature=1.0, max_new_tokens=NEW),
-                        key=(number, prompt, rollout),
-                    )
-                )
-                images.append(out.getvalue())
-        drawn = asyncio.run(draw(requests))
+        requests, images = asked(policy, number)
+        drawn = asyncio.run(draw(engine, requests))
         assert all(len(one.token_ids) == NEW for one in drawn)
-        rewards = [worth(chat.decode(one.token_ids)) for one in drawn]
+        rewards = [worth(policy.chat.decode(one.token_ids)) for one in drawn]
         groups = [index // GROUP for index in range(len(drawn))]
         gains = group_advantages(rewards, groups, baseline="group_std")
         stats = trainer.step(

@@ -99,7 +99,7 @@ def settings(kind: str, **values: object) -> list[str]:
 
 
 def check_unchanged(kind: str, name: str, resolved: Path) -> None:
-    """See that a run had the recipe that ships, but for what a chain may change.
+    """Check that a run had the recipe that ships, but for what a chain may change.
 
     Args:
         kind: Of the recipe.

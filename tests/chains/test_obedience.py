@@ -56,7 +56,7 @@ def earned(sample: Sample, reply: str, shown: tuple[int, int]) -> float:
 
 
 def check(sample: Sample, style: Style, size: tuple[int, int], shown: tuple[int, int]) -> None:
-    """See that obedience to a style earns accuracy and format in full."""
+    """Check that obedience to a style earns accuracy and format in full."""
     names = [f"image_{number}.png" for number in range(len(sample.images))]
     turns = ask(style, sample, names, [size] * len(names), draw=7)
     prompt = "\n".join(turn.content for turn in turns)

@@ -89,7 +89,7 @@ def is_asked(sample: Sample, style: Style) -> bool:
 
 
 def obey(sample: Sample, style: Style, player: Player, size: tuple[int, int]) -> None:
-    """See that obedience earns accuracy, format and all that looks pay."""
+    """Check that obedience earns accuracy, format and all that looks pay."""
     names = [f"image_{number}.png" for number in range(len(sample.images))]
     schemas = player.tools.schemas(player.tools.names(sample.tools))
     turns = ask(style, sample, names, [size] * len(names), schemas, draw=7)
@@ -102,7 +102,7 @@ def obey(sample: Sample, style: Style, player: Player, size: tuple[int, int]) ->
 def paid(
     sample: Sample, messages: Sequence[Message], steps: Sequence[Step], *, counted: bool = False
 ) -> None:
-    """See that a conversation earns accuracy and format in full, and each look its own."""
+    """Check that a conversation earns accuracy and format in full, and each look its own."""
     reply = "\n".join(turn.content for turn in messages if turn.role == "assistant")
     assert earned(sample, reply, SHOWN) == pytest.approx(1.0), reply
     calls: list[Call] = [step.call for step in steps]
@@ -135,7 +135,7 @@ def every(sample: Sample, player: Player, size: tuple[int, int]) -> Counter[str]
 
 
 def taught(sample: Sample, player: Player) -> int:
-    """See that what cold starts teach earns the format reward; how many forms there are.
+    """Check that what cold starts teach earns the format reward; how many forms there are.
 
     Those of `vtune data make traces`, of Thyme (one pair of thoughts around all code) and of SenseNova-MARS.
     """

@@ -29,7 +29,7 @@ def recipe(**section: Any) -> DataRecipe:
 def test_every_key_of_a_filter_stands_beside_it_with_its_default(name: str) -> None:
     told = ROWS[name]
     if FILTERS[name] is PassRate:
-        told = PAGE[PAGE.index("All take `rows`") : PAGE.index("Rows that cannot be used at all")]
+        told = PAGE[PAGE.index("### `pass_rate`") : PAGE.index("## In small")]
     for key, field in FILTERS[name].model_fields.items():
         if key in ("filter", "rows"):
             continue

@@ -62,7 +62,7 @@ def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(RecipeError, match="a link to nothing"):
+    with pytest.raises(RecipeError, match="a dangling link"):
         check_folder_output(tmp_path / "link")
 
 

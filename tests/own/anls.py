@@ -7,7 +7,7 @@ from vtune.verifiers import VERIFIERS, Case, Verifier
 from vtune.verifiers.verifier import answered, given_answer, no_answer, options, where
 
 TOO_FAR = 0.5
-"""Of the longer text: answers that differ in so much of it earn nothing."""
+"""The share of the longer text from which a difference earns nothing."""
 
 
 def verify(reply: str, sample: Sample) -> Verdict:
@@ -22,7 +22,7 @@ def verify(reply: str, sample: Sample) -> Verdict:
 
 
 def check(sample: Sample) -> None:
-    """See that there is a text to be read."""
+    """Check that there is a text to be read."""
     options(sample, {"answer_in"})
     if not sample.ground_truth.strip():
         raise DataError("the ground truth is empty", where=where(sample), fix="write the text of the picture")

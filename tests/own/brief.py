@@ -10,7 +10,7 @@ class Brief(PartSection):
     """How long a reply may be."""
 
     words: int = Field(gt=0)
-    """From so many on it earns nothing."""
+    """A reply of this many or more earns nothing."""
 
 
 async def brief(section: Brief, scene: Scene) -> Verdict:

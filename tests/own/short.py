@@ -6,7 +6,7 @@ from vtune.schema.message import IMAGE, Message
 
 
 class Short(Selected):
-    """Drops questions of more than so many words."""
+    """Drops questions of more than `words` words."""
 
     words: int
 

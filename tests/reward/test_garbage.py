@@ -154,10 +154,18 @@ DEEP = "[" * 10**5 + "]" * 10**5
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        pytest.param("[" * 10**5, "in each other", id="deep"),
-        pytest.param('{"a":' * 10**5 + "1" + "}" * 10**5, "in each other", id="deep objects"),
-        pytest.param(f'["]", {"[" * 99}{"]" * 99}]', "in each other", id="deep behind a bracket in a string"),
-        pytest.param('["\\\\", ' + "[" * 99 + "]" * 99 + "]", "in each other", id="deep behind a backslash"),
+        pytest.param("[" * 10**5, "levels of lists", id="deep"),
+        pytest.param('{"a":' * 10**5 + "1" + "}" * 10**5, "levels of lists", id="deep objects"),
+        pytest.param(
+            f'["]", {"[" * 99}{"]" * 99}]',
+            "levels of lists",
+            id="deep behind a bracket in a string",
+        ),
+        pytest.param(
+            '["\\\\", ' + "[" * 99 + "]" * 99 + "]",
+            "levels of lists",
+            id="deep behind a backslash",
+        ),
         pytest.param("[" + "[]," * 10**6 + "[]]", "values", id="wide"),
         pytest.param("[" + "[]," * 10**7, "values", id="wider than is received"),
         pytest.param("[" + '"",' * 10**6 + "1]", "values", id="wide, of texts"),

@@ -128,7 +128,7 @@ def test_our_own_verifiers_are_asked_by_their_names() -> None:
         pytest.param(request("x", "[]", "detection"), "holds no boxes", id="no boxes in it"),
         pytest.param(request("x", "7", "mathverifier"), "unknown verifier", id="an unknown verifier"),
         pytest.param(request("x", "7", reward_verifier_parm="{"), "not JSON", id="no parameters"),
-        pytest.param(request("x", "7", reward_verifier_parm="[]"), "no JSON object", id="a list of them"),
+        pytest.param(request("x", "7", reward_verifier_parm="[]"), "not a JSON object", id="a list of them"),
         pytest.param(
             request("x", "7", "exact", parm={"tolerance": 1}), "no option `tolerance`", id="an unknown one"
         ),
@@ -149,11 +149,13 @@ def test_our_own_verifiers_are_asked_by_their_names() -> None:
             id="huge weights",
         ),
         pytest.param(
-            request("x", "7", reward_verifier_parm="[" * 100_000), "in each other", id="a deep list"
+            request("x", "7", reward_verifier_parm="[" * 100_000),
+            "levels of lists",
+            id="a deep list",
         ),
         pytest.param(
             request("x", TRUCK, "detection", reward_verifier_parm=f'{{"iou": {"[" * 900}{"]" * 900}}}'),
-            "in each other",
+            "levels of lists",
             id="a deep option",
         ),
         pytest.param({"response": "x"}, "reward_verifier", id="keys that are missing"),

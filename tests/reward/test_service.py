@@ -194,11 +194,11 @@ def test_in_a_batch_each_has_its_own_status_in_order() -> None:
     [
         ("{", "not JSON"),
         (b'"\xff"', "not JSON"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         ({"items": 3}, "`items` is a list"),
         ({"items": [{}] * (ITEMS + 1)}, "`items` is a list"),
         ({"items": [], "itmes": []}, "unknown key `itmes`"),
-        ({"reward": 3, "items": []}, "`reward` is no JSON object"),
+        ({"reward": 3, "items": []}, "`reward` is not a JSON object"),
         ({"reward": {"accuracy": 1.0}, "items": []}, "`reward.format`"),
         ({"sample": {"data_source": "x"}, "reply": "B"}, "prompt|reward_model"),
     ],
@@ -363,7 +363,7 @@ def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) ->
     port = served.url.rsplit(":", 1)[-1]
     for words, said in (
         (["--host", "0.0.0.0"], "anyone who reaches 0.0.0.0"),
-        (["--port", port], "cannot be listened at"),
+        (["--port", port], "cannot be listened on"),
     ):
         command = [sys.executable, "-m", "vtune.cli.main", "serve", "rewards", *words]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, check=False)

@@ -58,7 +58,7 @@ def test_two_processes_do_not_train_in_one_folder(run: Path, data: Path) -> None
     before = (run / "recipe.yaml").read_text()
     with running(run, plan(), [data], resume=True, ranks=Ranks(rank=0, world=2, local=0)):
         second = running(run, plan(every=9), [data], resume=True, ranks=Ranks(rank=0, world=2, local=0))
-        with pytest.raises(RecipeError, match=f"another process works in {run}"), second:
+        with pytest.raises(RecipeError, match=f"another process is working in {run}"), second:
             pytest.fail("both ran")
         with running(run, plan(), [data], resume=True, ranks=Ranks(rank=1, world=2, local=1)):
             pass

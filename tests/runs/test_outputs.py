@@ -88,6 +88,7 @@ def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str 
     curated = ["--set", f"sources.own.files=[{mine}]"]
     articles = mine.with_name("articles.jsonl")
     articles.write_text('{"title": "Sark", "text": "An island."}\n')
+    few = ["--train", "1", "--eval", "1", "--traces", "1"]
     return {
         "rl": [*rl(tiny, lens / "train.parquet", out)],
         "sft": [*sft(tiny, lens / "traces.parquet", out)],
@@ -100,45 +101,9 @@ def words(verb: str, out: Path, mine: Path, tiny: Path, lens: Path) -> list[str 
         "data index": ["data", "index", mine, "--out", out],
         "data make passages": ["data", "make", "passages", articles, "--out", out],
         "data make traces": ["data", "make", "traces", "--data", mine, "--out", out],
-        "data make lens": [
-            "data",
-            "make",
-            "lens",
-            "--train",
-            "1",
-            "--eval",
-            "1",
-            "--traces",
-            "1",
-            "--out",
-            out,
-        ],
-        "data make shapes": [
-            "data",
-            "make",
-            "shapes",
-            "--train",
-            "1",
-            "--eval",
-            "1",
-            "--traces",
-            "1",
-            "--out",
-            out,
-        ],
-        "data make trails": [
-            "data",
-            "make",
-            "trails",
-            "--train",
-            "1",
-            "--eval",
-            "1",
-            "--traces",
-            "1",
-            "--out",
-            out,
-        ],
+        "data make lens": ["data", "make", "lens", *few, "--out", out],
+        "data make shapes": ["data", "make", "shapes", *few, "--out", out],
+        "data make trails": ["data", "make", "trails", *few, "--out", out],
         "data make coco": [
             "data",
             "make",

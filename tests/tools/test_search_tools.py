@@ -121,7 +121,7 @@ def test_a_cached_search_that_found_nothing_says_so() -> None:
 @pytest.mark.parametrize(
     ("extra", "why"),
     [
-        ({}, "no cached image search"),
+        ({}, "not a cached image search"),
         ({"image_search_title_list": "A ferry"}, "not a list of texts"),
         (TITLES | {"image_search_thumbnail_list": ["a.png"]}, "as many paths"),
         (TITLES | PATHS, "no thumbnail at"),

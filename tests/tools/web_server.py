@@ -83,61 +83,66 @@ class FakeWeb:
         return [one if "://" in one else self.url(one) for one in self.found.get(query, [])]
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Answers for a fake web."""
+
+    web: FakeWeb
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        self.web.asked.append(f"GET {parts.path}")
+        if parts.path == "/search":
+            sent = parse_qs(parts.query)
+            assert sent["format"] == ["json"]
+            rows = [
+                {"url": url, "title": "T", "content": f"S {place}"}
+                for place, url in enumerate(self.web.results(sent["q"][0]))
+            ]
+            self._json({"query": sent["q"][0], "results": rows})
+        elif parts.path == "/slow":
+            self._slowly()
+        else:
+            status, headers, body = PAGES.get(parts.path, PAGES["/gone"])
+            self._send(status, headers, body)
+
+    def do_POST(self) -> None:
+        sent: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.web.asked.append(f"POST {self.path}")
+        query = sent.get("q", "picture")
+        rows = [{"link": url, "title": "T", "snippet": "S"} for url in self.web.results(query)]
+        self._json({"organic": rows})
+
+    def _json(self, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self._send(self.web.engine_status, {"Content-Type": "application/json"}, body)
+
+    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(OSError):  # who has read enough hangs up
+            self.wfile.write(body)
+
+    def _slowly(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(50):
+                self.wfile.write(b"a")
+                self.wfile.flush()
+                time.sleep(0.1)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the output of the tests clean."""
+
+
 @contextmanager
 def serve_web(**found: list[str]) -> Iterator[FakeWeb]:
     web = FakeWeb(dict(found))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            web.asked.append(f"GET {parts.path}")
-            if parts.path == "/search":
-                sent = parse_qs(parts.query)
-                assert sent["format"] == ["json"]
-                rows = [
-                    {"url": url, "title": "T", "content": f"S {place}"}
-                    for place, url in enumerate(web.results(sent["q"][0]))
-                ]
-                self._json({"query": sent["q"][0], "results": rows})
-            elif parts.path == "/slow":
-                self._slowly()
-            else:
-                status, headers, body = PAGES.get(parts.path, PAGES["/gone"])
-                self._send(status, headers, body)
-
-        def do_POST(self) -> None:
-            sent: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            web.asked.append(f"POST {self.path}")
-            query = sent.get("q", "picture")
-            rows = [{"link": url, "title": "T", "snippet": "S"} for url in web.results(query)]
-            self._json({"organic": rows})
-
-        def _json(self, value: Any) -> None:
-            body = json.dumps(value).encode()
-            self._send(web.engine_status, {"Content-Type": "application/json"}, body)
-
-        def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            with suppress(OSError):  # who has read enough hangs up
-                self.wfile.write(body)
-
-        def _slowly(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            with suppress(OSError):
-                for _ in range(50):
-                    self.wfile.write(b"a")
-                    self.wfile.flush()
-                    time.sleep(0.1)
-
-        def log_message(self, *_: object) -> None:
-            """Keep the output of the tests clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    handler = type("OfThisWeb", (Handler,), {"web": web})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     web.port = server.server_address[1]
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

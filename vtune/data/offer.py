@@ -81,7 +81,7 @@ def _asked(turn: Message) -> Message:
 
 
 def _check(turn: Message, tools: Sequence[ToolName]) -> None:
-    """See that a turn of the user asks something, and for no call that nobody will run."""
+    """Check that a turn of the user asks something, and for no call that nobody will run."""
     if turn.role != "user":
         return
     if not turn.content.replace(IMAGE, "").strip():

@@ -141,7 +141,7 @@ def _belongs(file: Path, table: Table) -> bool:
 
 
 def _check_whole(file: Path) -> None:
-    """See that all shards are there, whose names say how many there are.
+    """Check that all shards are there, whose names say how many there are.
 
     Raises:
         DataError: If one is missing.

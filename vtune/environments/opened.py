@@ -63,7 +63,7 @@ class Checked(Episode):
         self.opening = episode.opening
 
     async def check_opening(self) -> None:
-        """See that what it begins with can be shown."""
+        """Check that what it begins with can be shown."""
         if self.opening is not None:
             await self._check_seen(self.opening)
 
@@ -106,7 +106,7 @@ class Checked(Episode):
             await self._episode.close()
 
     async def _check_seen(self, seen: Observation) -> None:
-        """See that an observation has a mark for each picture, and pictures that can be decoded."""
+        """Check that an observation has a mark for each picture, and pictures that can be decoded."""
         marks = seen.text.count(IMAGE)
         if marks != len(seen.images):
             raise ValueError(f"an observation has {marks} {IMAGE} for {len(seen.images)} picture(s)")

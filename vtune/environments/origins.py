@@ -13,7 +13,7 @@ from vtune.schema.pixels import size_of
 class Origins:
     """Where in a conversation's pictures the pictures lie that tools returned, as far as the tools say it.
 
-    Only for tools that we run ourselves: what code says of its pictures is held against the pixels instead.
+    Only for tools that we run ourselves: what code says of its pictures is checked against the pixels.
     """
 
     def __init__(self) -> None:

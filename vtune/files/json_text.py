@@ -9,7 +9,7 @@ from vtune.errors import DataError
 from vtune.files.reading import MAX_DOCUMENT, read_text
 
 MAX_DEPTH = 64
-"""Of lists and objects in each other, ours: what walks through a value later calls itself at every level."""
+"""Of levels of lists and objects, ours: what walks through a value later calls itself at every level."""
 MAX_PARTS = 1_000_000
 """Lists and objects of one value, ours: each takes 60 to 250 bytes, fifty times its text."""
 
@@ -75,7 +75,7 @@ def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
 
 
 def check_depth(value: Any) -> None:
-    """See that lists and mappings are not nested too deeply for those who walk through them.
+    """Check that lists and mappings are not nested too deeply for those who walk through them.
 
     Raises:
         ValueError: If they are, or if one holds itself.

@@ -55,7 +55,7 @@ def open_input(path: Path) -> BufferedReader:
 
 
 def check_input(path: Path) -> None:
-    """See that a file can be opened, for a library that opens it by its name.
+    """Check that a file can be opened, for a library that opens it by its name.
 
     Raises:
         OSError: As `open_input`.

@@ -19,7 +19,7 @@ _ELSEWHERE = "choose another --out"
 
 
 def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """See that a file can be written, and make the folder that it goes to.
+    """Check that a file can be written, and make the folder that it goes to.
 
     Args:
         path: The file.
@@ -46,7 +46,7 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
 
 
 def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """See that a folder is there and can be written into, or could be made; none is made.
+    """Check that a folder is there and can be written into, or could be made; none is made.
 
     Raises:
         RecipeError: If it is a file or a device, is or lies in what is read, or cannot be written into.
@@ -56,7 +56,7 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
         raise RecipeError(f"{_shown(path)} is {kind or 'a file'}", fix=f"choose another {option}")
     _apart(path, inputs, option)
     if path.is_symlink() and not path.exists():
-        raise RecipeError(f"{_shown(path)} is a link to nothing", fix=f"choose another {option}")
+        raise RecipeError(f"{_shown(path)} is a dangling link", fix=f"choose another {option}")
     there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     probe = there / f".{secrets.token_hex(8)}.part"
     try:
@@ -107,7 +107,7 @@ def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
     """The error for an output that the machine refuses."""
     return RecipeError(
         f"{_shown(path)} cannot be written: {error.strerror or error}",
-        fix=f"choose another {option}, or see to its folder and your rights there",
+        fix=f"choose another {option}, or check its folder and your rights there",
     )
 
 
@@ -126,7 +126,7 @@ def _kind(path: Path, option: str) -> str | None:
 
 
 def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
-    """See that an output is not an input, and lies in none."""
+    """Check that an output is not an input, and lies in none."""
     place = os.path.realpath(path)
     for given in inputs:
         source = os.path.realpath(given)

@@ -91,7 +91,7 @@ class JudgeClient:
             retries=endpoint.retries,
             timeout_s=endpoint.timeout_s,
             api_key_env=endpoint.api_key_env,
-            fix="see that the endpoint is up, and that `judge` in the recipe names it",
+            fix="check that the endpoint is up, and that `judge` in the recipe names it",
         )
 
     @property

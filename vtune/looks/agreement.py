@@ -37,7 +37,7 @@ NOISE = 0.5
 """Squared grey levels of a band that are taken for rounding and compression."""
 FAINTEST = 4 * NOISE
 """Squared grey levels of a band below which a window has no structure: else what is drawn beside a smooth
-place would be held against its noise."""
+place would be compared with its noise."""
 EDGES = ((50, 150), (100, 200))
 """Thresholds of the edges that are drawn for comparison: those of OpenCV's examples."""
 LINES = 1.8

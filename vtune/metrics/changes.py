@@ -12,7 +12,7 @@ from vtune.metrics.by_source import ALL, EVAL
 WINDOW = 10
 """Steps of a window, at most (ours)."""
 PART = 4
-"""A window is no more than one part in so many of a curve (ours)."""
+"""A window is at most this fraction, 1/n, of a curve (ours)."""
 CLEAR = 3.0
 """Standard errors from which on a difference of two windows is called a change (ours)."""
 

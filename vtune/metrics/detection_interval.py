@@ -44,7 +44,7 @@ class Counts:
     """Their ids, in order of place."""
 
     def precision(self, weights: Array) -> float | None:
-        """AP where each picture is there so many times; None where no box is.
+        """AP where each picture counts this many times; None where no box is.
 
         With weights of 1 it is that of pycocotools.
 

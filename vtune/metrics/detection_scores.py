@@ -146,7 +146,7 @@ def _sets(marks: Sequence[Mark], *, suppresses: bool) -> list[_Set]:
             raise DataError(
                 f"another sample of the set is about picture {picture.identity}, too",
                 where=f"sample {mark.sample_id!r}",
-                fix="score each picture by one sample; see that no data are named twice",
+                fix="score each picture by one sample; check that no data are named twice",
             )
         found[number][picture.identity] = _Looked(picture, mark.boxes or (), cluster(mark))
     return [

@@ -17,7 +17,7 @@ LEVEL = 0.05
 FLIPS = 100_000
 """Ours: a p of 0.05 is then known to ± 0.0014."""
 ALL_FLIPS = 16
-"""Of so many clusters or fewer all signs are tried."""
+"""Up to this many clusters, all signs are tried."""
 
 Test = Literal["exact McNemar", "sign flips of clusters"]
 
@@ -35,7 +35,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """B held against A, every question weighing the same."""
+    """B compared with A, every question weighing the same."""
 
     n: int
     """Questions."""
@@ -53,7 +53,7 @@ class Paired:
     p: float
     """How likely so large a difference is, to either side, if A and B are interchangeable."""
     detectable: float
-    """The smallest difference that so many questions show, see `vtune.metrics.power`."""
+    """The smallest difference that this many questions show, see `vtune.metrics.power`."""
 
 
 def paired(pairs: Sequence[Pair]) -> Paired:

@@ -1,4 +1,4 @@
-"""How small a difference can be shown: what so many questions are able to tell from chance.
+"""How small a difference can be shown: what a number of questions is able to tell from chance.
 
 All by the normal approximation, for a test at 5 %, two-sided, that finds the difference in 80 of 100 cases.
 """

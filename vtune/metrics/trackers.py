@@ -193,7 +193,7 @@ BACKENDS: dict[str, tuple[Callable[[Path, Mapping[str, Any], int], Backend], str
 
 
 def check_tracker(name: str | None) -> None:
-    """See that a tracker can be used.
+    """Check that a tracker can be used.
 
     Raises:
         RecipeError: If there is none of that name, or MLflow has no place to write to.

@@ -212,7 +212,7 @@ PROTOCOLS.add(
             "screenspot_pro": points.LMMS,
             "refcoco": expressions.LMMS,
             "ocrbench_v2": readings.LMMS,
-            "mega_bench": readings.MEGA,
+            **readings.MEGA_BENCH,
             "mathvista": mathvista.LMMS,
             "mathverse": mathverse.LMMS,
             "mathvision": mathvision.BOXED,

@@ -72,7 +72,7 @@ PROTOCOLS.add(
             "coco_set": DETECTION,  # pycocotools is the authors' own
             "ovdeval": DETECTION,
             "ocrbench_v2": readings.OFFICIAL,
-            "mega_bench": readings.MEGA,
+            **readings.MEGA_BENCH,
             "mathvista": mathvista.OFFICIAL,
             "mathverse": mathverse.OFFICIAL,
             "mathvision": mathvision.BOXED,  # asked in the words of lmms-eval, which has the authors' rule

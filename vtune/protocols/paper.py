@@ -26,7 +26,7 @@ PROTOCOLS.add(
             "coco_set": DETECTION,
             "ovdeval": DETECTION,
             "ocrbench_v2": readings.LMMS,
-            "mega_bench": readings.MEGA,
+            **readings.MEGA_BENCH,
             "mmmu": MMMU,
             "mathvista": mathvista.KIT,
             "mathverse": mathverse.KIT,

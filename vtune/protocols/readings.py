@@ -8,5 +8,7 @@ OFFICIAL = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench
 """The authors' script and VLMEvalKit: means of categories."""
 LMMS = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="ocrbench_v2_weighted", reads="reply")
 """lmms-eval: the mean over questions. It also cuts replies at 128 tokens; here an agent says so."""
-MEGA = Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="mega_bench", reads="reply")
-"""Description, example and query of a task, each on its line; verifier `mega_bench` reads the answer."""
+MEGA_BENCH = {
+    "mega_bench": Rule(ask=ask_as_is, grade=ours.grade, by="verifier", scorer="mega_bench", reads="reply")
+}
+"""Description, example and query of a task, each on its line; its verifier reads the answer."""

@@ -1,4 +1,4 @@
-"""Two evaluations held against each other: a verdict, and the table that it is drawn from."""
+"""Two evaluations compared: a verdict, and the table that it is drawn from."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -24,7 +24,7 @@ from vtune.report.watch import duration, render_watch
 RECENT = 20
 """Steps whose median time says how long the rest takes (ours)."""
 PART = 100
-"""Making the screen takes no more than one part in so many of the time of training (ours)."""
+"""Making the screen takes at most this fraction, 1/n, of the time of training (ours)."""
 PHASE = "seconds_"
 
 Curves = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]

@@ -75,7 +75,7 @@ class Bodies:
                 size += len(parts[-1])
                 self._held += len(parts[-1])
                 if self._held > self._most:
-                    raise Busy(f"more than {self._most} bytes of requests are here", fix="ask again later")
+                    raise Busy(f"more than {self._most} bytes of requests are pending", fix="ask again later")
                 marks += _count(parts[-1])
                 if marks > MARKS:
                     raise TooMuch(f"the JSON has more than {ELEMENTS} values", fix=FEWER)
@@ -105,7 +105,7 @@ def parse_json(body: bytes) -> Any:
 
     Raises:
         DataError: If it is not JSON, holds NaN or Infinity, a key twice in one object, more than `ELEMENTS`
-            values, or more than `DEPTH` lists and objects in each other.
+            values, or more than `DEPTH` levels of lists and objects.
     """
     check_structure(body)
     try:
@@ -115,7 +115,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def check_structure(body: bytes) -> None:
-    """See that parsing a JSON text takes no time to speak of, and reading its value no stack.
+    """Check that parsing a JSON text takes no time to speak of, and reading its value no stack.
 
     Raises:
         DataError: If it has more than `ELEMENTS` values, or more than `DEPTH` of them in each other.
@@ -132,7 +132,7 @@ def check_structure(body: bytes) -> None:
         raise _too_many()
     if bare.count(b"[") + bare.count(b"{") > DEPTH and _depth(bare) > DEPTH:
         raise DataError(
-            f"the JSON has more than {DEPTH} lists and objects in each other", fix="send plain values"
+            f"the JSON has more than {DEPTH} levels of lists and objects", fix="send plain values"
         )
 
 

@@ -78,7 +78,7 @@ def _unjudged(sample: Sample, recipe: RewardRecipe) -> str:
 
 
 def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
-    """See that the recipe has what the sample's verifier needs beside the sample."""
+    """Check that the recipe has what the sample's verifier needs beside the sample."""
     verifier = verifier_of(sample)
     place = f"sample {sample.id!r}, source {sample.source!r}"
     if verifier.asks_judge and recipe.judge is None:

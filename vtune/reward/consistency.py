@@ -9,7 +9,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import tags
 
 LAST = 500
-"""Characters of the thoughts that are held against the answer, from their end (Thyme's code)."""
+"""Characters of the thoughts that are compared with the answer, from their end (Thyme's code)."""
 
 _MARKS = re.compile(r"</?think(?:ing)?>")
 

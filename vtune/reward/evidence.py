@@ -21,12 +21,12 @@ from vtune.uses import given
 class Judges:
     """The judge for each sample's calls: the first of the recipe's that can judge it.
 
-    The model also compares answers, for verifier `judge`, and holds them against their thoughts.
+    The model also compares answers, for verifier `judge`, and checks them against their thoughts.
 
     Args:
         levels: Of the recipe, with the names of its judges.
         client: Asks the model; None where there is none.
-        only: One judge alone, to hold it against another; None: those of the recipe.
+        only: One judge alone, to compare it with another; None: those of the recipe.
     """
 
     def __init__(self, levels: EvidenceLevels, client: JudgeClient | None, only: str | None = None) -> None:

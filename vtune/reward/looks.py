@@ -45,7 +45,7 @@ class Glimpse:
 
 
 def with_looks(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
-    """The trajectory with `Crop.look` filled in: every claim is held against the pixels.
+    """The trajectory with `Crop.look` filled in: every claim is checked against the pixels.
 
     Raises:
         DataError: If one of its pictures cannot be read.

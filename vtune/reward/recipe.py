@@ -66,7 +66,7 @@ class EvidenceLevels(Strict):
     """A crop that covers this much of its picture, and is returned unchanged, is a whole-image crop (red
     flag). 0.9 suits, ours."""
     repeated_iou: float = Field(gt=0, le=1)
-    """A crop that overlaps one of an earlier call so much, shown no larger, repeats it (red flag). 0.95
+    """A crop that overlaps one of an earlier call by this IoU, shown no larger, repeats it (red flag). 0.95
     suits, ours: rounding moves a box of 40 pixels no further."""
     looks: Literal["verified", "claimed"] = "verified"
     """`verified`: a region counts where the returned pixels agree with it, as the policy sees them (see
@@ -166,7 +166,7 @@ class RewardService(Strict):
                 raise ValueError(f"{why}: write http://HOST:PORT")
         urls = tuple(url.rstrip("/") for url in urls)
         if len(set(urls)) < len(urls):
-            raise ValueError("a URL stands there twice")
+            raise ValueError("a URL is listed twice")
         return urls
 
 

@@ -133,7 +133,7 @@ def _object(text: str) -> dict[str, Any]:
         what = f"`reward_verifier_parm`: {error.what}"
         raise DataError(what, fix='send "{}" where it is empty') from None
     if not isinstance(value, dict):
-        raise DataError("`reward_verifier_parm` is no JSON object", fix='send "{}" where it is empty')
+        raise DataError("`reward_verifier_parm` is not a JSON object", fix='send "{}" where it is empty')
     return value
 
 

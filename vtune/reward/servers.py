@@ -23,7 +23,7 @@ PATIENCE = 0.5
 """Seconds that a request runs before a second server is asked too, at least; ours."""
 
 SLOW = 2.0
-"""A second server is asked after so many times what 19 of 20 requests took lately; ours."""
+"""A second server is asked after this many times what 19 of 20 requests took lately; ours."""
 
 LATELY, RELEARNT = 200, 20
 """Requests: what counts as lately, and after how many that is looked at again."""

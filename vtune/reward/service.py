@@ -114,7 +114,7 @@ class Service:
             VtuneError: If the request as a whole is wrong.
         """
         if not isinstance(request, dict):
-            raise DataError("the request is no JSON object", fix='send {"sample": {…}, "reply": "…"}')
+            raise DataError("the request is not a JSON object", fix='send {"sample": {…}, "reply": "…"}')
         request = dict(request)
         own = not request.get("reward")
         settings = request.pop("reward", None) or self._settings
@@ -124,7 +124,7 @@ class Service:
                 fix="send the reward section of a recipe as `reward`, or start the service with --recipe",
             )
         if not isinstance(settings, dict):
-            raise DataError("`reward` is no JSON object", fix="send the reward section of a recipe")
+            raise DataError("`reward` is not a JSON object", fix="send the reward section of a recipe")
         recipe = self._recipe_of(settings)
         if own and self._recipe is not None:
             recipe = recipe.model_copy(update={"iou": self._recipe.iou})

@@ -151,7 +151,7 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
 
 
 def _check_uses(wanted: Any) -> None:
-    """See that this process has the user's own parts that a request scores with; it never loads any for it.
+    """Check that this process has the user's own parts that a request scores with; it never loads any for it.
 
     Raises:
         RecipeError: If it has none, or others.

@@ -47,7 +47,7 @@ class Served(Strict):
     timeout_s: float = Field(default=600.0, gt=0)
     """For one attempt, in seconds."""
     side_multiple: int = Field(default=1, gt=0)
-    """Sides of pictures are multiples of so many pixels: 28 for a served Qwen2.5-VL, 32 for a Qwen3-VL, so
+    """Sides of pictures are multiples of this many pixels: 28 for a served Qwen2.5-VL, 32 for a Qwen3-VL, so
     that the server resizes nothing and boxes mean what they say."""
     picture_mb: float = Field(default=5.0, gt=0)
     """Of one picture, encoded: PNG where that is smaller, else JPEG. 5 is the least that known gateways
@@ -142,7 +142,7 @@ class OpenAIEngine:
             retries=served.retries,
             timeout_s=served.timeout_s,
             api_key_env=served.api_key_env,
-            fix="see that the endpoint is up, and has such a model; where it has no room for the"
+            fix="check that the endpoint is up, and has such a model; where it has no room for the"
             " conversation, lower rollout.max_tokens or images.max_pixels",
             no_key="; --set openai.api_key_env=NAME names another, null none",
         )

@@ -31,7 +31,7 @@ class Script:
         return self.turns.get((question, rollout), self.turns.get((question, None)))
 
     def check(self, questions: Iterable[str], rollouts: int) -> None:
-        """See that every rollout of a suite has its turns.
+        """Check that every rollout of a suite has its turns.
 
         Raises:
             DataError: If one has none.

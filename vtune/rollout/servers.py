@@ -158,7 +158,7 @@ class ServersEngine:
         return _usable(self._servers)
 
     async def _check(self, server: _Server) -> None:
-        """See that a server's log-probabilities are those of what it draws from, once."""
+        """Check that a server's log-probabilities are those of what it draws from, once."""
         if server.checked:
             return
         # What is drawn is certain, which only the distribution after all biases says.
@@ -252,7 +252,7 @@ class Fleet(Link):
         except _Unusable as error:
             raise RunFailed(
                 f"a vLLM server failed while the servers' group was formed: {error}",
-                fix=f"see that all of them run, then continue with --resume: {START}",
+                fix=f"check that all of them run, then continue with --resume: {START}",
             ) from error
 
     async def start_weight_update(self) -> None:
@@ -282,7 +282,7 @@ class Fleet(Link):
         except _Unusable as error:
             raise RunFailed(
                 f"a vLLM server does not say how many processes it has: {error}",
-                fix=f"see that all of them run, then continue with --resume: {START}",
+                fix=f"check that all of them run, then continue with --resume: {START}",
             ) from error
 
     async def _sizes(self, servers: Sequence[_Server]) -> list[int]:

@@ -149,7 +149,7 @@ class Transcript:
 
 
 def check_trace(trace: Trajectory, *, where: str) -> None:
-    """See that a trace can be learnt from, without a model.
+    """Check that a trace can be learnt from, without a model.
 
     Raises:
         DataError: If it does not end with the assistant, has other than one call for each observation,

@@ -42,7 +42,7 @@ class Screen:
     """Takes the place of a family's image processor: a picture within a budget of pixels, and no more.
 
     Args:
-        multiple: Sides are multiples of so many pixels, so that a server that rounds finds nothing to round.
+        multiple: Sides are multiples of this many pixels, so that a server has nothing to round.
     """
 
     stock: Any = None

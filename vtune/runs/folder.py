@@ -151,7 +151,7 @@ def keep_uses(recipe: R, out: Path) -> R:
 
 
 def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None) -> None:
-    """See that the files of a user's own parts are those that a folder began with.
+    """Check that the files of a user's own parts are those that a folder began with.
 
     Args:
         before: Name -> SHA-256, as the folder has it.
@@ -200,7 +200,7 @@ def check_same_run(
     extended: bool = False,
     uses: Iterable[str] | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """See that a run folder began with this recipe, on these data, in as many processes.
+    """Check that a run folder began with this recipe, on these data, in as many processes.
 
     Args:
         out: A folder that `start_run` has made.
@@ -262,7 +262,7 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
 
 
 def check_start(out: Path, *, resume: bool) -> None:
-    """See that a run can begin in a folder, or continue in it.
+    """Check that a run can begin in a folder, or continue in it.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
@@ -278,7 +278,7 @@ def check_start(out: Path, *, resume: bool) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """See that `out` is, or can become, a folder that can be written into.
+    """Check that `out` is, or can become, a folder that can be written into.
 
     Raises:
         RecipeError: If it is not one, or cannot.
@@ -303,7 +303,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RecipeError(
-                f"another process works in {folder}", fix="wait for its end, or choose another --out"
+                f"another process is working in {folder}", fix="wait for it to end, or choose another --out"
             ) from None
         yield
 

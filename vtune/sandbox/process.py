@@ -142,7 +142,7 @@ class Process:
         except (ValueError, RecursionError) as error:
             raise ProtocolError(str(error)) from error
         if not isinstance(message, dict):
-            raise ProtocolError("an answer that is no object")
+            raise ProtocolError("an answer that is not an object")
         return message
 
     def printed(self) -> str:

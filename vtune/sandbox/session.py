@@ -334,7 +334,7 @@ class Session:
 
 
 def _check_there(files: Workspace) -> None:
-    """See that nobody has removed the files under the code, which would be blamed for it.
+    """Check that nobody has removed the files under the code, which would be blamed for it.
 
     Raises:
         ServiceError: If somebody has.

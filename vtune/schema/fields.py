@@ -144,7 +144,7 @@ def mistyped(column: str, value: Any, wanted: str) -> DataError:
 
 
 def check_unicode(column: str, value: Any) -> None:
-    """See that all texts in a value can be stored: JSON may hold one half of a surrogate pair, UTF-8 may not.
+    """Check that all texts in a value can be stored: JSON may hold half of a surrogate pair, UTF-8 may not.
 
     Args:
         column: Its name, for the error; "" for a row as a whole.

@@ -66,7 +66,7 @@ def check_head(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Head:
 
 
 def check_size(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> None:
-    """See that a picture of this size, in pixels, may be decoded, padded and resized.
+    """Check that a picture of this size, in pixels, may be decoded, padded and resized.
 
     Raises:
         Refused: If it has no pixels, too many, or sides that are too long or too unlike.

@@ -166,7 +166,7 @@ def starts_of(count: int, part: int) -> range:
 
 
 def _check_encoder(folder: Path, encoder: TextEncoder) -> None:
-    """See that the build was begun with this encoder, or note that it is."""
+    """Check that the build was begun with this encoder, or note that it is."""
     path = folder / ENCODER
     mine = {**encoder.facts, "model": None}  # a model may be moved
     if not (folder / JOURNAL).is_file():

@@ -101,7 +101,9 @@ class Poster:
             why = f"nothing within {self._patience.deadline_s:g} s ({why})"
         self._failures += 1
         raise ServiceError(
-            f"{self._name} gave no answer: {why}", where=self._url, fix="see that it is up, and what it logs"
+            f"{self._name} gave no answer: {why}",
+            where=self._url,
+            fix="check that it is up, and what it logs",
         )
 
     async def _once(self, http: httpx2.AsyncClient, method: str, sent: Mapping[str, Any]) -> Any:

@@ -145,7 +145,7 @@ class Replayed:
         paths = sample.extra.get(THUMBNAILS) if self._folder is not None else None
         if not isinstance(titles, list) or not all(isinstance(title, str) for title in titles):
             raise DataError(
-                f"no cached image search: {TITLES} is not a list of texts",
+                f"not a cached image search: {TITLES} is not a list of texts",
                 where=where,
                 fix="import data that has it, take image_search_tool out of `tools`, or search an index",
             )

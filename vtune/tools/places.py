@@ -7,7 +7,7 @@ from vtune.tools.http import Patience
 
 
 def check_remote(url: str | None, token_env: str | None, patience: Patience | None, *, local: bool) -> None:
-    """See that what is asked over HTTP has a URL and patience, and nothing else has.
+    """Check that what is asked over HTTP has a URL and patience, and nothing else has.
 
     Raises:
         ValueError: If not.

@@ -113,7 +113,7 @@ def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
 
 
 def check_same_encoder(folder: Path, made: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """See that the encoder which built an index is the one that searches it.
+    """Check that the encoder which built an index is the one that searches it.
 
     Args:
         folder: Of the index.

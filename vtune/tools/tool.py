@@ -128,7 +128,7 @@ def function(name: str, description: str, properties: Schema, required: Sequence
 
 
 def check_names(arguments: Mapping[str, Any], schema: Schema) -> None:
-    """See that no argument is missing and none is unknown.
+    """Check that no argument is missing and none is unknown.
 
     Raises:
         Mistake: Naming it.

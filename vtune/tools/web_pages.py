@@ -43,7 +43,7 @@ class WebPages(Strict):
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
         if self.url is None and ENGINES[self.engine].url is None:
-            raise ValueError(f"`{self.engine}` needs a url: it is at no one place")
+            raise ValueError(f"`{self.engine}` needs a url: it has no default address")
         return self
 
 

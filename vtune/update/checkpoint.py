@@ -76,7 +76,7 @@ def write_checkpoint(
         raise RunFailed(
             f"the checkpoint of step {step} could not be written: {error}",
             where=str(final),
-            fix="see that there is room (`df -h`), then --resume continues from the one before",
+            fix="check that there is room (`df -h`), then --resume continues from the one before",
         ) from error
     return final
 

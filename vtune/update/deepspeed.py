@@ -287,7 +287,7 @@ class Trainer:
         return skipped
 
     def check_frozen(self) -> tuple[Part, ...]:
-        """See that the frozen parts still have the weights with which this process started.
+        """Check that the frozen parts still have the weights with which this process started.
 
         Returns:
             The frozen parts.

@@ -68,7 +68,7 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
 
 
 def check_targets(model: str, update: Update) -> None:
-    """See that adapters find their layers in a model, before its weights are loaded.
+    """Check that adapters find their layers in a model, before its weights are loaded.
 
     Args:
         model: Its folder or hub name.

@@ -1,7 +1,7 @@
 """What training keeps in the memory of one GPU, by part: arithmetic on sizes, nothing is allocated.
 
 Figures are bytes. What autograd keeps of a layer was read from the tensors that it saves (transformers 5,
-scaled-dot-product attention) and is held against a real model in the tests.
+scaled-dot-product attention) and is compared with a real model in the tests.
 """
 
 from dataclasses import dataclass, field

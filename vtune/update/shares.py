@@ -26,7 +26,7 @@ def in_step(
         items: The share of this process.
         policy: Whose tokens and pictures they are.
         ranks: Of this process; all call it together.
-        tokens: About so many are in a micro-batch.
+        tokens: About this many are in a micro-batch.
         dummy: See `dummy_item`.
         chunks_of: Counted tokens -> in how many pieces their logits are made.
 

@@ -30,7 +30,7 @@ def verifier_of(sample: Sample) -> Verifier:
 
 
 def check_ground_truth(sample: Sample) -> None:
-    """See that the verifier of a sample exists and accepts its ground truth. Main thread only (`math`).
+    """Check that the verifier of a sample exists and accepts its ground truth. Main thread only (`math`).
 
     Raises:
         DataError: With the sample and the remedy.

@@ -104,7 +104,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
             raise DataError(
                 f"the ground truth's box {list(entry.box)} is outside of its picture",
                 where=where(sample),
-                fix="see that `space`, `width` and `height` in verifier_parm are those of the boxes",
+                fix="check that `space`, `width` and `height` in verifier_parm are those of the boxes",
             )
         if labelled and not entry.label:
             raise DataError(

@@ -62,7 +62,7 @@ def verify_choice(reply: str, sample: Sample) -> Verdict:
 
 
 def check_choice(sample: Sample) -> None:
-    """See that the ground truth names one option.
+    """Check that the ground truth names one option.
 
     Raises:
         DataError: If it is neither a letter of an option nor the text of exactly one, or if

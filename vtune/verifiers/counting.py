@@ -88,7 +88,7 @@ def verify_counting(reply: str, sample: Sample) -> Verdict:
 
 
 def check_counting(sample: Sample) -> None:
-    """See that the ground truth is a whole number.
+    """Check that the ground truth is a whole number.
 
     Raises:
         DataError: If it is not, or an option is unknown.

@@ -114,7 +114,7 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
 
 
 def check_detection(sample: Sample) -> None:
-    """See that the ground truth holds labelled boxes that lie in the picture.
+    """Check that the ground truth holds labelled boxes that lie in the picture.
 
     Raises:
         DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.

@@ -33,7 +33,7 @@ def verify_outcome(reply: str, sample: Sample) -> Verdict:
 
 
 def check_outcome(sample: Sample) -> None:
-    """See that nothing is asked of the verifier that it does not know.
+    """Check that nothing is asked of the verifier that it does not know.
 
     Raises:
         DataError: If `verifier_parm` holds another key than `outcome`, or no [score, reason] in it.

@@ -30,7 +30,7 @@ def verify_exact(reply: str, sample: Sample) -> Verdict:
 
 
 def check_exact(sample: Sample) -> None:
-    """See that the ground truth can be matched.
+    """Check that the ground truth can be matched.
 
     Raises:
         DataError: If the ground truth or an alias is empty once normalised, `aliases` is not a list

@@ -24,7 +24,7 @@ def verify_grounding(reply: str, sample: Sample) -> Verdict:
 
 
 def check_grounding(sample: Sample) -> None:
-    """See that the ground truth holds boxes that lie in the picture; labels may be empty.
+    """Check that the ground truth holds boxes that lie in the picture; labels may be empty.
 
     Raises:
         DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.

@@ -76,7 +76,7 @@ def verify_judge(reply: str, sample: Sample) -> Verdict:
 
 
 def check_judge(sample: Sample) -> None:
-    """See that there is something to compare with.
+    """Check that there is something to compare with.
 
     Raises:
         DataError: If the ground truth or an alias is empty, the ground truth is longer than any answer may

@@ -110,7 +110,7 @@ def looks_slow(reply: str, sample: Sample) -> bool:
 
 
 def check_math(sample: Sample) -> None:
-    """See that the ground truth is an expression that equals itself. Main thread only, as `verify_math`.
+    """Check that the ground truth is an expression that equals itself. Main thread only, as `verify_math`.
 
     Raises:
         DataError: If it is empty, prose (which would be read as a product of letters), unreadable, or

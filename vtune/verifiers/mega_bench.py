@@ -119,7 +119,7 @@ def aggregated(scores: Mapping[str, float], aggregation: str, weights: Mapping[s
 
 
 def check_mega(sample: Sample) -> None:
-    """See that there are fields, metrics and a parser that fit each other.
+    """Check that there are fields, metrics and a parser that fit each other.
 
     Raises:
         DataError: If not, or if an option is unknown.
@@ -162,7 +162,7 @@ def _judging(sample: Sample) -> _Judging:
         truths = None
     if not isinstance(truths, dict) or not truths:
         raise DataError(
-            f"the ground truth {quote(sample.ground_truth)} is no object of fields",
+            f"the ground truth {quote(sample.ground_truth)} is not an object of fields",
             where=where(sample),
             fix='write JSON: {"answer": "…"}',
         )

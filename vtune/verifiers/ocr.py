@@ -79,7 +79,7 @@ def verify_ocr(reply: str, sample: Sample) -> Verdict:
 
 
 def check_ocr(sample: Sample) -> None:
-    """See that there is a text to read. Main thread only, as `verify_ocr`.
+    """Check that there is a text to read. Main thread only, as `verify_ocr`.
 
     Raises:
         DataError: If the ground truth or an alias is empty or cannot be matched with itself, or an option is

@@ -34,7 +34,7 @@ def provable(sample: Sample) -> bool:
 
 
 def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
-    """See that the ground truth, given as the answer, scores 1. Main thread only (`math`).
+    """Check that the ground truth, given as the answer, scores 1. Main thread only (`math`).
 
     Where the environment judges, there is no answer to give; where an official scorer does, nobody to ask;
     where a model always does, nothing to compare.

@@ -53,7 +53,7 @@ def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
 
 
 def check_point_in_box(sample: Sample) -> None:
-    """See that the ground truth holds a box that lies in the picture.
+    """Check that the ground truth holds a box that lies in the picture.
 
     Raises:
         DataError: If it does not, or an option is unknown or of the wrong kind.

@@ -76,7 +76,7 @@ def _score(metric: str, given: str, truth: Any, sample: Sample) -> float:
 
 
 def check_reading(sample: Sample) -> None:
-    """See that the ground truth is what the metric reads.
+    """Check that the ground truth is what the metric reads.
 
     Raises:
         DataError: If not, or if an option is unknown.
@@ -126,7 +126,7 @@ def _judging(sample: Sample) -> tuple[str, Any]:
         fits = all(text.isascii() and text.isdecimal() and int(text) > 0 for text in truth)
     if not fits:
         raise DataError(
-            f"the ground truth {quote(sample.ground_truth)} is nothing that `{metric}` compares with",
+            f"the ground truth {quote(sample.ground_truth)} is not something that `{metric}` compares with",
             where=where(sample),
             fix="write JSON: a list of texts, an object of lists of texts, or four numbers",
         )

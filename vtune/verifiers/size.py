@@ -86,7 +86,7 @@ def too_large(text: str) -> str | None:
 
 
 def _check_depth(tokens: list[str]) -> None:
-    """See that groups are nested no deeper than the reader, and the parser behind it, follow."""
+    """Check that groups are nested no deeper than the reader, and the parser behind it, follow."""
     bare: list[bool] = []
     before = ""
     for token in tokens:

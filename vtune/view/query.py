@@ -2,7 +2,7 @@
 
     source:lens right:no calls>2 reward<0.5 flag:whole_image -stop:length sort:-reward "left of"
 
-Words are looked for in the conversation. A name with an operator is held against a fact; several values,
+Words are looked for in the conversation. A name with an operator is compared with a fact; several values,
 `source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite.
 """
 
@@ -136,7 +136,7 @@ def _sort_key(name: str) -> str:
 
 
 def _check(term: Term) -> None:
-    """See that the values of a term are of the kind of its fact."""
+    """Check that the values of a term are of the kind of its fact."""
     for value in term.values:
         if term.name in YES_NO and value not in ("yes", "no", UNKNOWN):
             raise RecipeError(f"`{term.name}` is yes, no or {UNKNOWN}, not {value!r}")

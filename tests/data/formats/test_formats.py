@@ -467,8 +467,8 @@ def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Poli
     ("change", "why"),
     [
         pytest.param({"question": " "}, "the question is empty", id="no question"),
-        pytest.param({"options": ["red", " "]}, "an option is empty, or there twice", id="an empty option"),
-        pytest.param({"options": ["red", "red"]}, "an option is empty, or there twice", id="an option twice"),
+        pytest.param({"options": ["red", " "]}, "is empty, or listed twice", id="an empty option"),
+        pytest.param({"options": ["red", "red"]}, "is empty, or listed twice", id="an option twice"),
     ],
 )
 def test_benchmark_questions_that_nobody_can_answer_are_left_out(

@@ -79,7 +79,7 @@ def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Pat
         check_indexes(missing)
     check_indexes(None)
     cached = ToolsRecipe.model_validate({"image_search": TEXT | {"cached": True}})
-    with pytest.raises(DataError, match="no cached image search"):
+    with pytest.raises(DataError, match="not a cached image search"):
         check_tools([replace(SAMPLE, tools=("image_search_tool",))], cached, "tools")
 
 

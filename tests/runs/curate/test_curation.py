@@ -19,7 +19,7 @@ import yaml
 
 import vtune.runs.agent.engines as engines
 import vtune.runs.agent.opening as opening
-from tests.conftest import HANGS
+from tests.conftest import HANGS, ROOT
 from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import environment, vtune
@@ -112,19 +112,18 @@ def coco_boxes(folder: Path) -> Iterator[Sample]:
             )
 
 
-def test_the_funnel_of_photographs_and_puzzles_adds_up(
-    tiny: Path, lens: Path, coco_mini: Path, tmp_path: Path, dice: Path
-) -> None:
-    boxes, counts = tmp_path / "boxes.parquet", tmp_path / "counts.parquet"
+def photographs_and_puzzles(tiny: Path, lens: Path, coco_mini: Path, folder: Path) -> Path:
+    """A data recipe over boxes and counts of photographs, and over puzzles of which two are held out."""
+    boxes, counts = folder / "boxes.parquet", folder / "counts.parquet"
     write_samples(boxes, coco_boxes(coco_mini))
     write_samples(
         counts, coco_samples(coco_mini / "instances.json", coco_mini / "images", limit=None, seed=0)
     )
     held = list(read_samples(lens / "heldout.parquet"))
-    leaked = tmp_path / "leaked.parquet"
+    leaked = folder / "leaked.parquet"
     write_samples(leaked, (replace(row, id=f"leak/{n}") for n, row in enumerate(held[:2])))
-    recipe = write_recipe(
-        tmp_path / "mix.yaml",
+    return write_recipe(
+        folder / "mix.yaml",
         {
             "lens": source(lens / "train.parquet", leaked),
             "boxes": source(boxes, published=[26, 4]),
@@ -147,6 +146,12 @@ def test_the_funnel_of_photographs_and_puzzles_adds_up(
         ],
         mix={"caps": {"counts": 10}, "repeat": {"lens": 2}},
     )
+
+
+def test_the_funnel_of_photographs_and_puzzles_adds_up(
+    tiny: Path, lens: Path, coco_mini: Path, tmp_path: Path, dice: Path
+) -> None:
+    recipe = photographs_and_puzzles(tiny, lens, coco_mini, tmp_path)
     out = tmp_path / "out"
     result = curate(recipe, out)
     table = result["funnel"]
@@ -723,7 +728,7 @@ def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:
     with locked(tmp_path / "out"):
         ended = vtune("curate", recipe, "--out", tmp_path / "out")
     assert ended.code == 2
-    assert "another process works in" in ended.err
+    assert "another process is working in" in ended.err
 
 
 TINY = {"orsta-47k": "orsta-47k-tiny", "codev-rl": "codev-rl-tiny", "codev-sft": "codev-sft-tiny"} | {
@@ -777,15 +782,29 @@ def test_memory_hardly_grows_with_the_rows(tmp_path: Path) -> None:
 
 
 def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Also with a filter and a verifier of a user's own, which every worker of Ray has to load."""
     if find_spec("ray") is None:
         pytest.skip("ray is not installed (vtune[ray])")
     data = tmp_path / "s.parquet"
-    write_samples(data, stress(3000))
+    truths, begins = ("4", " ", "a tower"), ("", "Tell me once more: ")
+    rows = (
+        replace(
+            row,
+            verifier="anls",
+            ground_truth=truths[number % 3],
+            prompt=(Message("user", begins[number % 2] + row.question),),
+        )
+        for number, row in enumerate(stress(3000))
+    )
+    write_samples(data, rows)
     filters = [
+        {"filter": "verifiable", "rows": "all"},
+        {"filter": "short", "rows": "all", "words": 6},
         *RULES,
         {"filter": "balance", "rows": "all", "by": "ground_truth", "times_median": 0.5},
     ]
-    recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, filters)
+    own = [str(ROOT / "tests/own" / name) for name in ("short.py", "anls.py")]
+    recipe = write_recipe(tmp_path / "r.yaml", {"s": source(data)}, filters, uses=own)
     found = {}
     for engine in ("local", "ray"):
         words = ["curate", str(recipe), "--out", str(tmp_path / engine), "--engine", engine]
@@ -797,6 +816,9 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
         assert ended.returncode == 0, (tmp_path / f"{engine}.log").read_text()
         found[engine] = made(tmp_path / engine)
     assert found["local"] == found["ray"]
+    reasons = (tmp_path / "ray/drops.jsonl").read_text()
+    assert "10 words" in reasons
+    assert "the ground truth is empty" in reasons
 
 
 def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -58,7 +58,11 @@ def test_a_file_of_something_else_is_refused_with_its_line(tmp_path: Path) -> No
 
 
 def test_a_folder_is_locked_for_one_process_at_a_time(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(RecipeError, match="another process works in"), locked(tmp_path):
+    with (
+        locked(tmp_path),
+        pytest.raises(RecipeError, match="another process is working"),
+        locked(tmp_path),
+    ):
         pass
     with locked(tmp_path):
         pass

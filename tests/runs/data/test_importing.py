@@ -295,7 +295,7 @@ def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
     file, columns = lines(tmp_path / "qa.jsonl", rows), tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
     options = Options(columns=columns)
-    with pytest.raises(DataError, match=r"datasets cannot read on.*surrogate") as caught:
+    with pytest.raises(DataError, match=r"datasets stopped reading.*surrogate") as caught:
         import_data("hf", [file], tmp_path / "out.parquet", options=options, strict=False)
     assert str(file) in str(caught.value)
 

@@ -276,7 +276,7 @@ def test_a_model_that_is_not_there_is_found_before_anything_is_drawn(
     for more in ([], ["--dry-run"]):
         ended = vtune(*asked, *grader(NOWHERE, retries=0), *more)  # whoever drew would have nothing to say
         assert ended.code == 1
-        assert "see to the model that `grader` names" in ended.err
+        assert "check the model that `grader` names" in ended.err
         assert not (tmp_path / "out").exists()
     ended = vtune(*asked, *grader(judge), "--dry-run")
     assert ended.code == 0, ended.err

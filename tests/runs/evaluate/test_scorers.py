@@ -175,7 +175,7 @@ def test_a_benchmark_without_an_official_scorer_is_refused(tmp_path: Path, tiny:
     (out / "results.json").write_text(
         json.dumps({"model": "m", "suite": {"kind": "count"}, "environment": {"data": {}}})
     )
-    with pytest.raises(RecipeError, match="no official scorer is known for questions of the kind `count`"):
+    with pytest.raises(RecipeError, match="is known for questions of the format `countbench`"):
         export_replies(out, tmp_path / "predictions.json")
 
 

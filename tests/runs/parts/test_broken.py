@@ -26,7 +26,7 @@ from vtune.cli import main
 from vtune.config import find, load_recipe
 from vtune.errors import BrokenPart, DataError, RunFailed
 from vtune.models.policy import Policy
-from vtune.parts import OURS
+from vtune.parts import OURS, TABLES
 from vtune.reward.recipe import RewardService
 from vtune.reward.score import Scorer
 from vtune.rollout.engine import Completion, Request
@@ -235,7 +235,7 @@ def test_a_part_that_raises_is_one_error_with_its_line(kind: str, tiny: Path, tm
     assert ended.code == 1, ended.err
     said = ended.err[ended.err.index("error: ") :]
     first, at, fix, log = said.splitlines()
-    assert first.startswith(f"error: {kind} `")
+    assert first.startswith(f"error: {TABLES[kind].word} `")
     assert first.endswith("of mine.py is broken: ZeroDivisionError: division by zero")
     assert at == f"  at   {path}:{line + 1}"
     assert "vtune parts check" in fix
@@ -391,7 +391,7 @@ def test_a_service_names_the_line_of_a_part_that_broke(tiny: Path, tmp_path: Pat
         (done,) = asyncio.run(run())
     assert done.reward is not None
     assert done.reward.total is None
-    assert "reward `brief` of mine.py is broken: ZeroDivisionError" in done.reward.why
+    assert "part of the reward `brief` of mine.py is broken: ZeroDivisionError" in done.reward.why
     assert path.name in done.reward.why
 
 

@@ -21,7 +21,7 @@ def clean() -> Iterator[None]:
 
 
 def test_a_family_of_ones_own_keeps_every_promise() -> None:
-    found = check_parts(OWN)
+    found = check_parts([OWN])
     assert found["ok"], found
     assert len(found["parts"][0]["checks"]) == 6
 
@@ -68,6 +68,6 @@ def test_a_promise_that_is_not_kept_is_found(
     text = OWN.read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "mine.py").write_text(text.replace(old, new), encoding="utf-8")
-    parts = check_parts(tmp_path / "mine.py")["parts"]
+    parts = check_parts([tmp_path / "mine.py"])["parts"]
     broken = {one["name"]: f"{one['found']}; {one['fix']}" for one in parts[0]["checks"] if not one["ok"]}
     assert found in broken[check]

@@ -39,10 +39,25 @@ def clean() -> Iterator[None]:
     forget(used())
 
 
+OFFICIAL = """
+from vtune.data.formats.table import OfficialScorer
+
+def asked(replies):
+    return {sample.id: answer for sample, answer in replies}
+
+SCORER = OfficialScorer(asked, dict, lambda sample: sample.id)
+FORMATS.add("""
+"""The script that scores a format of one's own."""
+
+
 def scratch(folder: Path, tiny: Path) -> Path:
     """A folder of a user's, outside of the package: three parts, two questions, a recipe and a suite."""
     for name in ("anls.py", "rotate.py", "lines.py"):
         shutil.copy(ROOT / "tests/own" / name, folder)
+    text = (
+        (folder / "lines.py").read_text().replace("specimen=specimen)", "specimen=specimen, official=SCORER)")
+    )
+    (folder / "lines.py").write_text(text.replace("FORMATS.add(", OFFICIAL))
     files = use([folder / "lines.py"])
     FORMATS["lines"].specimen(folder)  # type: ignore[misc]
     forget(files)
@@ -96,6 +111,10 @@ def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_pa
     results = json.loads((here / "eval/results.json").read_text())
     assert results["samples"] == 2
     assert list(results["environment"]["uses"]) == ["lines.py"]
+    forget(used())
+    ended = vtune("scores", "export", here / "eval", "--out", here / "replies.json")
+    assert ended.code == 0, ended.err
+    assert len(json.loads((here / "replies.json").read_text())) == 2
 
 
 class Walker(ScriptedEngine):

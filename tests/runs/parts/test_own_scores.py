@@ -134,8 +134,36 @@ def test_a_service_scores_with_them_as_the_run_does_and_refuses_what_it_has_not(
             assert "has not loaded" in one.reward.why
 
 
-def one_puzzle_and_three_mazes(lens: Path, out: Path) -> Path:
-    """Of four groups on two ranks, both have one of a maze."""
+SPEAKS = '''
+
+import vtune.runs.agent.engines as engines
+from vtune.rollout.scripted import ScriptedEngine
+
+TURNED = '<think>I turn it.</think><tool_call>{"name": "rotate_tool", "arguments": {"angle": 90}}</tool_call>'
+SIGNS = (TURNED, "<think>I read.</think><answer>NO PARKIN</answer>"), (TURNED, "<answer>keep out</answer>")
+WALK = tuple(f"<move>{move}</move>" for move in ("right", "right", "down"))
+
+
+class Speaks(ScriptedEngine):
+    """Of a group one reads nearly what the sign says and one does not; all reach the goal."""
+
+    def __init__(self, policy, **_):
+        super().__init__(policy.chat, ["never"])
+
+    async def generate(self, request):
+        *_, rollout, turn = request.key
+        walks = "<move>" in self._chat.tokenizer.decode(request.token_ids)
+        script = WALK if walks else SIGNS[rollout]
+        return await ScriptedEngine(self._chat, [script[turn]]).generate(request)
+
+
+engines.TransformersEngine = Speaks
+'''
+"""What a file of one's own adds in a test: the policy of every rank says what it is told."""
+
+
+def signs_and_mazes(lens: Path, out: Path) -> Path:
+    """Four rows, of which each of two ranks gets a sign, to be read and turned, and a maze."""
     maze = Sample(
         id="maze",
         source="maze",
@@ -145,25 +173,39 @@ def one_puzzle_and_three_mazes(lens: Path, out: Path) -> Path:
         environment="maze",
     )
     puzzle = next(iter(read_samples(lens / "train.parquet")))
-    write_samples(out, [puzzle, *(replace(maze, id=f"maze-{number}") for number in range(3))])
+    sign = replace(puzzle, ground_truth="NO PARKING", verifier="anls", tools=("rotate_tool",))
+    rows = [sign, sign, maze, maze]  # rank 0 gets the third and the first with this seed
+    write_samples(out, [replace(row, id=f"{row.source}-{number}") for number, row in enumerate(rows)])
     return out
 
 
-def test_both_ranks_of_a_run_score_with_them_and_train_with_a_loss_and_an_environment_of_ones_own(
-    tiny: Path, lens: Path, tmp_path: Path
-) -> None:
-    here = scratch(tmp_path, tiny, one_puzzle_and_three_mazes(lens, tmp_path / "mixed.parquet"))
+def own_everything(here: Path, lens: Path) -> tuple[str, ...]:
+    """Files of one's own beside a recipe, with a loss that notes its rank, and the settings that use them."""
+    signs_and_mazes(lens, here / "mixed.parquet")
     seen = f"    open({str(here / 'seen-')!r} + os.environ['RANK'], 'w').close()\n    likely ="
     loss = (OWN / "pushes.py").read_text().replace("    likely =", seen)
     (here / "pushes.py").write_text(f"import os\n{loss}")
-    shutil.copy(OWN / "maze.py", here)
-    files = ("near.py", "brief.py", "pushes.py", "maze.py")
-    own = setting(
+    (here / "rotate.py").write_text((OWN / "rotate.py").read_text() + SPEAKS)
+    for name in ("maze.py", "anls.py"):
+        shutil.copy(OWN / name, here)
+    files = ("near.py", "brief.py", "pushes.py", "maze.py", "anls.py", "rotate.py")
+    return setting(
         uses=f"[{', '.join(str(here / name) for name in files)}]",
         loss="{algorithm: pushes, fade: 0.5, aggregation: token_mean, kl_weight: 0.0}",
         prompts_per_step=4,
         rollout__max_tokens=2000,
+        rollout__max_turns=3,
+        rollout__prompt="tools",
+        rollout__max_new_tokens=200,
+        tools="{rotate_tool: {}}",
     )
+
+
+def test_both_ranks_of_a_run_have_every_kind_of_part_of_ones_own(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    here = scratch(tmp_path, tiny, tmp_path / "mixed.parquet")
+    own = own_everything(here, lens)
     words = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *RUN, *own, "--gpus", "2")
     started = Launched(words, tmp_path / "said")
     try:
@@ -172,16 +214,21 @@ def test_both_ranks_of_a_run_score_with_them_and_train_with_a_loss_and_an_enviro
         started.end()
         Launched.every.remove(started)
     assert {path.name for path in here.glob("seen-*")} == {"seen-0", "seen-1"}
-    written = sorted((here / "run/trajectories").glob("step-*.parquet"))
-    found = [one for file in written for one in read_trajectories(file)]
-    assert len(found) == 8
-    assert all(one.reward is not None and one.reward.own["brief"] is not None for one in found)
-    walks = [one for one in found if one.source == "maze"]
-    assert len(walks) == 6
-    for walk in walks:
-        assert walk.outcome is not None
-        assert walk.reward is not None
-        assert walk.reward.accuracy == walk.outcome.score
+    for rank in (0, 1):
+        (file,) = (here / "run/trajectories").glob(f"step-*-rank-{rank}.parquet")
+        found = list(read_trajectories(file))
+        rewards = [one.reward for one in found if one.reward is not None]
+        assert len(found) == len(rewards) == 4
+        assert all(reward.own["brief"] is not None for reward in rewards)
+        walks = [one for one in found if one.source == "maze"]
+        assert [one.outcome.score for one in walks if one.outcome] == [1.0, 1.0]
+        signs = [one for one in found if one.source != "maze"]
+        assert [[(call.tool, call.status) for call in one.calls] for one in signs] == [
+            [("rotate_tool", "ok")]
+        ] * 2
+        accuracies = [one.reward.accuracy for one in signs if one.reward]
+        assert accuracies == [pytest.approx(0.9), 0.0]
+        assert all(len(one.tool_scores) == 1 and None not in one.tool_scores for one in signs)
     rows = {row.source: row.values for row in read_metrics(here / "run/metrics.jsonl")}
     assert "reward_brief" in rows["lens"]
 
@@ -207,7 +254,7 @@ def test_their_settings_are_read_strictly(tmp_path: Path) -> None:
         ),
         ("reward.parts={brief: {weight: 2, words: 3}}", "`reward.parts.brief.weight`"),
         ("reward.parts={breif: {weight: 0.1}}", "unknown key `reward.parts.breif`; did you mean `brief`"),
-        ("reward.evidence.judges=[neer]", "no evidence is called `neer`; did you mean `near`"),
+        ("reward.evidence.judges=[neer]", "there is no evidence judge `neer`; did you mean `near`"),
     ):
         with pytest.raises(RecipeError) as told:
             load_recipe(path, RLRecipe, [override])

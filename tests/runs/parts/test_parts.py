@@ -1,5 +1,6 @@
 """`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ def clean() -> Iterator[None]:
 
 def broken(path: Path) -> dict[str, str]:
     """What is broken and the remedy, by the name of the check."""
-    found: list[dict[str, Any]] = check_parts(path)["parts"]
+    found: list[dict[str, Any]] = check_parts([path])["parts"]
     assert {part["file"] for part in found} == {str(path)}
     checks = [check for part in found for check in part["checks"]]
     assert all(bool(check["fix"]) is not check["ok"] for check in checks)
@@ -57,7 +58,7 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
     ],
 )
 def test_a_good_part_keeps_every_promise(file: str) -> None:
-    found = check_parts(OWN / file)
+    found = check_parts([OWN / file])
     assert found["ok"]
     assert found["parts"][0]["checks"]
 
@@ -295,13 +296,22 @@ def test_a_recipe_or_suite_stands_for_the_files_that_it_uses(tmp_path: Path) -> 
     (tmp_path / "mine.py").write_text((OWN / "anls.py").read_text().replace("1.0 - share", "0.9 - share"))
     suite = tmp_path / "suite.yaml"
     suite.write_text(f"uses: [mine.py, {OWN}/rotate.py]\nseed: 0\n")
-    found = check_parts(suite)
+    found = check_parts([suite])
     assert [(part["name"], Path(part["file"]).name) for part in found["parts"]] == [
         ("anls", "mine.py"),
         ("rotate_tool", "rotate.py"),
     ]
     assert not found["ok"]
     assert [Path(one["file"]).name for one in found["files"]] == ["mine.py", "rotate.py"]
+
+
+def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text((OWN / "lines.py").read_text().replace('"exact"', '"anls"'))
+    alone = broken(tmp_path / "mine.py")
+    assert "unknown verifier 'anls'" in alone["their ground truths can be judged"]
+    ended = vtune("parts", "check", tmp_path / "mine.py", OWN / "anls.py", "--json")
+    assert ended.code == 0, ended.out
+    assert [part["name"] for part in json.loads(ended.out)["parts"]] == ["lines", "anls"]
 
 
 @pytest.mark.parametrize(
@@ -332,7 +342,7 @@ def test_a_name_that_could_not_be_reached_is_refused(
 ) -> None:
     (tmp_path / "mine.py").write_text((OWN / file).read_text().replace(f'"{name}"', f'"{taken}"'))
     with pytest.raises(RecipeError, match=f"`{taken}` is reserved") as told:
-        check_parts(tmp_path / "mine.py")
+        check_parts([tmp_path / "mine.py"])
     assert told.value.where.startswith(f"{tmp_path}/mine.py:")
 
 

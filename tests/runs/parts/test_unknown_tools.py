@@ -12,7 +12,7 @@ from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.tools import TOOLS
 
 GONE = "tool_of_another_machine"
-WARNING = f"warning: no tool here is called '{GONE}'"
+WARNING = f"warning: there is no tool '{GONE}' here"
 
 
 @pytest.fixture

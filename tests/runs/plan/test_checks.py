@@ -61,8 +61,8 @@ def recipe_file(folder: Path, model: Path, data: Path, **changes: str) -> Path:
     ("content", "said"),
     [
         (b"a: [1", "not YAML"),
-        (b"5\n", "holds no mapping"),
-        (b"", "holds no mapping"),
+        (b"5\n", "is not a YAML mapping"),
+        (b"", "is not a YAML mapping"),
         (b"\xff\xfe", "not UTF-8"),
     ],
 )

@@ -243,7 +243,7 @@ def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_
     (logs / "rank-0.ended").write_text("the first run's")
     with (logs / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(RecipeError, match="another process works in"):
+        with pytest.raises(RecipeError, match="another process is working in"):
             launch(["sft"], tmp_path, processes=1, hostfile=None)
     assert (logs / "rank-0.ended").read_text() == "the first run's"
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import yaml
 from tests.conftest import ROOT
 from tests.runs.commands import Ended, setting, vtune
 from vtune.runs.sweep.runs import run_sweep
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.uses import forget, used
 
 OWN = ROOT / "tests/own"
+FILES = ("brief.py", "anls.py", "rotate.py")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +27,7 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def here(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A sweep with a part of the reward, over a suite with a scorer; its runs stay in this process."""
+    """A sweep with a part of the reward, a verifier and a tool, over a suite with a scorer."""
 
     def inside(words: Sequence[str], *, log: Path, result: Path | None) -> int:
         loaded = used()
@@ -36,14 +39,17 @@ def here(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return ended.code
 
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)
-    for name in ("brief.py", "worst.py"):
+    for name in (*FILES, "worst.py"):
         shutil.copy(OWN / name, tmp_path)
+    rows = list(read_samples(lens / "train.parquet"))
+    own_rows = [replace(row, verifier="anls", tools=("rotate_tool",)) for row in rows]
+    write_samples(tmp_path / "train.parquet", own_rows)
     lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()
     kept = [line for line in lines if not line.startswith(("data:", "scorer:"))]
     own = ["uses: [worst.py]", f"data: [{lens / 'heldout.parquet'}]", "scorer: worst"]
     (tmp_path / "suite.yaml").write_text("\n".join([*own, *kept]) + "\n")
     sweep = {
-        "uses": ["brief.py"],
+        "uses": list(FILES),
         "seeds": [3],
         "last_steps": 1,
         "variants": {"plain": {}, "short": {"reward.parts": {"brief": {"weight": 0.2, "words": 60}}}},
@@ -59,7 +65,10 @@ def here(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def swept(here: Path, tiny: Path, lens: Path, *more: str) -> Ended:
     given = setting(
         model=tiny,
-        data=f"[{lens / 'train.parquet'}]",
+        data=f"[{here / 'train.parquet'}]",
+        tools="{rotate_tool: {}}",
+        reward__tool=0.0,
+        trajectories_every=1,
         steps=1,
         prompts_per_step=1,
         group_size=2,
@@ -81,20 +90,23 @@ def test_every_run_of_a_sweep_keeps_them_and_a_resumed_sweep_takes_no_others(
     assert json.loads(ended.out)["unfinished"] == []
     out = here / "out"
     for run in ("plain/seed-3", "short/seed-3"):
-        assert list(json.loads((out / run / "environment.json").read_text())["uses"]) == ["brief.py"]
-        assert (out / run / "uses/brief.py").read_bytes() == (OWN / "brief.py").read_bytes()
+        assert set(json.loads((out / run / "environment.json").read_text())["uses"]) == set(FILES)
+        for file in FILES:
+            assert (out / run / "uses" / file).read_bytes() == (OWN / file).read_bytes()
+        (written,) = (out / run / "trajectories").glob("step-*.parquet")
+        assert all(done.reward and done.reward.total is not None for done in read_trajectories(written))
         results = json.loads((out / run / "eval/suite/results.json").read_text())
-        assert set(results["environment"]["uses"]) == {"brief.py", "worst.py"}
+        assert set(results["environment"]["uses"]) == {*FILES, "worst.py"}
         assert "uses brief.py, SHA-256" in vtune("report", out / run).out
     assert "reward_brief" in (out / "short/seed-3/metrics.jsonl").read_text()
-    assert yaml.safe_load((out / "sweep.yaml").read_text())["uses"] == ["uses/brief.py"]
+    assert yaml.safe_load((out / "sweep.yaml").read_text())["uses"] == [f"uses/{file}" for file in FILES]
     assert (out / "uses/brief.py").read_bytes() == (OWN / "brief.py").read_bytes()
 
     (out / "short/seed-3/eval/suite/results.json").unlink()
     again = swept(here, tiny, lens, "--resume")
     assert again.code == 0, again.err
 
-    for name, folder in (("brief.py", "out/plain/seed-3"), ("worst.py", "out/plain/seed-3/eval/suite")):
+    for name, folder in (("anls.py", "out/plain/seed-3"), ("worst.py", "out/plain/seed-3/eval/suite")):
         before = (here / name).read_text()
         (here / name).write_text(f"{before}\n# changed\n")
         other = swept(here, tiny, lens, "--resume")

@@ -129,7 +129,7 @@ def test_frozen_parts_are_bit_by_bit_as_they_were_and_the_others_are_not(
 ) -> None:
     out, ended = ran
     assert json.loads(ended.out)["frozen"] == ["vision", "connector"]
-    assert "frozen, and bit by bit as at the start: vision, connector" in ended.err
+    assert "frozen, and bit for bit as at the start: vision, connector" in ended.err
     before, after = (
         load_file(folder / "model.safetensors") for folder in (started, out / "checkpoints/newest")
     )

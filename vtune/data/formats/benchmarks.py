@@ -62,7 +62,7 @@ def _opened(entry: Sample | DataError) -> Sample | DataError:
 
 
 def _check_question(sample: Sample) -> None:
-    """See that there is a question, with options that differ.
+    """Check that there is a question, with options that differ.
 
     Raises:
         DataError: If not.
@@ -72,7 +72,7 @@ def _check_question(sample: Sample) -> None:
         raise wrong("question", "the question is empty", "drop it, or download it again")
     options = [choice.strip() for choice in sample.choices]
     if "" in options or len(set(options)) < len(options):
-        raise wrong("options", "an option is empty, or there twice", "drop the question, or fix its options")
+        raise wrong("options", "an option is empty, or listed twice", "drop the question, or fix its options")
 
 
 FORMATS.add(

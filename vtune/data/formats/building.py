@@ -120,7 +120,7 @@ def build_sample(
 
 
 def _check_asked(turns: Sequence[Row]) -> None:
-    """See that a user asks something.
+    """Check that a user asks something.
 
     Raises:
         DataError: If no turn is the user's, or all of them hold only pictures.

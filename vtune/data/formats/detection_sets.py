@@ -171,7 +171,7 @@ def _opened(path: Path, images: Path) -> _File:
             at = f", `annotations`[{number}]"
             one, picture = annotation_of(entry), int(entry["image_id"])
             if one.category not in names or picture not in pictures or one.identity in seen:
-                raise ValueError("its picture or category is not in the file, or its id is there twice")
+                raise ValueError("its picture or category is not in the file, or its id appears twice")
             seen.add(one.identity)
             found[picture].append(one)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -150,7 +150,7 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
             yield Place(path, number, names.split), dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # It reads JSON many rows at a time, and does not say which of them it cannot read.
-        broken = DataError(f"datasets cannot read on: {error}", fix="fix the file, or make it again")
+        broken = DataError(f"datasets stopped reading: {error}", fix="fix the file, or make it again")
         yield Place(path, None, names.split), broken
 
 

@@ -28,7 +28,7 @@ ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
 
 
 def check_look(name: str, path: Path, options: Options) -> None:
-    """See that the files under a path look like the layout that they are to be read by, or like none.
+    """Check that the files under a path look like the layout that they are to be read by, or like none.
 
     Args:
         name: A key of `FORMATS` other than `hf`, which reads whatever its columns say.

@@ -10,7 +10,7 @@ from vtune.data.folders import within
 from vtune.data.formats import specimens_scored
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, read_json, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, OfficialScorer, Replies
 from vtune.data.formats.values import needed, pictures, text_of
 from vtune.data.shards import Table, files_of
 from vtune.errors import DataError
@@ -56,7 +56,7 @@ def read_megabench(path: Path, options: Options) -> Iterator[Found]:
 
 
 def _check_new(identity: str, place: Place, seen: dict[str, Place]) -> None:
-    """See that no earlier row has the id; `seen` learns of it.
+    """Check that no earlier row has the id; `seen` learns of it.
 
     Raises:
         DataError: If one has.
@@ -175,13 +175,54 @@ def _literal(row: Row, column: str) -> Any:
         raise mistyped(column, value, "a value in Python's form") from None
 
 
+def _tasks(replies: Replies) -> Any:
+    """A task after the other, as lmms-eval writes its submission."""
+    tasks: dict[str, dict[str, Any]] = {}
+    for sample, answer in replies:
+        row = sample.extra["row"]
+        task = tasks.setdefault(
+            sample.extra["task"],
+            {
+                "task_name": sample.extra["task"],
+                "global_images": row["global_media"],
+                "global_description": row["task_description"],
+                "example_info": {"image_paths": row["example_media"], "example_text": row["example_text"]},
+                "query_response": [],
+            },
+        )
+        task["query_response"].append(
+            {
+                "response": answer,
+                "correct_answer": row["answer"],
+                "global_idx": row["id"],
+                "images": row["query_media"],
+                "query_text": row["query_text"],
+            }
+        )
+    return list(tasks.values())
+
+
+def _scores(content: Any) -> Mapping[str, float]:
+    """A score below 0 counts as 0, as in the means of the evaluator."""
+    return {
+        f"{task['task_name']}/{query['global_idx']}": max(float(query["scores"]["query"]), 0.0)
+        for task in content["data"]
+        for query in task["query_response"]
+    }
+
+
+def _id(sample: Sample) -> str:
+    return f"{sample.extra['task']}/{sample.extra['row']['id']}"
+
+
 FORMATS.add(
-    "mega_bench",
+    SOURCE,
     Format(
         read_megabench,
         "Parquet of MEGA-Bench in a folder with its pictures and all_task_meta.json",
         takes=("images", "tools"),
         leaves_out=True,  # questions about videos
         specimen=specimens_scored.mega_bench,
+        official=OfficialScorer(_tasks, _scores, _id),
     ),
 )

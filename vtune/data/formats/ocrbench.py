@@ -10,7 +10,7 @@ from typing import Any
 from vtune.data.formats import specimens_scored
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, OfficialScorer, Replies
 from vtune.data.formats.values import needed, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, wrong
@@ -167,12 +167,26 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _rows(replies: Replies) -> Any:
+    """The published rows with the replies, as `eval.py` reads them."""
+    return [{**sample.extra["row"], "predict": answer} for sample, answer in replies]
+
+
+def _scores(content: Any) -> Mapping[str, float]:
+    return {str(row["id"]): float(row["score"]) for row in content if row.get("ignore") != "True"}
+
+
+def _id(sample: Sample) -> str:
+    return str(sample.extra["row"]["id"])
+
+
 FORMATS.add(
-    "ocrbench_v2",
+    SOURCE,
     Format(
         read_ocrbench,
         "OCRBench_v2.json with its pictures, or Parquet of it",
         takes=("images", "tools"),
         specimen=specimens_scored.ocrbench,
+        official=OfficialScorer(_rows, _scores, _id),
     ),
 )

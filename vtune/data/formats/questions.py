@@ -231,7 +231,7 @@ def _literal(text: str, column: str) -> Any:
             return read(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
-    raise wrong(column, f"no list of options: {text[:60]!r}", 'write ["…", "…"]')
+    raise wrong(column, f"not a list of options: {text[:60]!r}", 'write ["…", "…"]')
 
 
 FORMATS.add(

@@ -102,7 +102,7 @@ def own_line(sample: Sample, index: int) -> Row:
 
 
 def refuse_own(row: Row) -> None:
-    """See that a row of a published layout has none of our own columns: its reader would lose them.
+    """Check that a row of a published layout has none of our own columns: its reader would lose them.
 
     Raises:
         DataError: Naming the column.

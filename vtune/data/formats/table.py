@@ -1,15 +1,30 @@
 """The published layouts of data sets, by name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.specimens import Specimen
 from vtune.errors import DataError, RecipeError
 from vtune.parts import Parts
 from vtune.schema.sample import Sample
+
+Replies = Sequence[tuple[Sample, str]]
+"""Questions with the answer to each, empty where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfficialScorer:
+    """The files of the script by which a benchmark's authors score replies, where no few lines can."""
+
+    write: Callable[[Replies], Any]
+    """What it reads, as JSON."""
+    read: Callable[[Any], Mapping[str, float]]
+    """What it writes -> id of a question there -> score. Raises KeyError, TypeError or ValueError else."""
+    name: Callable[[Sample], str]
+    """The id of a question in its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,8 @@ class Format:
     """Writes a few rows of it into a folder; None where the rows have no shape of their own."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None
     """How a suite reads it, where that is not as an import does."""
+    official: OfficialScorer | None = None
+    """The script that scores its questions, for `vtune scores`; None where vtune does."""
 
 
 FORMATS: Parts[Format] = Parts("format", lambda layout: layout.reads, Format)

@@ -110,7 +110,7 @@ def picture_size(picture: Picture) -> tuple[int, int]:
 
 
 def seen_to_open(column: str, picture: Picture) -> None:
-    """See that a picture that holds its bytes can be opened.
+    """Check that a picture that holds its bytes can be opened.
 
     Raises:
         DataError: If it cannot.

@@ -244,7 +244,7 @@ def parse_boxes(text: str) -> list[Row]:
     if not isinstance(items, list) or not items:
         raise wrong(
             "reward_model.ground_truth",
-            f"no list of boxes: {content[:60]!r}",
+            f"not a list of boxes: {content[:60]!r}",
             "write [{'bbox_2d': [x0, y0, x1, y1], 'label': '…'}]",
         )
     return [_box(item) for item in items]

@@ -9,7 +9,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 
 
 def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
-    """See that the judge answers, where this process will ask it; say what it refuses.
+    """Check that the judge answers, where this process will ask it; say what it refuses.
 
     Args:
         reward: Of the recipe; a reward service has a judge of its own.
@@ -27,7 +27,7 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
 
 
 def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
-    """See that a model which a section of a recipe names answers; say what it refuses.
+    """Check that a model which a section of a recipe names answers; say what it refuses.
 
     Args:
         endpoint: Where it is.
@@ -41,14 +41,14 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
         refused = meet(endpoint, pictures=False)
     except ServiceError as error:
         raise ServiceError(
-            error.what, where=error.where, fix=f"see to the model that `{section}` names, then start again"
+            error.what, where=error.where, fix=f"check the model that `{section}` names, then start again"
         ) from None
     if "temperature" in refused:
         say(f"{endpoint.model} of `{section}` takes no temperature: it is asked without, and may vary")
 
 
 def check_summariser(tools: ToolsRecipe | None) -> None:
-    """See that the model which sums text searches up answers, where a recipe names one.
+    """Check that the model which sums text searches up answers, where a recipe names one.
 
     Raises:
         ServiceError: If it does not answer.

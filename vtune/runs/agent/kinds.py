@@ -13,7 +13,7 @@ Kind = Literal["transformers", "vllm", "openai", "scripted"]
 
 
 def check_vllm() -> None:
-    """See that vLLM is there.
+    """Check that vLLM is there.
 
     Raises:
         MissingExtra: If it is not.
@@ -23,7 +23,7 @@ def check_vllm() -> None:
 
 
 def check_devices(gpus: int) -> None:
-    """See that this machine has the GPUs that are to share a model.
+    """Check that this machine has the GPUs that are to share a model.
 
     Raises:
         RecipeError: If it has not.
@@ -38,7 +38,7 @@ def check_devices(gpus: int) -> None:
 
 
 def check_tensor_parallel(gpus: int, shape: "Shape | None", *, kind: str) -> None:
-    """See that so many GPUs can share a model.
+    """Check that this many GPUs can share a model.
 
     Args:
         gpus: `rollout.tensor_parallel`.

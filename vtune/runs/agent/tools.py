@@ -125,7 +125,7 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 
 
 def _check_web(recipe: ToolsRecipe) -> None:
-    """See that a record has something to keep and can be written, and that pages can be read."""
+    """Check that a record has something to keep and can be written, and that pages can be read."""
     if not asks_web(recipe) and (recipe.web.record is not None or recipe.web.replay):
         raise RecipeError(
             "no tool of this run asks the web by `pages` or `web`: there is nothing to record or to replay",

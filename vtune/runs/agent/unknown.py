@@ -16,4 +16,4 @@ def unknown_tools(trajectories: Iterable[Trajectory]) -> set[str]:
 def warn_of(names: Iterable[str]) -> None:
     """A line for each of these tools."""
     for name in sorted(names):
-        say(f"warning: no tool here is called {name!r}; its calls are read as recorded")
+        say(f"warning: there is no tool {name!r} here; its calls are read as recorded")

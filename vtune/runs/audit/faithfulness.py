@@ -198,7 +198,7 @@ async def _audit(
 ) -> list[dict[str, list[AuditRow]]]:
     """For each way to judge, audit rows by `_name_of`; a portion of trajectories is in memory at a time.
 
-    What people said is held against the first way.
+    What people said is compared with the first way.
     """
     samples = {sample.id: sample for sample in read_records(audited.source)}
     found: list[dict[str, list[AuditRow]]] = [{_name_of(file): [] for file in audited.files} for _ in judges]

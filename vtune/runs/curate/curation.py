@@ -79,7 +79,7 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
 
 
 def check_names(recipe: DataRecipe) -> None:
-    """See that every filter names rows that there may be: of a source, or of an ability.
+    """Check that every filter names rows that there may be: of a source, or of an ability.
 
     A name of V-Triune's abilities may stand in a recipe whose data have no such row. Where a file is not
     here, nobody knows what abilities its rows have, and nothing is said.

@@ -141,7 +141,7 @@ def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
 async def measure_all(
     spec: PassRate, items: Iterator[tuple[int, Item]], folder: Path, *, progress: Steps
 ) -> Opinions:
-    """Draw the rollouts of every row that the filter looks at, score them, and hold them against the band.
+    """Draw the rollouts of every row that the filter looks at, score them, and compare them with the band.
 
     Nothing that is in `folder` already is drawn or scored again; the model is loaded when something is
     missing.
@@ -205,7 +205,7 @@ def _with_parm(spec: PassRate, sample: Sample) -> Sample:
 
 
 def _check_picture(data: bytes) -> None:
-    """See that a picture can be decoded: in a conversation, one that cannot would stop all others."""
+    """Check that a picture can be decoded: in a conversation, one that cannot would stop all others."""
     decode_picture(data, None)
 
 

@@ -16,7 +16,7 @@ Look = Callable[[Iterable[Task]], Iterator[Found]]
 
 
 def check_workers(workers: Workers) -> None:
-    """See that they are there.
+    """Check that they are there.
 
     Raises:
         MissingExtra: If they are Ray's, and Ray is not installed.

@@ -94,7 +94,7 @@ def _built(
 
 
 def check_new(out: Path, corpus: Path) -> None:
-    """See that an index can be written where none is.
+    """Check that an index can be written where none is.
 
     Raises:
         RecipeError: If something is there, or it cannot be written.

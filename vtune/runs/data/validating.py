@@ -151,7 +151,7 @@ def check_data(
 
 
 def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str]) -> None:
-    """See that a sample is good by itself (see `validate`) and that its id is new. Main thread only (`math`).
+    """Check that a sample is good alone (see `validate`) and that its id is new. Main thread only (`math`).
 
     Args:
         sample: The sample.

@@ -30,7 +30,7 @@ IDLE = (
 
 
 def check_against(against: str, suite: EvalSuite, file: Path) -> None:
-    """See that there is such a result, before another one is drawn.
+    """Check that there is such a result, before another one is drawn.
 
     Args:
         against: As `run_against` takes it.

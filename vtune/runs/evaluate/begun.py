@@ -92,7 +92,7 @@ def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
 
 
 def check_new(out: Path) -> None:
-    """See that a folder holds no evaluation, finished or not.
+    """Check that a folder holds no evaluation, finished or not.
 
     Raises:
         RecipeError: If it does.

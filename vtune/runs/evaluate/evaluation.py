@@ -121,7 +121,7 @@ def plan_eval(
 
 
 def _check_kind(suite: EvalSuite, model: str, kind: Kind) -> None:
-    """See that what is to draw can, on as many GPUs as it is to have.
+    """Check that what is to draw can, on as many GPUs as it is to have.
 
     Raises:
         MissingExtra: If it is vLLM, which is not installed.

@@ -145,7 +145,7 @@ def run_several(
 
 
 def check_failed(result: Mapping[str, Any]) -> None:
-    """See that none of several suites has failed.
+    """Check that none of several suites has failed.
 
     Args:
         result: Of `run_several`.
@@ -158,7 +158,7 @@ def check_failed(result: Mapping[str, Any]) -> None:
         count = len(failed) + len(result["evaluations"])
         raise RunFailed(
             "\n".join([f"{len(failed)} of {count} suites failed:", *_listed(failed)]),
-            fix="see to what each says, then continue with --resume: what is finished is not drawn again",
+            fix="fix what each one says, then continue with --resume: what is finished is not drawn again",
         )
 
 
@@ -203,7 +203,7 @@ def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite
     rows = _listed({name: str(error) for name, error in wrong.items()})
     raise kind(
         "\n".join([f"{len(wrong)} of {len(suites)} suites cannot be evaluated, and none was begun:", *rows]),
-        fix="put that right, or leave them out of --suite",
+        fix="fix that, or leave them out of --suite",
     )
 
 

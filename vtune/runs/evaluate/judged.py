@@ -92,7 +92,7 @@ class Judged(Strict):
 
 
 def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
-    """See that a protocol that cannot do without a model has one.
+    """Check that a protocol that cannot do without a model has one.
 
     Raises:
         RecipeError: If it has none.
@@ -172,7 +172,7 @@ def check_judged(graded: Graded, max_unscored: float, folder: Path) -> None:
     raise RunFailed(
         f"{len(left)} of {total} replies have no grade: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=next(iter((graded.unjudged or graded.unreadable).values())),
-        fix="see to the model that `grader` names, or raise its budget, then continue with --resume: "
+        fix="check the model that `grader` names, or raise its budget, then continue with --resume: "
         "no rollout is drawn again, and nothing that was answered is asked again",
     )
 

@@ -69,7 +69,7 @@ def published_row(name: str) -> tuple[PublishedTable, str, str]:
 
 
 def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
-    """See that a suite has the benchmark of `SUITE/ROW`.
+    """Check that a suite has the benchmark of `SUITE/ROW`.
 
     Args:
         suite: That was evaluated, or is to be.

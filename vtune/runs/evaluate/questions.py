@@ -145,14 +145,14 @@ class Checked:
 def check_questions(
     source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, prompt: Style, limit: int | None
 ) -> Checked:
-    """See that all questions can be read and judged, without a model; count them.
+    """Check that all questions can be read and judged, without a model; count them.
 
     Args:
         source: Of a suite.
         reward: That will score them.
         tools: That they may offer, beside `python`.
         prompt: That they are put in.
-        limit: Only so many of them are wanted.
+        limit: At most this many of them.
 
     Raises:
         DataError: If data are missing, with how to get them; with the first bad rows otherwise.
@@ -200,7 +200,7 @@ def check_questions(
 
 
 def _check_positions(source: Source, truths: Counter[str]) -> None:
-    """See that position alone does not give the answers away.
+    """Check that position alone does not give the answers away.
 
     Raises:
         DataError: If the same letter is right in all questions, though nobody has shuffled them.
@@ -221,7 +221,7 @@ def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: i
 
     Args:
         source: Where they are.
-        limit: Only so many of all.
+        limit: At most this many of all.
         rank: Of this process, which gets every `world`-th question, beginning with number `rank`.
         world: Processes that share them.
 

@@ -5,13 +5,15 @@ dependencies in an environment of its own. The files are those that the script r
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from vtune.config import load_recipe
 from vtune.data.formats.source import read_json
+from vtune.data.formats.table import FORMATS, OfficialScorer
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.metrics.by_source import by_source
@@ -38,80 +40,6 @@ NEAR = 0.005
 NAMED = 5
 """Questions that an error names."""
 
-Replies = Sequence[tuple[Sample, str]]
-"""Questions with the answer to each, empty where there was none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The files of an official scorer."""
-
-    write: Callable[[Replies], Any]
-    """What it reads, as JSON."""
-    read: Callable[[Any], Mapping[str, float]]
-    """What it writes -> id as in the data -> score. Raises KeyError, TypeError or ValueError otherwise."""
-    name: Callable[[Sample], str]
-    """The id of a question in its files."""
-
-
-def _ocrbench_rows(replies: Replies) -> Any:
-    return [{**sample.extra["row"], "predict": answer} for sample, answer in replies]
-
-
-def _ocrbench_scores(content: Any) -> Mapping[str, float]:
-    return {str(row["id"]): float(row["score"]) for row in content if row.get("ignore") != "True"}
-
-
-def _ocrbench_id(sample: Sample) -> str:
-    return str(sample.extra["row"]["id"])
-
-
-def _mega_tasks(replies: Replies) -> Any:
-    """A task after the other, as lmms-eval writes its submission."""
-    tasks: dict[str, dict[str, Any]] = {}
-    for sample, answer in replies:
-        row = sample.extra["row"]
-        task = tasks.setdefault(
-            sample.extra["task"],
-            {
-                "task_name": sample.extra["task"],
-                "global_images": row["global_media"],
-                "global_description": row["task_description"],
-                "example_info": {"image_paths": row["example_media"], "example_text": row["example_text"]},
-                "query_response": [],
-            },
-        )
-        task["query_response"].append(
-            {
-                "response": answer,
-                "correct_answer": row["answer"],
-                "global_idx": row["id"],
-                "images": row["query_media"],
-                "query_text": row["query_text"],
-            }
-        )
-    return list(tasks.values())
-
-
-def _mega_scores(content: Any) -> Mapping[str, float]:
-    """A score below 0 counts as 0, as in the means of the evaluator."""
-    return {
-        f"{task['task_name']}/{query['global_idx']}": max(float(query["scores"]["query"]), 0.0)
-        for task in content["data"]
-        for query in task["query_response"]
-    }
-
-
-def _mega_id(sample: Sample) -> str:
-    return f"{sample.extra['task']}/{sample.extra['row']['id']}"
-
-
-LAYOUTS: Mapping[str, Layout] = {
-    "ocrbench_v2": Layout(_ocrbench_rows, _ocrbench_scores, _ocrbench_id),
-    "mega_bench": Layout(_mega_tasks, _mega_scores, _mega_id),
-}
-"""Kind of question -> files of its official scorer."""
-
 
 def _stored(found: Finished) -> Iterator[tuple[Trajectory, Sample]]:
     """The trajectories with what was asked."""
@@ -134,7 +62,7 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
         DataError: If the folder holds no evaluation, or its data have changed.
     """
     check_file_output(out, inputs=[folder])
-    found, layout = _finished(folder)
+    found, scorer = _finished(folder)
     if found.suite.rollouts > 1:
         raise RecipeError(
             f"the evaluation has {found.suite.rollouts} replies per question, and the scorer takes one",
@@ -147,7 +75,7 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
             continue  # our failure: the scorer would take it for a wrong answer
         replies.append((sample, given_answer(trajectory.reply, sample) or ""))
         waiting += trajectory.reward is None or trajectory.reward.accuracy is None
-    rows = layout.write(replies)
+    rows = scorer.write(replies)
     write_atomically(out, json.dumps(rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     return {"out": str(out), "replies": len(replies), "waiting": waiting}
 
@@ -170,11 +98,11 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
         RecipeError: As `export_replies`.
         DataError: As `export_replies`, or if the file is not the scorer's, or lacks a question that waits.
     """
-    found, layout = _finished(folder)
-    scores = _read(layout, file)
-    wanted = {layout.name(sample) for sample in found.samples.values() if scored_elsewhere(sample)}
+    found, scorer = _finished(folder)
+    scores = _read(scorer, file)
+    wanted = {scorer.name(sample) for sample in found.samples.values() if scored_elsewhere(sample)}
     asked = {one.sample_id for one, _ in _stored(found) if one.stop_reason != "error"}
-    wanted &= {layout.name(found.samples[name]) for name in asked}
+    wanted &= {scorer.name(found.samples[name]) for name in asked}
     if missing := sorted(wanted - scores.keys()):
         named = ", ".join(missing[:NAMED])
         raise DataError(
@@ -182,16 +110,16 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
             where=str(file),
             fix="give the scorer the file of `vtune scores export` as it is",
         )
-    return _rewritten(found, layout, scores, {"file": str(file), "sha256": fingerprint(file)})
+    return _rewritten(found, scorer, scores, {"file": str(file), "sha256": fingerprint(file)})
 
 
 def _joined(
-    found: Finished, layout: Layout, scores: Mapping[str, float]
+    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float]
 ) -> Iterator[tuple[Trajectory, Sample]]:
     """The trajectories, one at a time, those that wait with their scores."""
     for trajectory, sample in _stored(found):
         if scored_elsewhere(sample) and trajectory.stop_reason != "error":
-            trajectory = _with_score(trajectory, scores[layout.name(sample)], sample, found.suite)
+            trajectory = _with_score(trajectory, scores[scorer.name(sample)], sample, found.suite)
         yield trajectory, sample
 
 
@@ -205,14 +133,14 @@ def _with_score(trajectory: Trajectory, score: float, sample: Sample, suite: Eva
 
 
 def _rewritten(
-    found: Finished, layout: Layout, scores: Mapping[str, float], facts: Mapping[str, Any]
+    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write what the scores change; `results.json` comes last."""
     marks, fallbacks, small, differ = [], [], [], []
     taken = compared = 0
-    for trajectory, sample in _joined(found, layout, scores):
+    for trajectory, sample in _joined(found, scorer, scores):
         mark = mark_of(trajectory, sample)
-        official = scores.get(layout.name(sample))
+        official = scores.get(scorer.name(sample))
         if scored_elsewhere(sample):
             taken += mark.score is not None
         elif official is not None and mark.score is not None:
@@ -231,28 +159,30 @@ def _rewritten(
     }
     stored = found.folder / TRAJECTORIES
     write_trajectories(
-        stored, (trajectory for trajectory, _ in _joined(found, layout, scores)), run=found.folder
+        stored, (trajectory for trajectory, _ in _joined(found, scorer, scores)), run=found.folder
     )
     write_atomically(found.folder / RESULTS, json.dumps({**found.results, **changed}, indent=2) + "\n")
     return {"score": score, "official": official_facts}
 
 
-def _finished(folder: Path) -> tuple[Finished, Layout]:
-    """A finished evaluation, and the files of its benchmark's official scorer."""
-    kind = read_results(folder)["suite"].get("kind")
-    layout = LAYOUTS.get(kind or "")
-    if layout is None:
-        raise RecipeError(
-            f"no official scorer is known for questions of the kind `{kind}`",
-            where=str(folder),
-            fix=f"it is there for {', '.join(LAYOUTS)}",
-        )
-    return read_finished(folder), layout
+def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
+    """A finished evaluation, and the official scorer of its benchmark."""
+    read_results(folder)
+    suite = load_recipe(folder / "suite.yaml", EvalSuite)
+    # Questions that were imported are in our own format; their kind is called as the format that they had.
+    for name in (suite.format, suite.kind):
+        if name in FORMATS and (scorer := FORMATS[name].official) is not None:
+            return read_finished(folder), scorer
+    raise RecipeError(
+        f"no official scorer is known for questions of the format `{suite.format}`",
+        where=str(folder),
+        fix=f"it is known for {', '.join(name for name, one in FORMATS.items() if one.official)}",
+    )
 
 
-def _read(layout: Layout, file: Path) -> Mapping[str, float]:
+def _read(scorer: OfficialScorer, file: Path) -> Mapping[str, float]:
     try:
-        scores = layout.read(read_json(file))
+        scores = scorer.read(read_json(file))
         odd = [
             name for name, score in scores.items() if not isfinite(score) or not -1e-9 <= score <= 1 + 1e-9
         ]
@@ -266,6 +196,6 @@ def _read(layout: Layout, file: Path) -> Mapping[str, float]:
         raise DataError(
             f"the score of {odd[0]!r:.60} is not in [0, 1]",
             where=str(file),
-            fix="see what the scorer says of it",
+            fix="look at what the scorer says of it",
         )
     return {name: min(max(score, 0.0), 1.0) for name, score in scores.items()}

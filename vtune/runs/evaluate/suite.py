@@ -114,13 +114,13 @@ class EvalSuite(Source, AgentRecipe, Judged):
     def _says_what_it_offers(self) -> Self:
         if not FORMATS[self.format].offers_tools and self.offers is None:
             raise ValueError(
-                "a benchmark as it is published names no tools: write `offers: [python]`, or [] for none"
+                f"rows of the format `{self.format}` name no tools: write `offers: [python]`, or [] for none"
             )
         return self
 
 
 def _check_whole(values: Mapping[str, Any]) -> None:
-    """See that a suite with a `rollout` of its own, as an evaluation writes it, says all of an agent."""
+    """Check that a suite with a `rollout` of its own, as an evaluation writes it, says all of an agent."""
     fields = EvalSuite.model_fields
     missing = [key for key in AgentRecipe.model_fields if fields[key].is_required() and key not in values]
     if missing:
@@ -190,7 +190,7 @@ _OF_SUITES = {"template": ours.TEMPLATE, "letter_rule": ours.LETTER_RULE}
 
 
 def check_published(suite: EvalSuite) -> None:
-    """See that a benchmark's file is the published one, where the suite says its sum.
+    """Check that a benchmark's file is the published one, where the suite says its sum.
 
     Raises:
         DataError: If it is another, with both sums.
@@ -209,7 +209,7 @@ def check_published(suite: EvalSuite) -> None:
 
 
 def check_complete(suite: EvalSuite, found: int) -> None:
-    """See that data are not a part of what is published, as a download that broke off leaves it.
+    """Check that data are not a part of what is published, as a download that broke off leaves it.
 
     Where the sum of the file is known, that says it: the count is then what a paper prints, which may be of
     more than the file.

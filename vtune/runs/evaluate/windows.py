@@ -15,7 +15,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.verifiers.verifier import ELSEWHERE
 
 ROLLOUTS = 1024
-"""A portion holds at most so many rollouts (ours: enough that its end, where few run, is short) …"""
+"""A portion holds at most this many rollouts (ours: enough that its end, where few run, is short) …"""
 BYTES = 256 * 2**20
 """… and is closed once its encoded pictures reach this size (ours)."""
 
@@ -93,8 +93,8 @@ def portions(trajectories: Iterable[Trajectory], *, rows: int, size: int) -> Ite
 
     Args:
         trajectories: In order.
-        rows: A group holds at most so many …
-        size: … and is closed once its encoded pictures reach so many bytes.
+        rows: A group holds at most this many …
+        size: … and is closed once its encoded pictures reach this many bytes.
     """
     held: list[Trajectory] = []
     held_size = 0

@@ -57,8 +57,10 @@ def list_parts(files: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def check_parts(path: Path) -> dict[str, Any]:
-    """Try what the parts of a user's file promise, or those of the files that a recipe or suite names.
+def check_parts(paths: Sequence[Path]) -> dict[str, Any]:
+    """Try what the parts of a user's files promise, or those of the files that recipes or suites name.
+
+    All files are loaded before the first is tried: a part of one may name a part of another.
 
     Returns:
         `ok`, `files`, each with its `file` and `sha256`, and `parts`: `kind`, `name`, `about`, `file` and
@@ -69,7 +71,8 @@ def check_parts(path: Path) -> dict[str, Any]:
     """
     for room in ROOMS.values():
         import_module(room)
-    files = use(_named(path) if path.suffix in (".yaml", ".yml") else [path])
+    named = [_named(path) if path.suffix in (".yaml", ".yml") else [path] for path in paths]
+    files = use([file for files in named for file in files])
     parts = [part for file in files for part in _checked(file)]
     ok = all(check["ok"] for part in parts for check in part["checks"])
     return {

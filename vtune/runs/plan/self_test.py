@@ -102,7 +102,7 @@ async def _session_pictures() -> str:
         return f"code that leaves bombs ended as {execution.status}: {execution.error}"
     missing = [name for name in files if f"{name} is not shown" not in execution.output]
     if missing or execution.names != ("good.png",):
-        return f"shown: {', '.join(execution.names) or 'nothing'}; no word about {', '.join(missing)}"
+        return f"shown: {', '.join(execution.names) or 'nothing'}; no mention of {', '.join(missing)}"
     return "" if after.output == "42" else f"the next call gave {after.output!r}"
 
 

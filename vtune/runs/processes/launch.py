@@ -279,7 +279,7 @@ def _check_devices(processes: int, hostfile: Path | None) -> None:
     there = torch.cuda.device_count()
     if there and processes > there:
         raise RecipeError(
-            f"--gpus {processes}, and this machine has {there}", fix="ask for fewer, or give a --hostfile"
+            f"--gpus {processes}, but this machine has {there}", fix="ask for fewer, or give a --hostfile"
         )
 
 

@@ -74,8 +74,8 @@ def run_agent(
     Args:
         settings: How conversations are drawn.
         model: Folder or hub name, or `openai:URL#model`.
-        host: Name or address to listen at.
-        port: To listen at; 0 takes a free one.
+        host: Name or address to listen on.
+        port: To listen on; 0 takes a free one.
         name: By which clients call the agent.
         content: What of a conversation is given back.
         kind: What draws.

@@ -77,7 +77,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         raise RecipeError(
-            f"{host}:{port} cannot be listened at: {error.strerror}",
+            f"{host}:{port} cannot be listened on: {error.strerror}",
             fix="choose another --port (0 takes a free one) or --host",
         ) from None
     return listener

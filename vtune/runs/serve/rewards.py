@@ -36,8 +36,8 @@ def run_rewards(
     """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
 
     Args:
-        host: Name or address to listen at.
-        port: To listen at; 0 takes a free one.
+        host: Name or address to listen on.
+        port: To listen on; 0 takes a free one.
         workers: Processes that verify.
         token: What requests must carry; needed where others than this machine can reach the service.
         recipe: Its reward section scores requests that bring none, its judge is asked (see `read_reward`).
@@ -71,7 +71,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def check_token(host: str, token: str | None) -> None:
-    """See that strangers are kept out.
+    """Check that strangers are kept out.
 
     Raises:
         RecipeError: If others can reach `host` and there is no token, or it is too short.
@@ -79,7 +79,7 @@ def check_token(host: str, token: str | None) -> None:
     if token is None and not _is_this_machine(host):
         raise RecipeError(
             f"anyone who reaches {host} could use the service",
-            fix="give --token-file, or listen at 127.0.0.1",
+            fix="give --token-file, or listen on 127.0.0.1",
         )
     if token is not None and not re.fullmatch(f"[!-~]{{{SHORTEST_TOKEN},}}", token):
         raise RecipeError(

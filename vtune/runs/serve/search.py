@@ -41,8 +41,8 @@ def run_search(
     Args:
         passages: Index for POST /search; None answers none.
         pictures: Index for POST /images; None answers none.
-        host: Name or address to listen at.
-        port: To listen at; 0 takes a free one.
+        host: Name or address to listen on.
+        port: To listen on; 0 takes a free one.
         token: What requests must carry; needed where others than this machine can reach the service.
         threads: Questions that are answered at the same time.
         max_bytes: Of one request.

@@ -50,7 +50,7 @@ def runs_of(plan: Plan, out: Path) -> list[Run]:
 
 
 def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -> None:
-    """See that a sweep can begin in a folder, or continue in it with what is there.
+    """Check that a sweep can begin in a folder, or continue in it with what is there.
 
     Variants and seeds may be added to a sweep, and taken away.
 
@@ -82,7 +82,7 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
 
 
 def _check_same_evaluation(folder: Path, suite: EvalSuite, start: Start | None) -> None:
-    """See that an evaluation is the one that would be made now; `start` where its model is not trained."""
+    """Check that an evaluation is the one that would be made now; `start` where its model is not trained."""
     results = read_record(folder / RESULTS, "suite", "environment", fix="the evaluation wrote it; restore it")
     now = judged_as_shown(suite).model_dump(mode="json")
     before = suite_as_today(results["suite"], now)

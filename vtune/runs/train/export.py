@@ -80,7 +80,7 @@ def _checkpoint(source: Path) -> Path:
 
 
 def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
-    """Write the weights and hold them against the source."""
+    """Write the weights and compare them with the source."""
     merged = (source / ADAPTERS).is_file()
     base = _base(source) if merged else source
     stored = _stored_dtype(base)

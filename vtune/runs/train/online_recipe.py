@@ -63,7 +63,7 @@ class OnlineEval(Strict):
 
 
 def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
-    """See that a checkpoint can be the best one.
+    """Check that a checkpoint can be the best one.
 
     Raises:
         ValueError: If nothing evaluates it, or what is evaluated has no checkpoint.
@@ -145,7 +145,7 @@ def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
 
 
 def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
-    """See that all questions can be read and judged; returns the rollouts of each suite, by name.
+    """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
 
     Raises:
         VtuneError: With the problems found.
@@ -211,7 +211,7 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
 
 
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
-    """See that a run's evaluations are still the same; to be asked before anything of the run is written.
+    """Check that a run's evaluations are still the same; to be asked before anything of the run is written.
 
     Suites may be added when a run continues, and left out.
 

@@ -20,7 +20,7 @@ PORTS = {"http": 80, "https": 443}
 def check_services_here(
     recipe: Mapping[str, Any], suites: Mapping[str, Mapping[str, Any]], ranks: Ranks
 ) -> None:
-    """See that services which a recipe names by a loopback address run on this machine too.
+    """Check that services which a recipe names by a loopback address run on this machine too.
 
     The first process of the run has asked its services itself; of every other machine, the first process
     there looks. Other addresses mean the same machine everywhere.

@@ -129,7 +129,7 @@ def doubts(recipe: RLRecipe) -> list[str]:
 
 
 def check_service(reward: RewardRecipe) -> None:
-    """See that a reward service answers; where another can stand in for one that does not, say so.
+    """Check that a reward service answers; where another can stand in for one that does not, say so.
 
     Raises:
         ServiceError: If none answers.
@@ -147,7 +147,7 @@ def check_service(reward: RewardRecipe) -> None:
 
 
 def check_sizes(recipe: RLRecipe, world: int) -> None:
-    """See that a step splits over `world` processes and its updates.
+    """Check that a step splits over `world` processes and its updates.
 
     Raises:
         RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1, or in a
@@ -179,7 +179,7 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
 
 
 def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
-    """See that every row of the data can be asked and judged; returns the sizes of the run.
+    """Check that every row of the data can be asked and judged; returns the sizes of the run.
 
     Raises:
         VtuneError: With the problems found.

@@ -109,7 +109,7 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
 
 
 def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
-    """See that every trace can be replayed; returns the sizes of the run.
+    """Check that every trace can be replayed; returns the sizes of the run.
 
     Raises:
         VtuneError: With the first problem found.
@@ -132,7 +132,7 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
 
 
 def check_lengths(recipe: SFTRecipe) -> None:
-    """See that the traces that are learnt from first are not too long; others are seen when their turn comes.
+    """Check that the traces that are learnt from first are not too long; others are checked in their turn.
 
     Raises:
         DataError: If one is, or the tokenizer cannot be loaded.

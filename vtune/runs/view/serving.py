@@ -45,7 +45,7 @@ def run_view(
 
     Args:
         paths: Runs, evaluations, folders of them, or Parquet files.
-        port: To listen at, on this machine alone; 0 takes a free one.
+        port: To listen on, on this machine alone; 0 takes a free one.
         data: Files of the samples that trajectories answer; each run's own where it is empty.
         ready: Called with `url` and `ssh`, how to forward the port, once it listens.
 
@@ -130,7 +130,7 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
 
 def _of(opened: Sequence[Opened], number: int) -> Opened:
     if not 0 <= number < len(opened):
-        raise DataError(f"there is no place {number}", fix="open the first page again")
+        raise DataError(f"there is no position {number}", fix="open the first page again")
     return opened[number]
 
 

@@ -135,7 +135,7 @@ class Range:
     def _server_facts(sandbox: Sandbox) -> ProcessFacts:
         facts = process(sandbox.zygote_pid)
         if facts is None:
-            raise ServiceError("the sandbox's fork server has gone")
+            raise ServiceError("the sandbox's fork server is gone")
         return facts
 
     async def _open_folders(self) -> set[Path]:

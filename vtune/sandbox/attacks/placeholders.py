@@ -69,7 +69,7 @@ def kinds(source: str, path: Path) -> dict[str, Kind]:
         kind = next((kind for pattern, kind in PATTERNS if re.fullmatch(pattern, name)), None)
         if kind is None:
             raise DataError(
-                f"nothing is known to fill in for {{{{{name}}}}}",
+                f"there is no value for the placeholder {{{{{name}}}}}",
                 where=str(path),
                 fix="use a name of vtune/sandbox/README.md, or write {{ X }} where the code means braces",
             )

@@ -1,8 +1,4 @@
-"""What a session knows of its pictures, and the hooks in PIL, OpenCV and numpy that record it.
-
-The hooks are installed once in the fork server. None changes what honest code computes, with one exception: a
-PIL crop is clamped to its picture instead of being padded with black.
-"""
+"""What a session knows of its pictures, and what the hooks that record it have in common (see `hooked`)."""
 
 import functools
 import os
@@ -105,18 +101,6 @@ class Tracker:
         region, orientation = self.sources[name]
         turned = upright and orientation in ORIENTATIONS
         return transposed(region, ORIENTATIONS[orientation]) if turned else region
-
-
-def install() -> Tracker:
-    """Hook the libraries; returns the tracker that their hooks report to."""
-    from . import display, numpy_hooks, opencv_hooks, pil_hooks
-
-    tracker = Tracker()
-    pil_hooks.install(tracker)
-    numpy_hooks.install()
-    opencv_hooks.install(tracker)
-    display.install()
-    return tracker
 
 
 def free_name(stem: str) -> str:

@@ -310,7 +310,7 @@ def _load(settings: Settings) -> MakeRunner:
     import PIL.ImageOps
 
     # The runner before the hooks: it keeps some functions as they were.
-    from . import hooks, runner
+    from . import hooked, runner
 
     cv2.setNumThreads(0)
     PIL.Image.init()
@@ -323,7 +323,7 @@ def _load(settings: Settings) -> MakeRunner:
         file = io.BytesIO()
         PIL.Image.fromarray(picture).save(file, name)
         PIL.Image.open(file).load()
-    tracker = hooks.install()
+    tracker = hooked.install()
     plt.figure().gca().set_title("warm")
     plt.savefig(io.BytesIO())
     plt.close("all")

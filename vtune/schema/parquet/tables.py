@@ -244,7 +244,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
-    """See that no column unpacks to what memory cannot hold."""
+    """Check that no column unpacks to what memory cannot hold."""
     for index in range(file.num_row_groups):
         group = file.metadata.row_group(index)
         for number in range(group.num_columns):

@@ -76,7 +76,7 @@ class _Trial:
         if not errors:
             raise Broken(
                 f"a file of nonsense gives {len(entries)} row(s) and no error",
-                "yield a DataError for a row that cannot be read",
+                "yield a DataError for a row that cannot be read, or raise one for the file",
             )
         return errors[0].what
 

@@ -1,0 +1,18 @@
+"""The hooks in PIL, OpenCV and numpy that record what pictures show, installed once in the fork server.
+
+None changes what honest code computes, with one exception: a PIL crop is clamped to its picture instead of
+being padded with black.
+"""
+
+from . import display, numpy_hooks, opencv_hooks, pil_hooks
+from .hooks import Tracker
+
+
+def install() -> Tracker:
+    """Hook the libraries; returns the tracker that their hooks report to."""
+    tracker = Tracker()
+    pil_hooks.install(tracker)
+    numpy_hooks.install()
+    opencv_hooks.install(tracker)
+    display.install()
+    return tracker
