@@ -1,4 +1,4 @@
-"""What verifies, imported before the first reply comes: by the server that forks workers, once for all of them."""
+"""What verifies, imported before the first reply comes: by the server that forks workers, once for all."""
 
 import math_verify  # noqa: F401
 
