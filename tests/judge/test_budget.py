@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judge.server import FakeJudge, serve
-from vtune.errors import ServiceError
 from vtune.judge.budget import AROUND, PICTURE, Budget, OverBudget, Prices, Purse, Tokens
 from vtune.judge.client import JudgeClient
-from vtune.judge.completions import NoAnswer
+from vtune.judge.completions import NoAnswer, NoReply
 from vtune.judge.prompts import Prompt
 
 PRICES = Prices(input=2.0, cached_input=0.5, output=8.0, currency="USD")
@@ -115,7 +114,7 @@ def test_a_failed_request_gives_back_what_was_set_aside() -> None:
     with serve(500) as judge:
         purse = Purse(Budget(tokens=100), None)
         errors = asked(judge, purse, None, "one", "two", concurrency=1, retries=0)
-    assert [type(error).__name__ for error in errors] == ["ServiceError", "ServiceError"]
+    assert [type(error) for error in errors] == [NoReply, NoReply]
     assert purse.spent == Tokens()
     assert len(judge.requests) == 2
 
@@ -135,7 +134,7 @@ def test_a_request_that_is_never_answered_counts_as_all_that_was_set_aside(tmp_p
     # Nobody has taken a request that found no server.
     nobody = Purse(EMPTY, None)
     (error,) = asked(judge, nobody, None, "one", retries=0)
-    assert (type(error), nobody.spent) == (ServiceError, Tokens())
+    assert (type(error), nobody.spent) == (NoReply, Tokens())
 
 
 def test_questions_beyond_the_budget_are_not_sent() -> None:

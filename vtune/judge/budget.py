@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from vtune.config import Strict
-from vtune.errors import ServiceError
+from vtune.judge.completions import NoReply
 
 MILLION = 1_000_000
 
@@ -29,7 +29,7 @@ class Prices(Strict):
 
 
 class Budget(Strict):
-    """The most that may be spent, over all sessions of one evaluation."""
+    """The most that may be spent: by one process, with what its file of replies says was spent before."""
 
     tokens: int | None = Field(default=None, gt=0)
     """Input and output together; null: no limit."""
@@ -37,7 +37,7 @@ class Budget(Strict):
     """In the currency of `prices`; null: no limit."""
 
 
-class OverBudget(ServiceError):
+class OverBudget(NoReply):
     """A question that was not asked, for its answer might cost more than is left."""
 
 

@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Annotated, Any, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
 from vtune.judge.batches import run_batch
-from vtune.judge.budget import OverBudget, Purse, Tokens
+from vtune.judge.budget import Budget, OverBudget, Prices, Purse, Tokens
 from vtune.judge.completions import Completed, Completions, NoAnswer, NoVerdict
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
@@ -25,6 +25,10 @@ T = TypeVar("T")
 
 TRIES = 3
 """Questions that are asked alone before a batch, at most; ours."""
+
+
+def _has_no_limit(budget: Budget) -> bool:
+    return budget == Budget()
 
 
 class JudgeEndpoint(Strict):
@@ -45,6 +49,16 @@ class JudgeEndpoint(Strict):
     """For one attempt, in seconds."""
     api_key_env: str | None
     """Name of the environment variable that holds the key; null where the endpoint wants none."""
+    prices: Annotated[Prices | None, Field(exclude_if=lambda prices: prices is None)] = None
+    """Null: no cost is reported, and no limit may be in money."""
+    budget: Annotated[Budget, Field(exclude_if=_has_no_limit)] = Budget()
+    """What may exceed it is not asked: it is unscored."""
+
+    @model_validator(mode="after")
+    def _money_has_prices(self) -> Self:
+        if self.budget.money is not None and self.prices is None:
+            raise ValueError("`budget.money` needs `prices`")
+        return self
 
 
 class JudgeClient:
@@ -73,12 +87,13 @@ class JudgeClient:
                 memory only.
             most: Replies in memory, the oldest goes first; None keeps all, which a service that runs for
                 months cannot.
-            purse: Pays; what a cache file says was spent is taken from it first. None counts nothing.
+            purse: Pays; what a cache file says was spent is taken from it first. None: one with the budget
+                of the endpoint.
         """
         self._endpoint = endpoint
         self._cache = cache
         self._most = most
-        self._purse = purse
+        self._purse = Purse(endpoint.budget, endpoint.prices) if purse is None else purse
         self._file: IO[str] | None = None
         self._replies: dict[str, str] = {}
         self._under_way: dict[str, asyncio.Task[str]] = {}
@@ -99,6 +114,15 @@ class JudgeClient:
         """Parameters that the model was found to refuse: `temperature`, `max_tokens`."""
         return self._completions.refused
 
+    def facts(self) -> dict[str, Any]:
+        """`model`, and what its replies took, those before this session included (`Purse.facts`)."""
+        return {"model": self._endpoint.model, **self._purse.facts()}
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether it has given a reply, or kept one of before."""
+        return bool(self._replies)
+
     async def __aenter__(self) -> Self:
         """Open the endpoint and the cache.
 
@@ -110,8 +134,7 @@ class JudgeClient:
         if self._cache is not None:
             kept = _read_cache(self._cache)
             self._replies |= kept.replies
-            if self._purse is not None:
-                self._purse.spent.add(kept.spent)
+            self._purse.spent.add(kept.spent)
             self._cache.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._cache.open("a", encoding="utf-8")
         return self
@@ -130,7 +153,7 @@ class JudgeClient:
         Raises:
             NoVerdict: If the judge refuses the question, or says nothing.
             OverBudget: If it may cost more than is left.
-            ServiceError: If no reply came.
+            NoReply: If no reply came.
             DataError: If a picture cannot be read.
         """
         key = self._key(prompt, pictures)
@@ -177,11 +200,10 @@ class JudgeClient:
             found = await run_batch(self._completions, asked, state=state, poll_s=poll_s)
         finally:
             for tokens in held.values():
-                self._settle(tokens, Tokens())
+                self._purse.settle(tokens, Tokens())
         for key, completed in found.items():
             used = _tokens(completed, held.get(key))
-            if self._purse is not None:
-                self._purse.spent.add(used)
+            self._purse.spent.add(used)
             self._keep(key, completed.text, used)
         state.unlink(missing_ok=True)
 
@@ -236,31 +258,23 @@ class JudgeClient:
                 self._keep(key, "", used)
                 raise
             finally:
-                self._settle(held, used)
+                self._purse.settle(held, used)
         self._keep(key, completed.text, used)
         return self._text(completed)
 
     def _keep(self, key: str, reply: str, used: Tokens) -> None:
         """Remember a reply; of an empty one only what it cost."""
-        row: dict[str, Any] = {"key": key, "reply": reply or None}
+        row: dict[str, Any] = {"key": key, "reply": reply or None, **asdict(used)}
         if reply:
             self._replies[key] = reply
         if self._most is not None and len(self._replies) > self._most:
             del self._replies[next(iter(self._replies))]
-        if self._purse is not None:
-            row |= asdict(used)
-        if self._file is not None and (reply or self._purse is not None):
+        if self._file is not None:
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
 
     def _hold(self, prompt: Prompt, pictures: Sequence[Picture]) -> Tokens:
-        if self._purse is None:
-            return Tokens()
         return self._purse.hold([prompt.system, prompt.text], len(pictures), self._endpoint.max_tokens)
-
-    def _settle(self, held: Tokens, used: Tokens) -> None:
-        if self._purse is not None:
-            self._purse.settle(held, used)
 
     def _messages(self, prompt: Prompt, pictures: Sequence[Picture]) -> list[Mapping[str, Any]]:
         content: list[dict[str, Any]] = [{"type": "text", "text": prompt.text}]

@@ -55,7 +55,14 @@ class Completed:
     """`system_fingerprint`."""
 
 
-class NoAnswer(ServiceError):
+class NoReply(ServiceError):
+    """The model did not speak: it is down, it was not waited for any longer, or it may not be asked.
+
+    Another attempt may get a reply.
+    """
+
+
+class NoAnswer(NoReply):
     """A request that was sent and not answered: the endpoint may have done the work, and charge for it."""
 
 
@@ -156,7 +163,7 @@ class Completions:
         Raises:
             NoVerdict: If the model refuses the question.
             NoAnswer: If the question was sent, and nothing came back.
-            ServiceError: If no reply came.
+            NoReply: If no reply came.
         """
         from openai import OpenAIError
 
@@ -290,7 +297,7 @@ def _kind_of(error: "OpenAIError") -> type[ServiceError]:
         return NoVerdict
     # By name: which package of HTTP raises them depends on the version of openai.
     connected = type(error.__cause__).__name__ not in ("ConnectError", "ConnectTimeout")
-    return NoAnswer if connected and isinstance(error, APIConnectionError) else ServiceError
+    return NoAnswer if connected and isinstance(error, APIConnectionError) else NoReply
 
 
 def _refused(error: "OpenAIError") -> bool:

@@ -5,9 +5,10 @@ those of the graders named beside them, the wording is ours: a model that is mov
 otherwise at the margin.
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -15,7 +16,7 @@ from typing import Literal
 from vtune.judge.client import JudgeClient
 from vtune.judge.prompts import Prompt, answer_prompt
 from vtune.judge.replies import read_same
-from vtune.schema.message import Picture
+from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 
 Finding = Literal["right", "wrong", "not_attempted"]
@@ -76,6 +77,22 @@ class Grader:
     """What a reply should be."""
     pictures: bool
     """Whether the question's pictures are shown."""
+
+
+QUESTION, TRUTH, ANSWER = "{question}", "{truth}", "{answer}"
+"""Places for what differs from answer to answer."""
+
+
+def prompts_hash(gradings: Collection[str]) -> str:
+    """SHA-256 of what a model is asked by some gradings, with places for what differs, in hexadecimal."""
+    turn = (Message("user", QUESTION),)
+    sample = Sample(id="-", source="-", prompt=turn, ground_truth=TRUTH, verifier="-")
+    texts = [
+        [name, prompt.system, prompt.text]
+        for name in sorted(gradings)
+        for prompt in GRADERS[name].prompts(sample, ANSWER)
+    ]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def truths(sample: Sample) -> tuple[str, ...]:

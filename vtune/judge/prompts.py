@@ -1,5 +1,6 @@
 """What judges are asked. The scoring rules are quoted from CodeV."""
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -108,6 +109,11 @@ def target_prompt(sample: Sample) -> Prompt:
     """Does one crop show what the question is about? (CodeV, template 8.1)."""
     ask = "Does this image clearly show any objects/content mentioned in the question?"
     return Prompt(TARGET_SYSTEM, f"Question: {asked(sample)}\n{ask}\nImage.")
+
+
+def looks_hash() -> str:
+    """SHA-256 of what is asked of a crop, in hexadecimal."""
+    return hashlib.sha256(TARGET_SYSTEM.encode()).hexdigest()
 
 
 def answer_prompt(sample: Sample, answer: str) -> Prompt:

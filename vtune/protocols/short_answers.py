@@ -7,6 +7,7 @@ the sample ask a model (see `vtune.verifiers.gradings`); the others read alone.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 from vtune.judge.graders import truths
@@ -41,6 +42,7 @@ def without_judge(sample: Sample) -> Sample:
     return replace(sample, verifier=exact.NAME)
 
 
+@cache
 def judged_by(grading: str) -> Rule:
     """The rule by which a model grades, as a grading of `vtune.verifiers.gradings` says."""
 

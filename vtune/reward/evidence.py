@@ -1,6 +1,7 @@
 """What a tool call showed, judged from the question and the output alone (CodeV §4.3)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import ServiceError
@@ -9,7 +10,7 @@ from vtune.judge.graders import compare
 from vtune.judge.prompts import Prompt, conclusion_prompt
 from vtune.judge.replies import read_same
 from vtune.reward.evidence_judge import EVIDENCE, EvidenceJudge, EvidencePart
-from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored
+from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored, unscored
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
@@ -163,7 +164,7 @@ async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:
         try:
             found.append(await score_call(sample, scene.trajectory, k, judges))
         except ServiceError as error:
-            found.append(Unscored(error.what, again=call.status != "infra"))
+            found.append(replace(unscored(error), again=call.status != "infra"))
     return found
 
 
@@ -174,7 +175,7 @@ def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
     scores = []
     for k, call in enumerate(calls):
         if isinstance(call, Unscored):
-            return Unscored(f"call {k}: {call.why}", call.again)
+            return replace(call, why=f"call {k}: {call.why}")
         scores.append(call.score)
     return Verdict(sum(scores) / len(scores), "; ".join(call.why for call in calls))
 

@@ -6,6 +6,7 @@ import io
 from PIL import Image
 
 from vtune.errors import RecipeError
+from vtune.judge.budget import Budget
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.reward.recipe import RewardRecipe
@@ -42,8 +43,8 @@ def meet(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
 async def _meet(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
     out = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
-    # Who waits for a start is not to wait through every retry.
-    brief = endpoint.model_copy(update={"retries": min(1, endpoint.retries)})
+    # Who waits for a start is not to wait through every retry; no budget counts it.
+    brief = endpoint.model_copy(update={"retries": min(1, endpoint.retries), "budget": Budget()})
     async with JudgeClient(brief) as client:
         await client.ask(HELLO, [Picture(out.getvalue())] if pictures else [])
         return client.refused

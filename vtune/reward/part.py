@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from vtune.errors import RecipeError, RunFailed, ServiceError, VtuneError
+from vtune.judge.completions import NoReply
 from vtune.parts import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -27,6 +28,8 @@ class Unscored:
     why: str
     again: bool = False
     """A worker or a judge failed: another attempt may score it. What was given is not at fault."""
+    silent: bool = False
+    """A model that was to judge it gave no reply (`NoReply`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,13 @@ class RewardPart:
     """Replies on which it is tried, beside a right, a wrong and an empty one."""
 
 
+def unscored(error: VtuneError) -> Unscored:
+    """What an error leaves of a part."""
+    return Unscored(
+        error.what, again=isinstance(error, ServiceError), silent=isinstance(error, NoReply)
+    )
+
+
 REWARDS: Parts[RewardPart] = Parts("reward", lambda part: first_line(part.score), RewardPart)
 """Name -> part of the reward."""
 
@@ -127,7 +137,7 @@ async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
     except RunFailed:
         raise  # a part of the user's is broken: that is no reason of this trajectory's
     except VtuneError as error:
-        return Unscored(error.what, again=isinstance(error, ServiceError))
+        return unscored(error)
     if isinstance(verdict, Unscored):
         return verdict
     given(verdict, Verdict, REWARDS.kind, name)

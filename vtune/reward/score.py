@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError
@@ -46,6 +46,8 @@ class Scored:
     trajectory: Trajectory
     again: bool
     """Its total is None, and another attempt may score it."""
+    silent: bool = False
+    """Its total is None, for a model that was to judge it gave no reply."""
 
 
 class Scorer:
@@ -72,6 +74,8 @@ class Scorer:
         self._open = AsyncExitStack()
         self.judges = Judges(recipe.evidence, self._client)
         """Who judges calls: for `vtune.reward.audit`, so that metric and reward share one judge."""
+        self.silent: dict[tuple[str, int], str] = {}
+        """(sample, rollout) -> why its judge gave no reply, of what was scored here and has no score."""
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self._verifying)
@@ -163,7 +167,14 @@ class Scorer:
         if self._remote is not None and trajectory.stop_reason != "error":
             return await self._remote.score(sample, trajectory)
         scored = await score_trajectory(sample, trajectory, self._recipe, self._verifying, self.judges)
+        reward = scored.trajectory.reward
+        if scored.silent and reward is not None:
+            self.silent[trajectory.sample_id, trajectory.rollout] = reward.why
         return scored.trajectory
+
+    def judge_facts(self) -> dict[str, Any]:
+        """What is known of the recipe's judge (`JudgeClient.facts`); empty where none was asked."""
+        return self._client.facts() if self._client is not None and self._client.was_asked else {}
 
 
 async def score_trajectory(
@@ -187,10 +198,15 @@ async def score_trajectory(
     for name, section in asked_for(recipe).items():
         parts[name] = await scored(name, section, scene)
     reward = combine(parts, weights, recipe)
-    failed = any(isinstance(part, Unscored) and part.again for part in parts.values())
+    failed = [part for part in parts.values() if isinstance(part, Unscored)]
+    missing = reward.total is None
     scores = tuple(call.score if isinstance(call, Verdict) else None for call in scene.calls)
     done = replace(scene.trajectory, reward=reward, tool_scores=scores)
-    return Scored(done, again=reward.total is None and failed)
+    return Scored(
+        done,
+        again=missing and any(part.again for part in failed),
+        silent=missing and any(part.silent for part in failed),
+    )
 
 
 async def _looked_at(scene: Scene, *, paid: bool) -> Scene:

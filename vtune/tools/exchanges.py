@@ -50,6 +50,11 @@ class WebRules(Strict):
     """Hosts whose pages are neither shown nor read, with all below them; those of a suite come on top."""
     budget: Budget = Budget(requests=5000)
 
+    @property
+    def asked_for(self) -> bool:
+        """Whether a record was asked for, to be written or to be replayed."""
+        return self.record is not None or bool(self.replay)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -292,7 +292,9 @@ async def _opened(section: ImageSearchRecipe, record: Path) -> AsyncIterator[Ima
 
 
 @asynccontextmanager
-async def _on_web(section: ImageSearchRecipe, exchanges: Exchanges) -> AsyncIterator[ImageSearch]:
+async def _on_web(
+    section: ImageSearchRecipe, exchanges: Exchanges, _: Path
+) -> AsyncIterator[ImageSearch]:
     assert section.web is not None
     assert section.patience is not None
     async with aclosing(Searched(PictureSearch(section.web, section.patience, exchanges))) as matches:
@@ -317,7 +319,7 @@ TOOLS.add(
         "Find pictures that look like the question's, and what is known about them.",
         opened=_opened,
         on_web=_on_web,
-        asks_web=lambda section: section.web is not None,
+        asks_web=lambda section, _: section.web is not None,
         section="image_search",
         recipe=ImageSearchRecipe,
         check=_check,

@@ -185,11 +185,11 @@ async def _opened(section: TextSearchRecipe, record: Path) -> AsyncIterator[Text
 
 
 @asynccontextmanager
-async def _on_web(section: TextSearchRecipe, exchanges: Exchanges) -> AsyncIterator[TextSearch]:
-    assert section.pages is not None
-    assert section.patience is not None
+async def _on_web(
+    section: TextSearchRecipe, exchanges: Exchanges, record: Path
+) -> AsyncIterator[TextSearch]:
     async with AsyncExitStack() as stack:
-        searcher = PageSearch(section.pages, section.patience, exchanges)
+        searcher = _recorded(section, record, exchanges)
         await stack.enter_async_context(aclosing(searcher))
         summarise = None
         if section.summariser is not None:
@@ -198,6 +198,19 @@ async def _on_web(section: TextSearchRecipe, exchanges: Exchanges) -> AsyncItera
                 ask = _summariser(await stack.enter_async_context(JudgeClient(section.summariser)))
             summarise = _kept(ask, section.summariser, exchanges)
         yield TextSearch(searcher, top_k=section.top_k, max_chars=section.max_chars, summarise=summarise)
+
+
+def _recorded(section: TextSearchRecipe, record: Path, exchanges: Exchanges) -> Searcher:
+    """What asks the web over the record of all tools."""
+    assert section.patience is not None
+    if section.pages is not None:
+        return PageSearch(section.pages, section.patience, exchanges)
+    from vtune.tools.web import Snippets, Web
+
+    assert section.web is not None
+    web = None if exchanges.replays else _searcher(section, record)
+    assert web is None or isinstance(web, Web)
+    return Snippets(web, exchanges, blocked=section.web.blocked)
 
 
 def _kept(ask: Summarise | None, endpoint: JudgeEndpoint, exchanges: Exchanges) -> Summarise:
@@ -226,7 +239,9 @@ TOOLS.add(
         "Search an index or the web for passages.",
         opened=_opened,
         on_web=_on_web,
-        asks_web=lambda section: section.pages is not None,
+        asks_web=lambda section, web: (
+            section.pages is not None or (section.web is not None and web.asked_for)
+        ),
         section="text_search",
         recipe=TextSearchRecipe,
         check=_check,

@@ -14,7 +14,7 @@ from vtune.schema.trajectory import Status
 from vtune.tools.observation import Observation, inert
 
 if TYPE_CHECKING:
-    from vtune.tools.exchanges import Exchanges
+    from vtune.tools.exchanges import Exchanges, WebRules
     from vtune.tools.similarity import ToolType
 
 
@@ -85,10 +85,12 @@ class ToolPart:
     opened: Callable[[Any, Path], AbstractAsyncContextManager[Tool]] | None
     """(section of the recipe, JSONL file for what the web says) -> the tool, open as long as a run needs it;
     None: it takes code, which the sandbox runs."""
-    on_web: "Callable[[Any, Exchanges], AbstractAsyncContextManager[Tool]] | None" = None
-    """(section, record of the web) -> the tool, where its section asks the web (`asks_web`)."""
-    asks_web: Callable[[Any], bool] = lambda section: False
-    """Whether a section asks the web: then it is opened by `on_web`."""
+    on_web: "Callable[[Any, Exchanges, Path], AbstractAsyncContextManager[Tool]] | None" = None
+    """(section, record of the web, file as for `opened`) -> the tool, where its section asks the web
+    (`asks_web`)."""
+    asks_web: "Callable[[Any, WebRules], bool]" = lambda section, web: False
+    """(section, what holds for all that ask the web) -> whether it asks over their record: then it is opened
+    by `on_web`."""
     section: str = ""
     """Its key under `tools` of a recipe, where that is a field of `ToolsRecipe`; empty: its name."""
     recipe: type[Strict] | None = None

@@ -9,6 +9,7 @@ from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
 from vtune.tools.engines import ENGINES, Hit, ask
+from vtune.tools.exchanges import Exchanges, Request
 from vtune.tools.fetch import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
@@ -66,16 +67,14 @@ class Web:
         Raises:
             ServiceError: If it gives no answer in time, the budget is spent, or nothing is on record.
         """
-        found = await self._found(query, top_k)
-        return [one for one in found if not self._is_blocked(one.id)]
+        return unblocked(await self.found(query, top_k), self._blocked)
 
-    def _is_blocked(self, address: str) -> bool:
-        """Whether a result comes from a blocked host; one that a record numbers comes from none."""
-        if "://" in address:
-            return is_blocked(address, self._blocked)
-        return "." in address and is_blocked(f"http://{address}", self._blocked)
+    async def found(self, query: str, top_k: int) -> list[Passage]:
+        """The same with what comes from blocked hosts, as it is recorded.
 
-    async def _found(self, query: str, top_k: int) -> list[Passage]:
+        Raises:
+            ServiceError: As `search`.
+        """
         if (query, top_k) in self._known:
             return self._known[query, top_k]
         if not self._live:
@@ -109,6 +108,57 @@ class Web:
         await self._poster.aclose()
         if self._file is not None:
             self._file.close()
+
+
+class Snippets:
+    """The same over the record that all tools of a run share (`--record`, `--replay`).
+
+    Args:
+        web: Asked for what is not on that record; None where it is replayed.
+        exchanges: The record.
+        blocked: Hosts whose pages are not shown, beside those that hold for all tools.
+    """
+
+    def __init__(self, web: Web | None, exchanges: Exchanges, *, blocked: Sequence[str]) -> None:
+        self._web = web
+        self._exchanges = exchanges
+        self._blocked = (*blocked, *exchanges.rules.blocked)
+
+    async def search(self, query: str, top_k: int) -> list[Passage]:
+        """What the web says, or once said.
+
+        Raises:
+            ServiceError: As `Web.search`, or if it is not on the record that is replayed.
+        """
+        facts = {"engine": "serper", "snippets": top_k}
+        answer = await self._exchanges.get(Request("search", query, facts), lambda: self._ask(query, top_k))
+        try:
+            found = [Passage(*row) for row in answer]
+        except TypeError:
+            raise ServiceError(
+                f"not results of a search: {str(answer)[:200]!r}", fix="record again"
+            ) from None
+        return unblocked(found, self._blocked)
+
+    async def _ask(self, query: str, top_k: int) -> list[list[str]]:
+        assert self._web is not None
+        return [[one.id, one.title, one.text] for one in await self._web.found(query, top_k)]
+
+    async def aclose(self) -> None:
+        """Close what asks; the record is its opener's."""
+        if self._web is not None:
+            await self._web.aclose()
+
+
+def unblocked(found: Sequence[Passage], blocked: Sequence[str]) -> list[Passage]:
+    """Results that come from no blocked host; one that a record numbers comes from none."""
+
+    def is_shown(address: str) -> bool:
+        if "://" in address:
+            return not is_blocked(address, blocked)
+        return "." not in address or not is_blocked(f"http://{address}", blocked)
+
+    return [one for one in found if is_shown(one.id)]
 
 
 def _passage(hit: Hit) -> Passage:

@@ -20,8 +20,9 @@ from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError, RunFailed
 from vtune.judge.client import JudgeClient
 from vtune.runs.evaluate.grading import regrade
-from vtune.runs.evaluate.judged import BATCH, CACHE, UNJUDGED, Grader
+from vtune.runs.evaluate.judged import BATCH, CACHE, Grader
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import UNJUDGED
 from vtune.schema.parquet import read_trajectories
 
 TABLE = [(suite, protocol) for suite, (_, protocols) in JUDGED.items() for protocol in protocols]

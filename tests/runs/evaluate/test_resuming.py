@@ -99,7 +99,7 @@ def test_a_judge_that_dies_midway_costs_no_reply(
         words = ["eval", *named, "--out", tmp_path / "out", *SMALL, *setting(reward__judge=endpoint)]
         ended = vtune(*words)
         assert ended.code == 1
-        assert "unscored" in ended.err
+        assert "2 of 6 replies have no grade" in ended.err
         assert not (tmp_path / "out/results.json").exists()
         (portion,) = (tmp_path / "out/trajectories").iterdir()
         stored = [(t.reply, t.reward and t.reward.total) for t in read_trajectories(portion)]

@@ -15,12 +15,14 @@ from tests.runs.evaluate.search_sets import REPLIES, data_of, judge
 from tests.runs.evaluate.test_suites import CASES as FROM_FILES
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.config import find, load_recipe
-from vtune.errors import DataError, RecipeError
+from vtune.errors import RecipeError
+from vtune.runs.evaluate.against import run_against
 from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.groups import GROUPS, Group
 from vtune.runs.evaluate.listed import list_suites
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import UNJUDGED
 
 # Of REPLIES: (score, unreadable, further scores)
 Expected = tuple[float, int, dict[str, float]]
@@ -45,6 +47,7 @@ CASES: dict[str, dict[str, Expected]] = {
     "mmsearch-plus": {"vtune": (1 / 2, 0, {}), "mars": (1.0, 0, {})},
 }
 TABLE = [(suite, protocol) for suite, protocols in CASES.items() for protocol in protocols]
+ONCE = setting(rollouts=1)
 WITHOUT_JUDGE = {("mmsearch", "official"), ("fvqa-test", "official")}
 
 
@@ -131,27 +134,159 @@ def test_the_judge_of_mars_sees_the_picture_and_every_truth_and_an_exact_match_n
     assert ['"Gustave Eiffel"' in users[0][0]["text"], '"G. Eiffel"' in users[1][0]["text"]] == [True, True]
 
 
-def test_a_dead_judge_leaves_questions_unscored_and_ends_with_1(
+def test_a_dead_judge_leaves_questions_unscored_names_them_ends_with_1_and_the_run_goes_on_later(
+    tiny: Path, data: dict[str, Path], saying: list[str], grader: FakeJudge, tmp_path: Path
+) -> None:
+    saying += REPLIES
+    suite, out = "hr-mmsearch", tmp_path / "out"
+    greeted = iter(["<judge>Yes</judge>"])
+    with serve(lambda body: next(greeted, 500)) as down:
+        ended = evaluated(suite, "mars", tiny, data[suite], out, *ONCE, fake=down)
+    # The first is right word for word, the fourth empty: nobody has to judge them.
+    names = [f"hr_mmsearch/data/{number}" for number in (1, 2, 4, 5)]
+    assert ended.code == 1
+    assert f"4 of 6 replies have no grade: {', '.join(names)} (" in ended.err
+    assert "see to the model that `reward.judge` names" in ended.err
+    rows = [json.loads(line) for line in (out / UNJUDGED).read_text().splitlines()]
+    assert [(row["sample_id"], row["rollout"]) for row in rows] == [(name, 0) for name in names]
+    assert all("the judge gave no reply" in row["why"] for row in rows)
+    assert not (out / "results.json").exists()
+
+    saying.clear()  # whoever drew again would have nothing to say
+    ended = evaluated(suite, "mars", tiny, data[suite], out, *ONCE, "--resume", fake=grader)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["score"]["score"] == pytest.approx(MARS[0])
+    assert not (out / UNJUDGED).exists()
+
+
+def test_a_judge_that_fails_once_stops_the_evaluation_however_many_may_be_unscored(
     tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
 ) -> None:
     saying += REPLIES
-    greeted = iter(["<judge>Yes</judge>"])
-    with serve(lambda body: next(greeted, 500)) as down:
-        ended = evaluated("hr-mmsearch", "mars", tiny, data["hr-mmsearch"], tmp_path / "out", fake=down)
-        assert (ended.code, "unscored" in ended.err) == (1, True)
-        assert not (tmp_path / "out/results.json").exists()
+    suite, out, left = "hr-mmsearch", tmp_path / "out", [1]
+
+    def busy(body: dict[str, Any]) -> str | int:
+        return 500 if "know" in str(body) and left.pop() else judge(body)
+
+    allowed = setting(reward__max_unscored=1.0, rollouts=1)
+    with serve(busy) as fake:
+        ended = evaluated(suite, "mars", tiny, data[suite], out, *allowed, fake=fake)
+        assert (ended.code, "1 of 6 replies have no grade: hr_mmsearch/data/4" in ended.err) == (1, True)
+        left.append(0)
+        asked = len(fake.requests)
+        ended = evaluated(suite, "mars", tiny, data[suite], out, *allowed, "--resume", fake=fake)
+    assert ended.code == 0, ended.err
+    # Its greeting, and the one reply that is open, by both truths.
+    assert len(fake.requests) == asked + 3
 
 
-def test_a_judged_protocol_cannot_grade_stored_replies_and_says_so(
+PRICES = {"input": 1.0, "cached_input": 0.1, "output": 1.0, "currency": "EUR"}
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "prices"),
+    [({"tokens": 20_000}, {"tokens": 10**9}, None), ({"money": 0.02}, {"money": 9.0}, PRICES)],
+)
+def test_what_the_judge_may_cost_is_not_exceeded_and_its_model_prompts_and_cost_are_told(
+    small: dict[str, float],
+    large: dict[str, float],
+    prices: dict[str, Any] | None,
+    tiny: Path,
+    data: dict[str, Path],
+    saying: list[str],
+    grader: FakeJudge,
+    tmp_path: Path,
+) -> None:
+    saying += REPLIES
+    suite, out = "hr-mmsearch", tmp_path / "out"
+
+    def run(budget: dict[str, float], *more: str) -> Ended:
+        limits = grader.endpoint(retries=0, concurrency=1, max_tokens=1000, prices=prices, budget=budget)
+        words = [*ONCE, *setting(reward__judge=limits.model_dump_json().replace('"', "'"))]
+        return evaluated(suite, "mars", tiny, data[suite], out, *words, *more, fake=None)
+
+    ended = run(small)
+    assert ended.code == 1
+    assert "may exceed" in ended.err
+    rows = [json.loads(line) for line in (out / UNJUDGED).read_text().splitlines()]
+    assert [row["sample_id"] for row in rows][-1] == "hr_mmsearch/data/5"
+    asked = len(grader.requests)
+    ended = run(large, "--resume")
+    assert ended.code == 0, ended.err
+    facts = json.loads(ended.out)["judge"]
+    questions = len(grader.requests) - 2  # greetings are not counted
+    assert len(grader.requests) > asked
+    assert (facts["model"], facts["input_tokens"], facts["output_tokens"]) == (
+        "judge",
+        10 * questions,
+        5 * questions,
+    )
+    assert len(facts["prompts"]["answers"]) == 64
+    cost = None if prices is None else {"amount": pytest.approx(15e-6 * questions), "currency": "EUR"}
+    assert facts["cost"] == cost
+
+
+def test_a_judged_protocol_grades_stored_replies_by_what_its_judge_has_said(
     tiny: Path, data: dict[str, Path], saying: list[str], grader: FakeJudge, tmp_path: Path
 ) -> None:
     saying += REPLIES
     assert evaluated("mmsearch", "mars", tiny, data["mmsearch"], tmp_path / "out", fake=grader).code == 0
     assert regrade(tmp_path / "out", "official")["score"]["score"] == pytest.approx(F1[0])
-    with pytest.raises(DataError, match="reads more than the reply"):
-        regrade(tmp_path / "out", "mars")
+    asked = len(grader.requests)
+    for protocol in ("mars", "paper"):
+        assert regrade(tmp_path / "out", protocol)["score"]["score"] == pytest.approx(MARS[0])
+    assert len(grader.requests) == asked
     with pytest.raises(RecipeError, match="judged by another verifier"):
-        regrade(tmp_path / "out", "paper")
+        regrade(tmp_path / "out", "vtune")
+
+
+def test_why_two_results_of_a_search_suite_differ_is_read_from_stored_replies(
+    tiny: Path, data: dict[str, Path], saying: list[str], grader: FakeJudge, tmp_path: Path
+) -> None:
+    saying += REPLIES
+    suite = "simplevqa"
+
+    def run(name: str, protocol: str, fake: FakeJudge) -> Path:
+        ended = evaluated(suite, protocol, tiny, data[suite], tmp_path / name, fake=fake)
+        assert ended.code == 0, ended.err
+        return tmp_path / name
+
+    def strict(body: dict[str, Any]) -> str:
+        return judge(body).replace("Yes", "No")
+
+    mars, classes = run("mars", "mars", grader), run("classes", "official", grader)
+    with serve(strict) as other:
+        ended = evaluated(
+            suite,
+            "mars",
+            tiny,
+            data[suite],
+            tmp_path / "strict",
+            *setting(reward__judge=other.endpoint(model="strict").model_dump_json().replace('"', "'")),
+            fake=None,
+        )
+    assert ended.code == 0, ended.err
+    asked = len(grader.requests)
+
+    found = run_against(mars, str(tmp_path / "strict"))
+    assert (found["named"], found["besides"]) == (["judge"], [])
+    assert found["difference"] == pytest.approx(2 / 6)
+    assert found["explained"] == pytest.approx(found["difference"])
+    judged = found["causes"]["judge"]
+    assert (judged["items"], judged["keys"]["reward.judge"][1]["model"]) == (2, "strict")
+    back = run_against(tmp_path / "strict", str(mars))
+    assert back["explained"] == pytest.approx(-2 / 6)
+
+    found = run_against(mars, str(classes))
+    assert found["named"] == ["parser", "judge"]
+    assert found["difference"] == pytest.approx(MARS[0] - CLASSES[0])
+    assert found["explained"] == pytest.approx(found["difference"])
+
+    # Without what the other judge has said, there are no points but a reason.
+    (tmp_path / "strict/judge.jsonl").unlink()
+    unknown = run_against(mars, str(tmp_path / "strict"))["causes"]["judge"]
+    assert (unknown["points"], "replies have no grade" in unknown["why"]) == (None, True)
+    assert len(grader.requests) == asked
 
 
 def test_a_group_gives_the_average_of_the_papers_table_where_nothing_is_missing(

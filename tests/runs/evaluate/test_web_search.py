@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import vtune.runs.agent.engines as vtune_engines
+import vtune.tools.web as web_search
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import Ended, setting, vtune
 from tests.runs.evaluate.search_sets import judge, mars_rows
@@ -121,6 +122,50 @@ def test_an_evaluation_is_replayed_without_the_web(
     assert json.loads(again.out)["score"] == found["score"]
     assert (len(web.asked), kept.read_bytes()) == (sent, record)
     assert sum(request["model"] == "sums" for request in grader.requests) == summed
+
+
+def test_the_agent_that_sees_snippets_is_recorded_and_replayed_too(
+    tiny: Path,
+    searching: None,
+    web: FakeWeb,
+    grader: FakeJudge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, kept = mars_rows(tmp_path, "infoseek", 3), tmp_path / "web.jsonl"
+    monkeypatch.setattr(web_search, "SERPER", replace(web_search.SERPER, url=web.url("/serper")))
+    monkeypatch.setenv("SERPER_API_KEY", "secret")
+    summariser = grader.endpoint(model="sums").model_dump_json().replace('"', "'")
+
+    def run(name: str, *more: str | Path) -> Ended:
+        words = setting(
+            images__min_pixels=3136,
+            rollout__max_turns=4,
+            rollouts=1,
+            tools__text_search__summariser=summariser,
+            reward__judge=grader.endpoint(retries=0).model_dump_json().replace('"', "'"),
+        )
+        shared = ["--suite", "infoseek", "--model", tiny, "--data", data, "--out", tmp_path / name]
+        return vtune("eval", *shared, *SMALL, *setting(rollout__max_new_tokens=200), *words, *more, "--json")
+
+    first = run("first", "--record", kept)
+    assert first.code == 0, first.err
+    text = drawn(tmp_path / "first")[0].calls[0]
+    assert (text.status, "huggingface" in text.output) == ("ok", False)
+    kinds = Counter(json.loads(line)["kind"] for line in kept.read_text().splitlines())
+    assert kinds == {"search": 1, "summary": 1}
+    assert "secret" not in kept.read_text()
+
+    sent, summed = len(web.asked), sum(one["model"] == "sums" for one in grader.requests)
+    monkeypatch.delenv("SERPER_API_KEY")
+    again = run("again", "--replay", kept)
+    assert again.code == 0, again.err
+    assert drawn(tmp_path / "again") == drawn(tmp_path / "first")
+    assert len(web.asked) == sent
+    assert sum(one["model"] == "sums" for one in grader.requests) == summed
+    kept.write_text("")
+    missing = run("missing", "--replay", kept)
+    assert (missing.code, "the search 'tower' is not on record" in missing.err) == (1, True)
 
 
 def test_what_is_not_on_record_is_unscored_named_and_ends_with_1_and_resumes(

@@ -126,7 +126,7 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 
 def _check_web(recipe: ToolsRecipe) -> None:
     """Check that a record has something to keep and can be written, and that pages can be read."""
-    if not asks_web(recipe) and (recipe.web.record is not None or recipe.web.replay):
+    if not asks_web(recipe) and recipe.web.asked_for:
         raise RecipeError(
             "no tool of this run asks the web by `pages` or `web`: there is nothing to record or to replay",
             fix="name an agent that does, e.g. --agent search-web, or leave --record and --replay out",
@@ -159,8 +159,8 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
         tools: dict[str, Tool] = {}
         for name, tool, section in sections_of(recipe):
             assert tool.opened is not None
-            if exchanges is not None and tool.on_web is not None and tool.asks_web(section):
-                opening = tool.on_web(section, exchanges)
+            if exchanges is not None and tool.on_web is not None and tool.asks_web(section, recipe.web):
+                opening = tool.on_web(section, exchanges, record)
             else:
                 opening = tool.opened(section, record)
             tools[name] = await stack.enter_async_context(opening)
@@ -169,4 +169,6 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
 
 def asks_web(recipe: ToolsRecipe | None) -> bool:
     """Whether a tool of a recipe asks the web through its record."""
-    return any(tool.asks_web(section) for _, tool, section in sections_of(recipe))
+    return recipe is not None and any(
+        tool.asks_web(section, recipe.web) for _, tool, section in sections_of(recipe)
+    )

@@ -51,7 +51,9 @@ from vtune.runs.evaluate.questions import (
     read_records,
     without_pictures,
 )
+from vtune.runs.evaluate.rejudged import judge_prompts
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
+from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import (
     drawn,
     is_unscored,
@@ -268,7 +270,8 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     # A judge that failed may be repaired; where nobody can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     write_trajectories(out / "trajectories.parquet", _final(asked, everything, records, found), run=out)
-    result = _result(asked, judged) | found.as_result() | {"seconds": time.monotonic() - began}
+    result = _result(asked, judged) | _judge_of(asked, records, scorer) | found.as_result()
+    result |= {"seconds": time.monotonic() - began}
     write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
     forget_all(out)
@@ -290,8 +293,10 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
             forget(asked.out, numbers, rollouts=suite.rollouts)
             seen += (slim(t) for t in scored if not waits(t))
             if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
+                check_silent(asked.out, scorer.silent, total)
                 check_unscored(seen, suite.reward.max_unscored)
             del window, scored  # before the next is read
+    check_silent(asked.out, scorer.silent, total)
     return records
 
 
@@ -322,6 +327,13 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         **endpoint_facts(asked.model, suite.openai, asked.out),
         **script_facts(asked.model),
     }
+
+
+def _judge_of(asked: _Evaluation, records: Mapping[str, Sample], scorer: Scorer) -> dict[str, Any]:
+    """What results say of the judge of the suite's reward: nothing where none was asked."""
+    facts = scorer.judge_facts()
+    prompts = judge_prompts(records.values(), looks=asked.found.judged_looks > 0)
+    return {"judge": facts | {"prompts": prompts}} if facts else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
+from vtune.judge.client import JudgeEndpoint
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Grade, Rule, wrong_kind
@@ -18,14 +19,15 @@ from vtune.runs.evaluate.finished import Finished, read_finished
 from vtune.runs.evaluate.judged import (
     Graded,
     Grader,
-    Key,
     Reply,
     check_grader,
     check_judged,
     grade_replies,
 )
 from vtune.runs.evaluate.questions import Source, read_in, space_of
+from vtune.runs.evaluate.rejudged import judge_again
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import Key
 from vtune.schema.annotated import KEY as ANNOTATED
 from vtune.schema.clusters import cluster_of
 from vtune.schema.reward import Reward
@@ -298,7 +300,8 @@ def regrade(folder: Path, protocol: str, grader: Grader | None = None) -> dict[s
     grader = grader or suite.grader
     check_grader(rule, grader, protocol)
     samples = {name: _read_by(sample, suite, rule) for name, sample in finished.samples.items()}
-    score, grades = graded_again(finished, samples, rule, rule.scorer or suite.scorer, grader, folder)
+    scorer = rule.scorer or suite.scorer
+    score, grades = graded_again(finished, samples, rule, scorer, (grader, suite.reward.judge), folder)
     return {"protocol": protocol, "score": score, "grades": grades}
 
 
@@ -307,7 +310,7 @@ def graded_again(
     samples: Mapping[str, Sample],
     rule: Rule,
     scorer: str,
-    grader: Grader | None,
+    models: tuple[Grader | None, JudgeEndpoint | None],
     folder: Path,
 ) -> tuple[Scores, list[dict[str, Any]]]:
     """The scores of stored replies by a rule, and the grades that they are made of.
@@ -317,16 +320,19 @@ def graded_again(
         samples: Id -> its question, as the rule reads replies to it.
         rule: That grades.
         scorer: Name of what puts grades together.
-        grader: Asked where the rule asks a model.
-        folder: Where its replies are kept.
+        models: Who is asked where the rule asks a model, and where the verifier of a question does.
+        folder: Where their replies are kept.
 
     Raises:
         RunFailed, DataError: As `regrade`.
     """
     found: Graded | None = None
+    grader, judge = models
+    stored, most = finished.trajectories(), finished.suite.reward.max_unscored
     if rule.judge is not None and grader is not None:
-        stored, most = finished.trajectories(), finished.suite.reward.max_unscored
         found = asyncio.run(graded_by_model(stored, samples, rule, grader, folder, max_unscored=most))
+    elif judge is not None and any(verifier_of(sample).asks_judge for sample in samples.values()):
+        found = asyncio.run(judge_again(stored, samples, judge, folder, max_unscored=most))
     grades, marks, fallbacks = [], [], []
     for trajectory in finished.trajectories():
         sample = as_shown(samples[trajectory.sample_id], trajectory)
@@ -334,7 +340,7 @@ def graded_again(
         other = mark
         if not scored_elsewhere(sample):
             grade = _again(trajectory, sample, rule, found)
-            mark = replace(mark, score=None, unreadable=False)
+            mark = replace(mark, score=None, unreadable=False, attempted=_attempted(mark, trajectory, found))
             if grade is not None:
                 mark = replace(mark, score=grade.score, unreadable=grade.unreadable)
                 grades.append({"sample_id": sample.id, "rollout": trajectory.rollout, **asdict(grade)})
@@ -348,9 +354,14 @@ def _again(trajectory: Trajectory, sample: Sample, rule: Rule, found: Graded | N
     """The grade of a stored reply by another rule; None where the rollout or the grading model failed."""
     if trajectory.stop_reason == "error":
         return None
-    if found is not None:
+    if found is not None and (rule.judge is not None or verifier_of(sample).asks_judge):
         return found.grades.get((sample.id, trajectory.rollout))
     return grade_of(trajectory.reply, sample, rule)
+
+
+def _attempted(mark: Mark, trajectory: Trajectory, found: Graded | None) -> bool:
+    """Whether a stored reply attempts an answer, as those say who have judged it now."""
+    return mark.attempted if found is None else (mark.sample_id, trajectory.rollout) not in found.not_attempted
 
 
 def _read_by(sample: Sample, suite: EvalSuite, rule: Rule) -> Sample:

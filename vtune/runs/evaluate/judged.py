@@ -6,32 +6,23 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vtune.config import Strict
-from vtune.errors import RecipeError, RunFailed, ServiceError
-from vtune.files.writing import write_atomically
-from vtune.judge.budget import Budget, Prices, Purse
+from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.completions import NoVerdict
 from vtune.judge.prompts import Prompt, insisting
 from vtune.protocols.protocol import Grade, Judging, Rule
+from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
 CACHE = "grader.jsonl"
 """In the folder of an evaluation: replies of the model, by what was asked."""
 BATCH = "grader.batch.json"
 """The batch that is under way."""
-UNJUDGED = "unjudged.jsonl"
-"""Replies that the model was not asked about, and why."""
-NAMED = 5
-"""Of them, in a message."""
-
-Key = tuple[str, int]
-"""A sample's id, and the number of its rollout."""
-
 
 class Grader(JudgeEndpoint):
     """The model that reads and compares answers where a protocol asks one."""
@@ -43,19 +34,9 @@ class Grader(JudgeEndpoint):
     retries: int = Field(default=6, ge=0)
     timeout_s: float = Field(default=120.0, gt=0)
     api_key_env: str | None = "OPENAI_API_KEY"
-    prices: Prices | None = None
-    """Null: no cost is reported, and no limit may be in money."""
-    budget: Budget = Budget()
-    """What is not asked is unscored, and the evaluation stops with the names."""
     batch: bool = False
     """Whether questions are sent in batches (`/v1/batches`)."""
     batch_poll_s: float = Field(default=30.0, gt=0)
-
-    @model_validator(mode="after")
-    def _money_has_prices(self) -> Self:
-        if self.budget.money is not None and self.prices is None:
-            raise ValueError("`budget.money` needs `prices`")
-        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +59,8 @@ class Graded:
     """Why there is no grade: the model gave no reply, or may not be asked any more."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """`model`, SHA-256 of the `prompts`, what was spent."""
+    not_attempted: frozenset[Key] = frozenset()
+    """Replies in which the model found no attempt to answer."""
 
     def as_result(self) -> dict[str, Any]:
         """What results say of it: nothing where no model was asked."""
@@ -122,8 +105,7 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
         RecipeError: If the environment variable of the key is not set.
         DataError: If the replies kept in `folder` cannot be read.
     """
-    purse = Purse(grader.budget, grader.prices)
-    async with JudgeClient(grader, cache=folder / CACHE, purse=purse) as client:
+    async with JudgeClient(grader, cache=folder / CACHE) as client:
         failed = await _in_batches(replies, rule, grader, client, folder) if grader.batch else None
         found = await asyncio.gather(*(_grade(reply, rule, client, failed) for reply in replies))
     results = list(zip([reply.key for reply in replies], found, strict=True))
@@ -134,9 +116,8 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
         unreadable,
         {key: why for key, why in failed_at.items() if key not in unreadable},
         {
-            "model": grader.model,
+            **client.facts(),
             "prompts": prompts_hash(rule),
-            **purse.facts(),
             "unscored": sorted({name for name, _ in unreadable}),
         },
     )
@@ -148,33 +129,25 @@ def prompts_hash(rule: Rule) -> str:
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
-def check_judged(graded: Graded, max_unscored: float, folder: Path) -> None:
+def check_judged(graded: Graded, max_unscored: float, folder: Path, *, model: str = "grader") -> None:
     """Stop where replies were not judged; a later run asks about those alone.
 
     Args:
         graded: All of an evaluation.
         max_unscored: The share that may stay without a grade because nothing readable was said of them.
         folder: Of the evaluation; `unjudged.jsonl` names those without a grade.
+        model: The key of the suite that names who was asked.
 
     Raises:
         RunFailed: If one was not judged, or too many replies of the model are unreadable.
     """
-    path = folder / UNJUDGED
     left = {**graded.unjudged, **graded.unreadable}
     total = len(graded.grades) + len(left)
     if not graded.unjudged and len(graded.unreadable) <= max_unscored * total:
-        path.unlink(missing_ok=True)
+        all_judged(folder)
         return
-    rows = ({"sample_id": key[0], "rollout": key[1], "why": why} for key, why in sorted(left.items()))
-    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
-    names = sorted({name for name, _ in left})
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    raise RunFailed(
-        f"{len(left)} of {total} replies have no grade: {', '.join(names[:NAMED])}{more} ({path} has all)",
-        where=next(iter((graded.unjudged or graded.unreadable).values())),
-        fix="check the model that `grader` names, or raise its budget, then continue with --resume: "
-        "no rollout is drawn again, and nothing that was answered is asked again",
-    )
+    why = next(iter((graded.unjudged or graded.unreadable).values()))
+    raise not_judged(folder, left, total, why=why, model=model)
 
 
 async def _grade(

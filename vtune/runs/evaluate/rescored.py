@@ -4,19 +4,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.budget import Budget
+from vtune.judge.client import JudgeEndpoint
 from vtune.runs.evaluate.finished import Finished
 from vtune.runs.evaluate.grading import graded_again, rule_of, thresholds_of
-from vtune.runs.evaluate.judged import CACHE, Grader, Key, check_grader, prompts_hash
+from vtune.runs.evaluate.judged import CACHE, Grader, check_grader, prompts_hash
 from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.rejudged import CACHE as JUDGE_CACHE
+from vtune.runs.evaluate.rejudged import judge_prompts
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import Key
 from vtune.schema.sample import Sample
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
+
+E = TypeVar("E", bound=JudgeEndpoint)
 
 Reread = Literal["parser", "judge"]
 
@@ -75,8 +81,10 @@ def judging(
     if rule.judge is not None and suite.grader is not None:
         before = (results or {}).get("grader", {})
         grader = _model(suite.grader) | {"prompts": before.get("prompts", prompts_hash(rule))}
-    if suite.reward.judge is not None and any(verifier_of(sample).asks_judge for sample in samples):
-        verifiers = _model(suite.reward.judge)
+    answers = judge_prompts(samples, looks=False)
+    if suite.reward.judge is not None and answers:
+        before = (results or {}).get("judge", {}).get("prompts", {})
+        verifiers = _model(suite.reward.judge) | answers | {key: before[key] for key in answers if key in before}
     return {"grader": grader, "reward.judge": verifiers}
 
 
@@ -124,14 +132,16 @@ def readings(
 def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> EvalSuite:
     """Our suite with the parser, the judge or both of another; order of options and all else stay."""
     changes: dict[str, Any] = {}
+    reward: dict[str, Any] = {}
     if "parser" in causes:
         changes = {key: getattr(theirs, key) for key in PARSER if "." not in key}
-        changes["reward"] = ours.reward.model_copy(update={"iou": theirs.reward.iou})
+        reward["iou"] = theirs.reward.iou
         if ours.choices is not None and theirs.choices is not None:
             changes["choices"] = theirs.choices.model_copy(update={"order": ours.choices.order})
     if "judge" in causes:
         changes["grader"] = theirs.grader
-    return ours.model_copy(update=changes)
+        reward["judge"] = theirs.reward.judge
+    return ours.model_copy(update=changes | {"reward": ours.reward.model_copy(update=reward)})
 
 
 def _again(
@@ -147,15 +157,18 @@ def _again(
         samples[sample.id] = sample
     with TemporaryDirectory() as name:
         folder = Path(name)
-        replies = [(one / CACHE).read_bytes() for one in kept if (one / CACHE).is_file()]
-        (folder / CACHE).write_bytes(b"".join(replies))
-        grader = None if suite.grader is None else _silent(suite.grader)
-        scores, grades = graded_again(ours, samples, rule, suite.scorer, grader, folder)
+        for cache in (CACHE, JUDGE_CACHE):
+            replies = [(one / cache).read_bytes() for one in kept if (one / cache).is_file()]
+            (folder / cache).write_bytes(b"".join(replies))
+        models = (_silent(suite.grader), _silent(suite.reward.judge))
+        scores, grades = graded_again(ours, samples, rule, suite.scorer, models, folder)
     found: Any = scores.get("score")
     return found, {(grade["sample_id"], grade["rollout"]): grade["score"] for grade in grades}
 
 
-def _silent(grader: Grader) -> Grader:
+def _silent(model: E | None) -> E | None:
     """A model of which only kept replies are used: its budget is too small for any question."""
-    changes = {"budget": Budget(tokens=1), "api_key_env": None, "batch": False}
-    return grader.model_copy(update=changes)
+    if model is None:
+        return None
+    changes = {"budget": Budget(tokens=1), "api_key_env": None}
+    return model.model_copy(update=changes | ({"batch": False} if isinstance(model, Grader) else {}))

@@ -1,0 +1,109 @@
+"""Stored replies judged again by the judge of a suite's reward: by another one, or by another grading."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from vtune.errors import ServiceError
+from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.completions import NoVerdict
+from vtune.judge.graders import compare, prompts_hash
+from vtune.judge.prompts import looks_hash
+from vtune.protocols.protocol import Grade
+from vtune.runs.evaluate.judged import Graded, check_judged
+from vtune.runs.evaluate.unjudged import Key
+from vtune.runs.evaluate.windows import portions
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+from vtune.verifiers import verifier_of
+from vtune.verifiers.gradings import KEY, OURS
+from vtune.verifiers.judge import ATTEMPTED, decide, judged
+
+CACHE = "judge.jsonl"
+"""In the folder of an evaluation: replies of the judge, by what was asked."""
+AT_ONCE, BYTES = 64, 128 * 2**20
+"""Replies, and bytes of their pictures, that are in memory; ours."""
+
+
+def judge_prompts(samples: Iterable[Sample], *, looks: bool) -> dict[str, str]:
+    """SHA-256 of what the judge of a suite is asked: `answers`, where it compares some, and `looks`.
+
+    Args:
+        samples: Questions of the suite.
+        looks: Whether it is asked what calls show.
+    """
+    gradings = {
+        sample.verifier_parm.get(KEY) or OURS for sample in samples if verifier_of(sample).asks_judge
+    }
+    answers = {"answers": prompts_hash(gradings)} if gradings else {}
+    return answers | ({"looks": looks_hash()} if looks else {})
+
+
+async def judge_again(
+    stored: Iterable[Trajectory],
+    samples: Mapping[str, Sample],
+    judge: JudgeEndpoint,
+    folder: Path,
+    *,
+    max_unscored: float,
+) -> Graded:
+    """The grades of stored replies whose verifier asks a judge.
+
+    Args:
+        stored: All trajectories of an evaluation, with their pictures.
+        samples: Id -> question, as it is judged.
+        judge: Asked what `folder` has no reply of.
+        folder: Where its replies are kept.
+        max_unscored: See `check_judged`.
+
+    Raises:
+        RunFailed: As `check_judged`.
+        RecipeError: If the environment variable of the key is not set.
+    """
+    found: dict[Key, Verdict | ServiceError] = {}
+    asked = (
+        one
+        for one in stored
+        if one.stop_reason != "error" and verifier_of(samples[one.sample_id]).asks_judge
+    )
+    async with JudgeClient(judge, cache=folder / CACHE) as client:
+        for group in portions(asked, rows=AT_ONCE, size=BYTES):
+            verdicts = await asyncio.gather(*(_verdict(one, samples, client) for one in group))
+            keys = [(one.sample_id, one.rollout) for one in group]
+            found.update(zip(keys, verdicts, strict=True))
+        facts = client.facts()
+    graded = Graded(
+        {key: _grade(one) for key, one in found.items() if isinstance(one, Verdict)},
+        {key: one.what for key, one in found.items() if isinstance(one, NoVerdict)},
+        {
+            key: one.what
+            for key, one in found.items()
+            if isinstance(one, ServiceError) and not isinstance(one, NoVerdict)
+        },
+        facts,
+        frozenset(
+            key for key, one in found.items() if isinstance(one, Verdict) and one.parts.get(ATTEMPTED)
+        ),
+    )
+    check_judged(graded, max_unscored, folder, model="reward.judge")
+    return graded
+
+
+async def _verdict(
+    trajectory: Trajectory, samples: Mapping[str, Sample], client: JudgeClient
+) -> Verdict | ServiceError:
+    sample = samples[trajectory.sample_id]
+    outcome = decide(trajectory.reply, sample)
+    if isinstance(outcome, Verdict):
+        return outcome
+    try:
+        same = await compare(client, outcome, sample, trajectory.images[: len(sample.images)])
+    except ServiceError as error:
+        return error
+    return judged(outcome, sample, same=same)
+
+
+def _grade(verdict: Verdict) -> Grade:
+    unreadable = verdict.parts.get("unreadable", 0.0) > 0
+    return Grade(score=verdict.score, read=None if unreadable else verdict.why, fallback=verdict.score)

@@ -1,0 +1,61 @@
+"""Replies that a model was to judge, and did not: they are named in a file, and the evaluation stops."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from vtune.errors import RunFailed
+from vtune.files.writing import write_atomically
+
+UNJUDGED = "unjudged.jsonl"
+"""In the folder of an evaluation: replies that no model has judged, and why."""
+NAMED = 5
+"""Of them, in a message."""
+
+Key = tuple[str, int]
+"""A sample's id, and the number of its rollout."""
+
+
+def not_judged(folder: Path, left: Mapping[Key, str], total: int, *, why: str, model: str) -> RunFailed:
+    """The error of an evaluation whose replies were not all judged; `unjudged.jsonl` has all their names.
+
+    Args:
+        folder: Of the evaluation.
+        left: Replies without a verdict, and why.
+        total: Replies that were to be judged.
+        why: Which of the reasons is told.
+        model: The key of the suite that names the model.
+    """
+    path = folder / UNJUDGED
+    rows = ({"sample_id": key[0], "rollout": key[1], "why": one} for key, one in sorted(left.items()))
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    names = sorted({name for name, _ in left})
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return RunFailed(
+        f"{len(left)} of {total} replies have no grade: {', '.join(names[:NAMED])}{more} ({path} has all)",
+        where=why,
+        fix=f"see to the model that `{model}` names, or raise its budget, then continue with --resume: "
+        "no rollout is drawn again, and nothing that was answered is asked again",
+    )
+
+
+def all_judged(folder: Path) -> None:
+    """Nothing is left to name: what an earlier session named has been judged."""
+    (folder / UNJUDGED).unlink(missing_ok=True)
+
+
+def check_silent(folder: Path, silent: Mapping[Key, str], total: int) -> None:
+    """Stop where the judge of the suite's reward gave no reply.
+
+    Args:
+        folder: Of the evaluation.
+        silent: Replies that it was asked about in vain, and why.
+        total: Replies that there will be.
+
+    Raises:
+        RunFailed: If there is one.
+    """
+    if silent:
+        first = next(iter(silent.values()))
+        raise not_judged(folder, silent, total, why=first, model="reward.judge")
+    all_judged(folder)
