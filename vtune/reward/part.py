@@ -84,9 +84,7 @@ class RewardPart:
 
 def unscored(error: VtuneError) -> Unscored:
     """What an error leaves of a part."""
-    return Unscored(
-        error.what, again=isinstance(error, ServiceError), silent=isinstance(error, NoReply)
-    )
+    return Unscored(error.what, again=isinstance(error, ServiceError), silent=isinstance(error, NoReply))
 
 
 REWARDS: Parts[RewardPart] = Parts("reward", lambda part: first_line(part.score), RewardPart)

@@ -46,6 +46,7 @@ MAY_CHANGE = (
     "published.rows",
     "published.licence",
     "published.md5",
+    "published.revision",
     "checkpoints.every",
     "checkpoints.keep",
     "checkpoints.keep.newest",

@@ -292,9 +292,7 @@ async def _opened(section: ImageSearchRecipe, record: Path) -> AsyncIterator[Ima
 
 
 @asynccontextmanager
-async def _on_web(
-    section: ImageSearchRecipe, exchanges: Exchanges, _: Path
-) -> AsyncIterator[ImageSearch]:
+async def _on_web(section: ImageSearchRecipe, exchanges: Exchanges, _: Path) -> AsyncIterator[ImageSearch]:
     assert section.web is not None
     assert section.patience is not None
     async with aclosing(Searched(PictureSearch(section.web, section.patience, exchanges))) as matches:

@@ -185,9 +185,7 @@ async def _opened(section: TextSearchRecipe, record: Path) -> AsyncIterator[Text
 
 
 @asynccontextmanager
-async def _on_web(
-    section: TextSearchRecipe, exchanges: Exchanges, record: Path
-) -> AsyncIterator[TextSearch]:
+async def _on_web(section: TextSearchRecipe, exchanges: Exchanges, record: Path) -> AsyncIterator[TextSearch]:
     async with AsyncExitStack() as stack:
         searcher = _recorded(section, record, exchanges)
         await stack.enter_async_context(aclosing(searcher))

@@ -52,6 +52,7 @@ from vtune.runs.evaluate.questions import (
     without_pictures,
 )
 from vtune.runs.evaluate.rejudged import judge_prompts
+from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
 from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import (
@@ -310,6 +311,7 @@ def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]
 def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
     suite = asked.suite
     everything = faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
+    known = revisions(suite.data)
     return {
         "model": asked.model,
         "samples": asked.found.count,
@@ -323,7 +325,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "judged_by": judges_of(judged.rows),
         "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),
-        "environment": environment(asked.prints),
+        "environment": environment(asked.prints) | ({"revisions": known} if known else {}),
         **endpoint_facts(asked.model, suite.openai, asked.out),
         **script_facts(asked.model),
     }

@@ -361,7 +361,9 @@ def _again(trajectory: Trajectory, sample: Sample, rule: Rule, found: Graded | N
 
 def _attempted(mark: Mark, trajectory: Trajectory, found: Graded | None) -> bool:
     """Whether a stored reply attempts an answer, as those say who have judged it now."""
-    return mark.attempted if found is None else (mark.sample_id, trajectory.rollout) not in found.not_attempted
+    return (
+        mark.attempted if found is None else (mark.sample_id, trajectory.rollout) not in found.not_attempted
+    )
 
 
 def _read_by(sample: Sample, suite: EvalSuite, rule: Rule) -> Sample:

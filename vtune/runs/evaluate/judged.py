@@ -24,6 +24,7 @@ CACHE = "grader.jsonl"
 BATCH = "grader.batch.json"
 """The batch that is under way."""
 
+
 class Grader(JudgeEndpoint):
     """The model that reads and compares answers where a protocol asks one."""
 

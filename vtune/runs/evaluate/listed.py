@@ -5,6 +5,7 @@ from typing import Any
 from vtune.config import load_recipe, shipped
 from vtune.protocols import PROTOCOLS
 from vtune.runs.evaluate.groups import GROUPS, SUITES, Group, is_here
+from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.suite import EvalSuite
 
 
@@ -12,8 +13,10 @@ def list_suites() -> dict[str, Any]:
     """All suites and groups.
 
     Returns:
-        `suites`, by name: `rows`, `licence` (null: not known here), `data` (where it is looked for on this
-        machine), `here`, `get` (how to get it), `agent` and `protocol` (the defaults) and `protocols`.
+        `suites`, by name: `rows`, `licence` (null: not known here), `md5` (of its file, checked on reading;
+        null: none is known), `data` (where it is looked for on this machine), `revisions` (of what is there,
+        by path, where `hf download` has noted it), `here`, `get` (how to get it), `agent` and `protocol` (the
+        defaults) and `protocols`.
         `groups`, by name: `members`, `without_suite` and `average`.
     """
     return {
@@ -28,6 +31,8 @@ def _suite(suite: EvalSuite) -> dict[str, Any]:
     return {
         "rows": suite.published.rows,
         "licence": suite.published.licence,
+        "revisions": revisions(suite.data),
+        "md5": suite.published.md5,
         "data": list(suite.data),
         "here": is_here(suite),
         "get": suite.data_from,

@@ -33,9 +33,7 @@ def judge_prompts(samples: Iterable[Sample], *, looks: bool) -> dict[str, str]:
         samples: Questions of the suite.
         looks: Whether it is asked what calls show.
     """
-    gradings = {
-        sample.verifier_parm.get(KEY) or OURS for sample in samples if verifier_of(sample).asks_judge
-    }
+    gradings = {sample.verifier_parm.get(KEY) or OURS for sample in samples if verifier_of(sample).asks_judge}
     answers = {"answers": prompts_hash(gradings)} if gradings else {}
     return answers | ({"looks": looks_hash()} if looks else {})
 
@@ -63,9 +61,7 @@ async def judge_again(
     """
     found: dict[Key, Verdict | ServiceError] = {}
     asked = (
-        one
-        for one in stored
-        if one.stop_reason != "error" and verifier_of(samples[one.sample_id]).asks_judge
+        one for one in stored if one.stop_reason != "error" and verifier_of(samples[one.sample_id]).asks_judge
     )
     async with JudgeClient(judge, cache=folder / CACHE) as client:
         for group in portions(asked, rows=AT_ONCE, size=BYTES):
@@ -82,9 +78,7 @@ async def judge_again(
             if isinstance(one, ServiceError) and not isinstance(one, NoVerdict)
         },
         facts,
-        frozenset(
-            key for key, one in found.items() if isinstance(one, Verdict) and one.parts.get(ATTEMPTED)
-        ),
+        frozenset(key for key, one in found.items() if isinstance(one, Verdict) and one.parts.get(ATTEMPTED)),
     )
     check_judged(graded, max_unscored, folder, model="reward.judge")
     return graded

@@ -84,7 +84,9 @@ def judging(
     answers = judge_prompts(samples, looks=False)
     if suite.reward.judge is not None and answers:
         before = (results or {}).get("judge", {}).get("prompts", {})
-        verifiers = _model(suite.reward.judge) | answers | {key: before[key] for key in answers if key in before}
+        verifiers = (
+            _model(suite.reward.judge) | answers | {key: before[key] for key in answers if key in before}
+        )
     return {"grader": grader, "reward.judge": verifiers}
 
 

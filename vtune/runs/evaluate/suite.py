@@ -8,7 +8,7 @@ them, and says by itself how the evaluation is done again.
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -29,6 +29,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.judged import Judged
 from vtune.runs.evaluate.places import located
 from vtune.runs.evaluate.questions import AnswerIn, Source, as_today
+from vtune.runs.evaluate.revisions import revisions
 from vtune.tools import ToolName
 
 AGENTS = "recipes.agents"
@@ -72,6 +73,9 @@ class Published(Strict):
     """Null: not known here; see the card of the data set."""
     md5: tuple[str, ...] | None = None
     """Of its one file, in hexadecimal, each version that is accepted; null accepts any."""
+    revision: Annotated[str | None, Field(exclude_if=lambda revision: revision is None)] = None
+    """Commit of the hub, or its beginning, at which `hf download --local-dir` has to have been; null accepts
+    any, and results say which it was."""
 
 
 class EvalSuite(Source, AgentRecipe, Judged):
@@ -190,11 +194,12 @@ _OF_SUITES = {"template": ours.TEMPLATE, "letter_rule": ours.LETTER_RULE}
 
 
 def check_published(suite: EvalSuite) -> None:
-    """Check that a benchmark's file is the published one, where the suite says its sum.
+    """Check that data are the published ones, where the suite says their sum or their revision.
 
     Raises:
-        DataError: If it is another, with both sums.
+        DataError: If they are others, with both.
     """
+    _check_revision(suite)
     for path in map(Path, suite.data):
         if suite.published.md5 is None or not path.is_file():
             continue
@@ -205,6 +210,21 @@ def check_published(suite: EvalSuite) -> None:
                 f"its MD5 is {found}, and {' or '.join(suite.published.md5)} as published",
                 where=str(path),
                 fix=f"{suite.data_from}; --set published.md5=null accepts the file as it is",
+            )
+
+
+def _check_revision(suite: EvalSuite) -> None:
+    wanted = suite.published.revision
+    if wanted is None:
+        return
+    found = revisions(suite.data)
+    for name in suite.data:
+        commits = found.get(name, [])
+        if [commit for commit in commits if commit.startswith(wanted)] != commits or not commits:
+            raise DataError(
+                f"it is at revision {' and '.join(commits) or 'unknown'}, and the suite wants {wanted}",
+                where=name,
+                fix=f"{suite.data_from}, with --revision {wanted}; --set published.revision=null accepts any",
             )
 
 

@@ -1,0 +1,35 @@
+"""At which revision of the hub data are, as `hf download --local-dir` notes it beside them."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+NOTES = Path(".cache/huggingface/download")
+"""In the folder of a download: a file `NAME.metadata` for each file, whose first line is the commit."""
+
+
+def revisions(data: Iterable[str]) -> dict[str, list[str]]:
+    """Path -> commits of its files, of the data that were downloaded so; more than one where they differ."""
+    found = {name: sorted(set(_commits(Path(name)))) for name in data}
+    return {name: commits for name, commits in found.items() if commits}
+
+
+def _commits(path: Path) -> Iterator[str]:
+    for root in (path, *path.parents):
+        notes = root / NOTES
+        if notes.is_dir():
+            below = notes / path.relative_to(root)
+            files = (
+                below.rglob("*.metadata") if path.is_dir() else [below.with_name(f"{below.name}.metadata")]
+            )
+            yield from filter(None, map(_first_line, files))
+            return
+
+
+def _first_line(path: Path) -> str | None:
+    """The commit that a note has; None where there is no note, or another hand has written it."""
+    try:
+        with path.open(encoding="ascii") as lines:
+            line = lines.readline(64).strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return line if line and all(letter in "0123456789abcdef" for letter in line) else None
