@@ -5,11 +5,9 @@ Skipped where their environment, `.venv-harness`, is not there.
 
 import json
 import math
-import re
 import subprocess
-from collections.abc import Callable, Mapping
 from itertools import product
-from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,26 +24,113 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="make test-harness makes .venv-harness"),
 ]
 
-TEXTS = ["", "B", "(B)", "b", "Because", "3", "-3", "3.0", "3.5", "1,000", "1e3", "12 km", "the cup", "A Cup", "cap"]
-TEXTS += ["none", "café", "a,b", "b, a", "A,B", "a\nb", "b\\na", "e4, Qh5#", "Qh5#!, e4", "\\boxed{3}", "x = 3", "50%"]
-TEXTS += ["[1, 2]", "[2, 1]", "['a', 'b']", "{'a': 1}", "{'a': [1, 2], 'b': 'x'}", "[]", "{}", "[(1, 2), (3, 4)]"]
+TEXTS = [
+    "",
+    "B",
+    "(B)",
+    "b",
+    "Because",
+    "3",
+    "-3",
+    "3.0",
+    "3.5",
+    "1,000",
+    "1e3",
+    "12 km",
+    "the cup",
+    "A Cup",
+    "cap",
+]
+TEXTS += [
+    "none",
+    "café",
+    "a,b",
+    "b, a",
+    "A,B",
+    "a\nb",
+    "b\\na",
+    "e4, Qh5#",
+    "Qh5#!, e4",
+    "\\boxed{3}",
+    "x = 3",
+    "50%",
+]
+TEXTS += [
+    "[1, 2]",
+    "[2, 1]",
+    "['a', 'b']",
+    "{'a': 1}",
+    "{'a': [1, 2], 'b': 'x'}",
+    "[]",
+    "{}",
+    "[(1, 2), (3, 4)]",
+]
 TEXTS += [BOX, f"[{BOX}]", f"[{BOX}, (0.2, 0.2, 0.4, 0.6)]", "(0.2, 0.2, 0.4, 0.6)", "(0.5, 0.5, 0.1, 0.1)"]
-TEXTS += ["<box>0.1,0.1,0.5,0.5</box>", "<box>0.1, 0.1, 0.5, 0.3</box>", "<point>0.3, 0.4</point>", "<point>1.3,0.4</point>"]
-VALUES: list[Any] = [None, 3, 3.5, True, [], {}, ["a", "b"], ["b", "A"], [1, 2], [2, 1, 1], {"a": 1}, {"a": [1, 2], "b": "x"}]
-VALUES += [{"a": "x", "b": "y"}, [[0.1, 0.1, 0.5, 0.5]], [0.1, 0.1, 0.5, 0.5], [[1, 2], [3, 4]], {"a": [[0.1, 0.1, 0.5, 0.5]]}]
-BOXES = [[BOX], [BOX, "(0.2, 0.2, 0.4, 0.6)"], [[0.1, 0.1, 0.5, 0.5]]]
+TEXTS += [
+    "<box>0.1,0.1,0.5,0.5</box>",
+    "<box>0.1, 0.1, 0.5, 0.3</box>",
+    "<point>0.3, 0.4</point>",
+    "<point>1.3,0.4</point>",
+]
+VALUES: list[Any] = [
+    None,
+    3,
+    3.5,
+    True,
+    [],
+    {},
+    ["a", "b"],
+    ["b", "A"],
+    [1, 2],
+    [2, 1, 1],
+    {"a": 1},
+    {"a": [1, 2], "b": "x"},
+]
+VALUES += [
+    {"a": "x", "b": "y"},
+    [[0.1, 0.1, 0.5, 0.5]],
+    [0.1, 0.1, 0.5, 0.5],
+    [[1, 2], [3, 4]],
+    {"a": [[0.1, 0.1, 0.5, 0.5]]},
+]
+PAIRS = 250
+"""Of an answer and a truth, for each metric: drawn by its name, the same every time."""
+BOXES = [[BOX], [BOX, "(0.2, 0.2, 0.4, 0.6)"]]
 """Truths of `xml_norm_point_in_bbox`, which are lists."""
-REPLIES = ["{}", "Answer: {}", "**Answer: {}**", "**Answer:** {}", "Answer: x\nAnswer: {}", "So.\n\nAnswer: {}\n\nFor it is."]
-REPLIES += ["```json\n{}\n```", "```\n{}\n```", "Answer: ```python\n{}\n```", "It is {} then.", '{{"answer": {}}}', '{{"answer": "{}"}}']
-REPLIES += ["{{'answer': '{}'}}", '[1] {{"answer": "{}"}} and on', '"{}"', "  {}  \n\n\n  b  ", "answer: {}", "Answer:\n```\n  {}\n /\\\n```"]
+REPLIES = [
+    "{}",
+    "Answer: {}",
+    "**Answer: {}**",
+    "**Answer:** {}",
+    "Answer: x\nAnswer: {}",
+    "So.\n\nAnswer: {}\n\nFor it is.",
+]
+REPLIES += [
+    "```json\n{}\n```",
+    "```\n{}\n```",
+    "Answer: ```python\n{}\n```",
+    "It is {} then.",
+    '{{"answer": {}}}',
+    '{{"answer": "{}"}}',
+]
+REPLIES += [
+    "{{'answer': '{}'}}",
+    '[1] {{"answer": "{}"}} and on',
+    '"{}"',
+    "  {}  \n\n\n  b  ",
+    "answer: {}",
+    "Answer:\n```\n  {}\n /\\\n```",
+]
 
 
 def _cases() -> list[tuple[str, Any, Any]]:
-    """Every metric, every answer, every truth."""
+    """Every metric on what is known to be odd, on right answers, and on pairs of an answer and a truth."""
     found: list[tuple[str, Any, Any]] = [(metric, answer, truth) for metric, answer, truth, _ in ODD]
     for metric in METRICS:
         truths = BOXES if metric == "xml_norm_point_in_bbox" else [*TEXTS, *VALUES]
-        found += [(metric, *pair) for pair in product([*TEXTS, *VALUES], truths)]
+        pairs = list(product([*TEXTS, *VALUES], truths))
+        found += [(metric, *pair) for pair in Random(metric).sample(pairs, min(PAIRS, len(pairs)))]
+        found += [(metric, one, one) for one in TEXTS]
     return found
 
 
@@ -55,9 +140,6 @@ def _parsed() -> list[tuple[str, str, dict[str, Any]]]:
     found = [(parser, reply, truths[0]) for parser, reply, _ in PARSED]
     forms = [form.format(text) for form, text in product(REPLIES, TEXTS)]
     return found + [(parser, reply, truth) for parser in PARSERS for reply in forms for truth in truths]
-
-
-KNOWN: Mapping[str, Callable[[str, Any, Any], bool]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -75,28 +157,27 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_every_metric_gives_what_upstream_gives(upstream: dict[str, Any]) -> None:
     cases = _cases()
-    assert len(cases) == len(upstream["scores"]) > 100_000
-    differ = []
+    assert len(cases) == len(upstream["scores"]) > 10_000
+    differ, no_number = [], set()
     for (metric, answer, truth), theirs in zip(cases, upstream["scores"], strict=True):
         ours = score(metric, answer, truth)
-        if not math.isclose(ours, theirs, abs_tol=1e-9):
+        if math.isnan(theirs):  # upstream leaves such a field out of the mean
+            no_number.add(metric)
+            assert ours == 0
+        elif not math.isclose(ours, theirs, abs_tol=1e-9):
             differ.append((metric, answer, truth, ours, theirs))
-    by: dict[str, list[Any]] = {}
-    for one in differ:
-        by.setdefault(one[0], []).append(one[1:])
-    for k, v in by.items():
-        print(k, len(v), v[:6])
-    assert not differ
+    assert differ == []
+    assert no_number == {"nbbox_iou_sequence"}
     assert {metric for metric, _, _ in cases} == set(METRICS)
+    row = f"{len(cases):,} answers and {len(upstream['fields']):,} replies"
+    assert row in text_of("vtune/protocols/README.md"), row
 
 
 def test_every_parser_finds_what_upstream_finds(upstream: dict[str, Any]) -> None:
     cases = _parsed()
     assert len(cases) == len(upstream["fields"]) > 1_000
-    differ = []
-    for (parser, reply, truths), theirs in zip(cases, upstream["fields"], strict=True):
-        ours = fields_of(reply, parser, truths)
-        if json.loads(json.dumps(ours)) != theirs:
-            differ.append((parser, reply, ours, theirs))
-    print(len(differ), differ[:12])
-    assert not differ
+    pairs = zip(cases, upstream["fields"], strict=True)
+    found = [
+        (case, json.loads(json.dumps(fields_of(case[1], case[0], case[2]))), theirs) for case, theirs in pairs
+    ]
+    assert [one for one in found if one[1] != one[2]] == []

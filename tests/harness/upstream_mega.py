@@ -2,8 +2,8 @@
 
     .venv-harness/bin/python tests/harness/upstream_mega.py CASES OUT
 
-Runs in an environment that has lmms-eval and not vtune. Metrics that ask a model or the network, run a program or
-need a corpus are not entered: their files import what is not installed.
+Runs in an environment that has lmms-eval and not vtune. Metrics that ask a model or the network, run a
+program or need a corpus are not entered: their files import what is not installed.
 """
 
 import json
@@ -19,6 +19,7 @@ LEFT_OUT = (
     *("latex_expr_equality", "nli_entailment", "program_judge", "sacrebleu_bleu", "symbolic_planning"),
 )
 """Files of `metrics/scoring`."""
+IN_BOXES = "xml_norm_point_in_bbox"
 
 
 class Absent(types.ModuleType):
@@ -34,7 +35,12 @@ def scored(cases: list[tuple[str, Any, Any]]) -> list[float]:
     """What `MetricType.match` gives each (metric, answer, truth)."""
     from metrics.metric_type import MetricType  # type: ignore[import-not-found]
 
-    return [float(MetricType.from_string(metric).match(answer, truth)) for metric, answer, truth in cases]
+    found = []
+    for metric, answer, truth in cases:
+        given = {"bounding_boxes": truth} if metric == IN_BOXES else truth  # it reads the task's context
+        score = MetricType.from_string(metric).match(answer, given)
+        found.append(float(score[0] if isinstance(score, tuple) else score))
+    return found
 
 
 def parsed(cases: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -56,7 +62,9 @@ def parsed(cases: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]
 if __name__ == "__main__":
     cases, out = sys.argv[1:]
     logging.disable(logging.CRITICAL)
-    sys.path.insert(0, str(next(Path(place) / FOLDER for place in sys.path if (Path(place) / FOLDER).is_dir())))
+    sys.path.insert(
+        0, str(next(Path(place) / FOLDER for place in sys.path if (Path(place) / FOLDER).is_dir()))
+    )
     for name in LEFT_OUT:
         sys.modules[f"metrics.scoring.{name}"] = Absent(f"metrics.scoring.{name}")
     asked = json.loads(Path(cases).read_text())

@@ -95,8 +95,11 @@ def any_reference(answer: Any, truth: Any) -> float:
 
 
 def similar(answer: Any, truth: Any) -> float:
-    """1 - Damerau-Levenshtein distance / length of the longer (`NormalizedSimilarityDamerauLevenshtein`)."""
-    if not isinstance(answer, str) or not isinstance(truth, str):
+    """1 - Damerau-Levenshtein distance / length of the longer (`NormalizedSimilarityDamerauLevenshtein`).
+
+    Of lists by their items, as upstream's library has it.
+    """
+    if not isinstance(answer, str | list) or not isinstance(truth, str | list):
         return 0.0
     shorter, longer = sorted((len(answer), len(truth)))
     if longer > UNEVEN * shorter:
@@ -191,16 +194,16 @@ def near_number(answer: Any, truth: Any) -> float:
 def numerical(answer: Any, truth: Any) -> float:
     """Equal within a hundredth, or as `simple` has it (`GeneralSingleNumericalMatch`).
 
-    Lists of numbers are compared without their order; tuples are never right. Upstream parses LaTeX with
-    sympy and runs what that gives with `eval`; here `latex.value_of` works it out.
+    Lists of numbers are compared without their order; tuples, and lists of anything else, are never right.
+    Upstream parses LaTeX with sympy and runs what that gives with `eval`; here `latex.value_of` works it out.
     """
     said, expected = _assigned(str(answer)), _assigned(truth)
     one, other = _number(said), _number(expected)
     if one is None or other is None:
         return simple(said, expected)
     if isinstance(one, list) and isinstance(other, list):
-        same = len(one) == len(other)
-        return float(same and all(map(_close, sorted(one), sorted(other))))
+        numbers = all(isinstance(item, int | float) for item in (*one, *other))
+        return float(numbers and len(one) == len(other) and all(map(_close, sorted(one), sorted(other))))
     return float(isinstance(one, float) and isinstance(other, float) and _close(one, other))
 
 
@@ -218,8 +221,8 @@ def _assigned(text: str) -> str:
     return found[1].strip() if found else text
 
 
-def _number(text: str) -> float | list[float] | tuple[Any, ...] | None:
-    """The value of an expression, or of a list of numbers; None where it has none."""
+def _number(text: str) -> float | list[Any] | tuple[Any, ...] | None:
+    """The value of an expression, or a list or tuple; None where it is neither."""
     text = text.replace("\\pi", "π")
     for pattern, written in _PI:
         text = pattern.sub(written, text)
@@ -238,8 +241,7 @@ def _number(text: str) -> float | list[float] | tuple[Any, ...] | None:
         return None
     if isinstance(found, tuple):
         return found
-    numbers = isinstance(found, list) and all(isinstance(one, int | float) for one in found)
-    return [float(one) for one in found] if numbers else None
+    return found if isinstance(found, list) else None
 
 
 def _close(one: float, other: float) -> bool:

@@ -331,7 +331,11 @@ def graded_again(
     stored, most = finished.trajectories(), finished.suite.reward.max_unscored
     if rule.judge is not None and grader is not None:
         found = asyncio.run(graded_by_model(stored, samples, rule, grader, folder, max_unscored=most))
-    elif judge is not None and any(verifier_of(sample).asks_judge for sample in samples.values()):
+    elif (
+        rule.by == "verifier"
+        and judge is not None
+        and any(verifier_of(sample).asks_judge for sample in samples.values())
+    ):
         found = asyncio.run(judge_again(stored, samples, judge, folder, max_unscored=most))
     grades, marks, fallbacks = [], [], []
     for trajectory in finished.trajectories():
