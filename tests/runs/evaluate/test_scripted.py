@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.data.benchmarks import make_vstar
-from tests.runs.commands import vtune
+from tests.runs.commands import Ended, vtune
 from tests.runs.evaluate.scripted import LOOK, asked, evaluate, evaluated, write_script
-from vtune.config import find
+from vtune.config import find, load_recipe
+from vtune.runs.evaluate.questions import fingerprints
+from vtune.runs.evaluate.revisions import revisions
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.parquet import read_trajectories
 
 
@@ -122,3 +125,34 @@ def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(
             assert f"there are 4 questions, and {rows} as published" in ended.err
             assert str(data) in ended.err
             assert "--set published.rows=null accepts" in ended.err
+
+
+def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_one(tmp_path: Path) -> None:
+    data = make_vstar(tmp_path / "vstar_bench", 2, (60, 40), (10, 10, 20, 20))
+    notes = data / ".cache/huggingface/download"
+    (notes / "direct_attributes").mkdir(parents=True)
+    commit = "d9ae62c" + "0" * 33
+    for name in ("test_questions.jsonl", "direct_attributes/0.jpg"):
+        (notes / f"{name}.metadata").write_text(f"{commit}\nsum\n1700000000.0\n")
+    (notes / "torn.metadata").write_text("not a commit\n")
+    assert revisions([str(data), str(data / "test_questions.jsonl")]) == {
+        str(data): [commit],
+        str(data / "test_questions.jsonl"): [commit],
+    }
+    assert revisions([str(tmp_path / "elsewhere")]) == {}
+    # When it was downloaded makes no other data of it.
+    suite = load_recipe(find("vstar", "eval_suites"), EvalSuite, [f"data=[{data}]"])
+    before = fingerprints(suite)
+    (notes / "test_questions.jsonl.metadata").write_text(f"{commit}\nsum\n1800000000.0\n")
+    assert fingerprints(suite) == before
+    model = write_script(tmp_path / "r.jsonl", {sample.id: ["A"] for sample in asked("vstar", data)})
+
+    def run(name: str, wanted: str) -> Ended:
+        return evaluate("vstar", model, data, tmp_path / name, "--set", f"published.revision={wanted}")
+
+    ended = run("out", "d9ae62c")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["environment"]["revisions"] == {str(data): [commit]}
+    ended = run("other", "e9d6be6")
+    assert ended.code == 2
+    assert f"it is at revision {commit}, and the suite wants e9d6be6" in ended.err

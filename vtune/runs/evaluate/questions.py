@@ -25,6 +25,7 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.prompts import Style
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.data.validating import check_data
+from vtune.runs.evaluate.revisions import is_note
 from vtune.schema.message import Picture
 from vtune.schema.parquet import fingerprint, load_picture
 from vtune.schema.sample import Sample
@@ -343,6 +344,6 @@ def read_in(sample: Sample, space: Space | None) -> Sample:
 def _fingerprint(path: Path) -> str:
     if path.is_file():
         return fingerprint(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not is_note(file, path))
     lines = [f"{file.relative_to(path)} {fingerprint(file)}\n" for file in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()

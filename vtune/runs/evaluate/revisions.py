@@ -7,6 +7,11 @@ NOTES = Path(".cache/huggingface/download")
 """In the folder of a download: a file `NAME.metadata` for each file, whose first line is the commit."""
 
 
+def is_note(file: Path, folder: Path) -> bool:
+    """Whether a file below a folder is one that a download leaves for itself: it is no data, and has a date."""
+    return file.relative_to(folder).parts[:2] == NOTES.parts[:2]
+
+
 def revisions(data: Iterable[str]) -> dict[str, list[str]]:
     """Path -> commits of its files, of the data that were downloaded so; more than one where they differ."""
     found = {name: sorted(set(_commits(Path(name)))) for name in data}
