@@ -8,7 +8,7 @@ NOTES = Path(".cache/huggingface/download")
 
 
 def is_note(file: Path, folder: Path) -> bool:
-    """Whether a file below a folder is one that a download leaves for itself: it is no data, and has a date."""
+    """Whether a file below a folder is one that a download leaves for itself: no data, and dated."""
     return file.relative_to(folder).parts[:2] == NOTES.parts[:2]
 
 
