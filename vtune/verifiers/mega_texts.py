@@ -97,9 +97,11 @@ def any_reference(answer: Any, truth: Any) -> float:
 def similar(answer: Any, truth: Any) -> float:
     """1 - Damerau-Levenshtein distance / length of the longer (`NormalizedSimilarityDamerauLevenshtein`).
 
-    Of lists by their items, as upstream's library has it.
+    Where the truth is a list, by its items, as upstream's library has it.
     """
     if not isinstance(answer, str | list) or not isinstance(truth, str | list):
+        return 0.0
+    if isinstance(answer, list) and isinstance(truth, str):
         return 0.0
     shorter, longer = sorted((len(answer), len(truth)))
     if longer > UNEVEN * shorter:

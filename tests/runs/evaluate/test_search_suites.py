@@ -212,7 +212,7 @@ def test_what_the_judge_may_cost_is_not_exceeded_and_its_model_prompts_and_cost_
     asked = len(grader.requests)
     ended = run(large, "--resume")
     assert ended.code == 0, ended.err
-    facts = json.loads(ended.out)["judge"]
+    facts = json.loads(ended.out)["reward.judge"]
     questions = len(grader.requests) - 2  # greetings are not counted
     assert len(grader.requests) > asked
     assert (facts["model"], facts["input_tokens"], facts["output_tokens"]) == (

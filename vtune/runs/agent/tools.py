@@ -159,7 +159,7 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
         tools: dict[str, Tool] = {}
         for name, tool, section in sections_of(recipe):
             assert tool.opened is not None
-            if exchanges is not None and tool.on_web is not None and tool.asks_web(section, recipe.web):
+            if exchanges is not None and tool.on_web is not None and tool.asks_web(section, exchanges.rules):
                 opening = tool.on_web(section, exchanges, record)
             else:
                 opening = tool.opened(section, record)

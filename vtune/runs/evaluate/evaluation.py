@@ -335,7 +335,7 @@ def _judge_of(asked: _Evaluation, records: Mapping[str, Sample], scorer: Scorer)
     """What results say of the judge of the suite's reward: nothing where none was asked."""
     facts = scorer.judge_facts()
     prompts = judge_prompts(records.values(), looks=asked.found.judged_looks > 0)
-    return {"judge": facts | {"prompts": prompts}} if facts else {}
+    return {"reward.judge": facts | {"prompts": prompts}} if facts else {}
 
 
 @dataclass(frozen=True, slots=True)

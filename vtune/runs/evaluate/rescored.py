@@ -83,7 +83,7 @@ def judging(
         grader = _model(suite.grader) | {"prompts": before.get("prompts", prompts_hash(rule))}
     answers = judge_prompts(samples, looks=False)
     if suite.reward.judge is not None and answers:
-        before = (results or {}).get("judge", {}).get("prompts", {})
+        before = (results or {}).get("reward.judge", {}).get("prompts", {})
         verifiers = (
             _model(suite.reward.judge) | answers | {key: before[key] for key in answers if key in before}
         )
