@@ -34,7 +34,7 @@ def not_judged(folder: Path, left: Mapping[Key, str], total: int, *, why: str, m
     return RunFailed(
         f"{len(left)} of {total} replies have no grade: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=why,
-        fix=f"see to the model that `{model}` names, or raise its budget, then continue with --resume: "
+        fix=f"check the model that `{model}` names, or raise its budget, then continue with --resume: "
         "no rollout is drawn again, and nothing that was answered is asked again",
     )
 
