@@ -145,3 +145,19 @@ def test_questions_beyond_the_budget_are_not_sent() -> None:
     assert found[:2] == ["yes", "yes"]
     assert purse.spent.input + purse.spent.output <= 2 * (AROUND + 3 + 8) - 1
     assert len(judge.requests) == sum(one == "yes" for one in found)
+
+
+def test_an_endpoint_keeps_its_own_budget_over_the_sessions_of_a_file(tmp_path: Path) -> None:
+    cache, limit = tmp_path / "replies.jsonl", {"budget": {"tokens": AROUND + 3 + 8 + 14}}
+
+    async def ask(judge: FakeJudge, text: str) -> tuple[str, dict[str, Any]]:
+        async with JudgeClient(judge.endpoint(**limit), cache=cache) as client:
+            return await client.ask(Prompt("", text), ()), client.facts()
+
+    with serve("yes") as judge:
+        said, facts = asyncio.run(ask(judge, "one"))
+        assert (said, facts["model"], facts["input_tokens"]) == ("yes", "judge", 10)
+        assert asyncio.run(ask(judge, "one"))[0] == "yes"  # costs nothing
+        with pytest.raises(OverBudget, match=r"raise `budget.tokens`|may exceed"):
+            asyncio.run(ask(judge, "two"))
+    assert len(judge.requests) == 1
