@@ -171,7 +171,7 @@ def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
     suite = load_recipe(folder / "suite.yaml", EvalSuite)
     # Questions that were imported are in our own format; their kind is called as the format that they had.
     for name in (suite.format, suite.kind):
-        if name in FORMATS and (scorer := FORMATS[name].official) is not None:
+        if name and name in FORMATS and (scorer := FORMATS[name].official) is not None:
             return read_finished(folder), scorer
     raise RecipeError(
         f"no official scorer is known for questions of the format `{suite.format}`",
