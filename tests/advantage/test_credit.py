@@ -288,7 +288,7 @@ def test_types_that_the_recipe_does_not_name_get_no_credit() -> None:
 
 
 def test_a_tool_type_that_does_not_exist_gets_its_neighbour() -> None:
-    with pytest.raises(ValidationError, match="no tool type is called `zom`; did you mean `zoom`"):
+    with pytest.raises(ValidationError, match="there is no tool type `zom`; did you mean `zoom`"):
         Credit(beta=0.25, tools={"zom": Gate(similarity=0.5, confidence=0.5)})
 
 

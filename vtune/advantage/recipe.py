@@ -64,7 +64,7 @@ class Credit(Strict):
     def _types_exist(self) -> Self:
         for name in self.tools:
             if name not in tool_types():
-                raise ValueError(f"no tool type is called `{name}`; {or_yours(nearest(name, tool_types()))}")
+                raise ValueError(f"there is no tool type `{name}`; {or_yours(nearest(name, tool_types()))}")
         return self
 
 

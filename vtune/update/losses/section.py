@@ -29,7 +29,7 @@ def read_loss(values: Any) -> Any:
     given = {"algorithm": DEFAULT} | values
     name = given["algorithm"]
     if not isinstance(name, str) or name not in LOSSES:
-        text = f"no loss is called `{name}`; {LOSSES.meant(str(name))}"
+        text = f"there is no loss `{name}`; {LOSSES.meant(str(name))}"
         problem = PydanticCustomError("unknown_loss", text)
         raise _invalid([{"type": problem, "loc": ("algorithm",), "input": name}])
     section = LOSSES[name].section

@@ -100,7 +100,7 @@ def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
 def _scorer(rule: Rule) -> Callable[[], str]:
     def run() -> str:
         if rule.scorer is not None and rule.scorer not in SCORERS:
-            raise Broken(f"no scorer is called `{rule.scorer}`", SCORERS.meant(rule.scorer))
+            raise Broken(f"there is no scorer `{rule.scorer}`", SCORERS.meant(rule.scorer))
         return rule.scorer or "the suite's"
 
     return run
