@@ -3,7 +3,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from vtune.errors import RecipeError
 from vtune.runs.processes.launch import launch
 from vtune.runs.processes.watcher import Ended, ended
+from vtune.update.checkpoint import complete
 
 pytestmark = pytest.mark.train
 
@@ -38,8 +39,13 @@ def none_is_left() -> Iterator[None]:
 
 def begun(words: list[str], said: Path, run: Path, *, steps: int = 2, site: str = BREAKS) -> Launched:
     """A command in two processes that has done some steps."""
+    return going(lambda: Launched([*words, "--gpus", "2"], said, site=site), run, steps=steps)
+
+
+def going(start: Callable[[], Launched], run: Path, *, steps: int = 2) -> Launched:
+    """A command that was started and has done some steps."""
     before = opened(run)
-    started = Launched([*words, "--gpus", "2"], said, site=site)
+    started = start()
 
     def over() -> bool:
         return started.process.poll() is not None
@@ -59,13 +65,13 @@ def opened(run: Path) -> int:
 
 
 PDSH = """#!/bin/sh
-# `pdsh -S -f N -w a,b COMMAND`: COMMAND on every machine; here they are all this one.
+# `pdsh -S -f N -w a,b COMMAND`: COMMAND on every host; all of them are this machine.
 shift 3; shift; hosts=$(echo "$1" | tr , ' '); shift
 case "$*" in *pkill*) exit 0;; esac
 number=0
 for host in $hosts; do
   command=$(echo "$*" | sed "s/%n/$number/g")
-  sh -c "$command" & pids="$pids $!"
+  VTUNE_TEST_HOST=$host sh -c "$command" & pids="$pids $!"
   number=$((number + 1))
 done
 status=0
@@ -75,14 +81,41 @@ exit $status
 
 SSH = """#!/bin/sh
 while [ "$1" = -o ]; do shift 2; done
-shift
-case "$*" in "hostname -I") echo 127.0.0.1;; *) exec "$@";; esac
+host=$1; shift
+case "$*" in "hostname -I") echo "$host";; *) exec "$@";; esac
 """
+
+FIRST, SECOND = "127.0.0.2", "127.0.0.3"
+"""Two hosts: the ranks meet at the first one's address, where nothing listens that asks for 127.0.0.1."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Two hosts that are this machine, as a stand-in for pdsh and ssh has it."""
+
+    programs: Path
+    file: Path
+
+    def start(self, words: Sequence[str | Path], said: Path, *, each: int) -> Launched:
+        """A command with so many processes on each of them."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
+            return Launched([*words, "--gpus", str(each), "--hostfile", self.file], said)
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Hosts:
+    folder = tmp_path_factory.mktemp("hosts")
+    for name, text in (("pdsh", PDSH), ("ssh", SSH)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "hosts").write_text(f"{FIRST} slots=2\n{SECOND} slots=2\n")
+    return Hosts(folder, folder / "hosts")
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A run of two processes that nothing happened to, on two machines of one process each."""
+    """A run on two hosts that nothing happened to, of one process each."""
 
     run: Path
     started: Launched
@@ -91,21 +124,18 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """Both machines are this one, as a stand-in for pdsh and ssh has it."""
+def whole(tiny: Path, lens: Path, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
-    programs, hosts, run = folder / "bin", folder / "hosts", folder / "run"
-    programs.mkdir()
-    for name, text in (("pdsh", PDSH), ("ssh", SSH)):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    hosts.write_text("first slots=1\nsecond slots=1\n")
-    words = sft(tiny, lens / "traces.parquet", run, *SHORT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        started = Launched([*words, "--gpus", "1", "--hostfile", hosts], folder / "said")
-    assert started.wait(START) == 0, started.err + (run / "logs/launcher.log").read_text()
+    run = folder / "run"
+    started = hosts.start(sft(tiny, lens / "traces.parquet", run, *SHORT), folder / "said", each=1)
+    assert started.wait(START) == 0, said_by(started, run)
     return Whole(run, started, time.time())
+
+
+def said_by(started: Launched, run: Path) -> str:
+    """What a command and its launcher have said."""
+    log = run / "logs/launcher.log"
+    return started.err + (log.read_text() if log.exists() else "")
 
 
 def test_many_machines_are_reached_through_pdsh(whole: Whole) -> None:
@@ -117,23 +147,17 @@ def test_many_machines_are_reached_through_pdsh(whole: Whole) -> None:
 
 
 def test_a_run_of_two_processes_survives_its_deaths(
-    tiny: Path, lens: Path, whole: Whole, tmp_path: Path
+    tiny: Path, lens: Path, hosts: Hosts, whole: Whole, tmp_path: Path
 ) -> None:
-    """Killed, and told to stop as a scheduler does it, it ends as the run that nothing happened to."""
+    """Killed on the second host, and told to stop as a scheduler does it, it ends as the whole one.
+
+    Between them it runs on one machine: where its processes are is no part of the run.
+    """
     run = tmp_path / "run"
     words = sft(tiny, lens / "traces.parquet", run, *SHORT)
     again = [*words, "--resume"]
 
-    started = begun(words, tmp_path / "killed", run)
-    ranks = started.ranks()
-    assert set(ranks) == {0, 1}
-    os.kill(ranks[1], signal.SIGKILL)
-    # The other waits for it in a collective operation, where no Python runs, or fails for lack of a partner.
-    assert started.wait(END) == 1
-    assert "error: rank 1 killed by signal 9" in started.err
-    assert f"{run / 'logs/rank-1.log'}" in started.err
-    assert started.gone(GONE)
-    assert {one.rank: one.code for one in ended(run / "logs")}[1] == -signal.SIGKILL
+    killed_on_the_second_host(hosts, words, run, tmp_path / "killed", each=1)
 
     started = begun(again, tmp_path / "told", run)
     for pid in [started.process.pid, *started.kinds()]:  # the command comes twice
@@ -144,11 +168,58 @@ def test_a_run_of_two_processes_survives_its_deaths(
     assert step < UPDATES
     assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
 
-    last = Launched([*again, "--gpus=2", "--json"], tmp_path / "last")
-    assert last.wait(START) == 0, last.err
+    last = hosts.start([*again, "--json"], tmp_path / "last", each=1)
+    assert last.wait(START) == 0, said_by(last, run)
     assert json.loads((last.said / "out").read_text())["steps"] == UPDATES
     assert numbers(run) == numbers(whole.run)
     assert same_weights(*(one / "checkpoints/newest" for one in (run, whole.run)))
+
+
+def killed_on_the_second_host(
+    hosts: Hosts, words: list[str], run: Path, said_to: Path, *, each: int, steps: int = 2
+) -> None:
+    """Start a run, and kill the last rank after some steps: the run says so, and nothing is left of it."""
+    started = going(lambda: hosts.start(words, said_to, each=each), run, steps=steps)
+    ranks = started.ranks()
+    last = 2 * each - 1
+    assert set(ranks) == set(range(2 * each))
+    where = {rank: host_of(pid) for rank, pid in ranks.items()}
+    assert where == {rank: FIRST if rank < each else SECOND for rank in range(2 * each)}
+    os.kill(ranks[last], signal.SIGKILL)
+    # The others wait for it in a collective operation, where no Python runs, or fail for lack of a partner.
+    assert started.wait(END) == 1
+    assert f"error: rank {last} killed by signal 9" in started.err
+    assert f"{run / 'logs'}/rank-{last}.log" in started.err
+    assert started.gone(GONE)
+    assert {one.rank: one.code for one in ended(run / "logs")}[last] == -signal.SIGKILL
+
+
+def host_of(pid: int) -> str:
+    """The host on which a process was started."""
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    (found,) = [one for one in variables if one.startswith(b"VTUNE_TEST_HOST=")]
+    return found.decode().partition("=")[2]
+
+
+def test_a_run_of_four_processes_on_two_hosts_survives_the_death_of_one(
+    tiny: Path, lens: Path, hosts: Hosts, tmp_path: Path
+) -> None:
+    """Killed after its first checkpoint and resumed, it ends as the one that nothing happened to."""
+    given = [*SHORT, *setting(epochs=6.0)]
+    runs = tmp_path / "whole", tmp_path / "run"
+    whole, words = (sft(tiny, lens / "traces.parquet", run, *given) for run in runs)
+    started = hosts.start(whole, tmp_path / "said", each=2)
+    assert started.wait(START) == 0, said_by(started, runs[0])
+    assert json.loads((runs[0] / "environment.json").read_text())["processes"] == 4
+
+    killed_on_the_second_host(hosts, words, runs[1], tmp_path / "killed", each=2, steps=9)
+    kept = [folder.name for folder in complete(runs[1] / "checkpoints")]
+    assert kept in (["step-000008"], ["step-000008", "step-000016"])
+
+    last = hosts.start([*words, "--resume"], tmp_path / "last", each=2)
+    assert last.wait(START) == 0, said_by(last, runs[1])
+    assert numbers(runs[1]) == numbers(runs[0])
+    assert same_weights(*(run / "checkpoints/newest" for run in runs))
 
 
 def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
