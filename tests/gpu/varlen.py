@@ -1,14 +1,11 @@
-"""One call for all stretches against one call for each, on a GPU: `python tests/gpu/check_varlen.py`.
+"""One call for all stretches against one call for each.
 
 Attention of the widths of both families' vision towers, over windows and pictures of many lengths, and towers
 of two layers: values and gradients in bfloat16 by torch's varlen kernel and by scaled-dot-product attention,
-each against float32; and milliseconds of forward and backward. Prints one JSON document. Exits with 1 where
-the one call is further from float32 than twice the many are.
+each against float32; and milliseconds of forward and backward.
 """
 
 import copy
-import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from tests.gpu.checks import Bar, Found, Place
 from vtune.models.batch import Pictures, image_features
 from vtune.models.families import FAMILIES
 from vtune.models.shape import shape_of
@@ -134,25 +132,15 @@ def check_tower(name: str) -> dict[str, Any]:
     }
 
 
-def main() -> int:
+def check(place: Place) -> Found:
+    """The one call is chosen on this GPU, and not further from float32 than twice the many are."""
     kernels = {name: check_kernel(width) for name, width in WIDTHS.items()}
     towers = {name: check_tower(name) for name in ("qwen2_5_vl", "qwen3_vl")}
-    print(
-        json.dumps(
-            {
-                "device": torch.cuda.get_device_name(),
-                "torch": torch.__version__,
-                "kernels": kernels,
-                "towers": towers,
-            },
-            indent=2,
-        )
-    )
-    rows = [*kernels.values(), *towers.values()]
-    pairs = [pair for row in rows for pair in zip(row["one_call"], row["many_calls"], strict=True)]
-    chosen = all(row["chosen"] for row in towers.values())
-    return int(not chosen or any(mine > WORSE * theirs for mine, theirs in pairs))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    bars = [
+        Bar(what=f"{name}: one call chosen", value=float(row["chosen"]), at_least=1)
+        for name, row in towers.items()
+    ]
+    for name, row in {**kernels, **towers}.items():
+        ratios = [mine / theirs for mine, theirs in zip(row["one_call"], row["many_calls"], strict=True)]
+        bars.append(Bar(what=f"{name}: error, by that of many calls", value=max(ratios), at_most=WORSE))
+    return Found(bars=bars, figures={"kernels": kernels, "towers": towers})

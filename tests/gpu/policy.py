@@ -1,25 +1,17 @@
-"""Checks and figures of the policy on a GPU: `python tests/gpu/check_policy.py [MODEL_FOLDER]`.
-
-Draws multi-picture conversations with the transformers engine, scores them with the training forward,
-and takes one update; prints one JSON document. Exits with 1 where rollout and training disagree.
-"""
+"""Conversations with several pictures, drawn with the transformers engine, and scored in training."""
 
 import asyncio
 import io
-import json
-import sys
-import tempfile
 import time
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
-from vtune.data import lens
+from tests.gpu.checks import Bar, Found, Place
+from tests.gpu.models import TOLERANCE, tiny_model
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_policy
-from vtune.models.tiny import build_tiny
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
 from vtune.schema.message import Message
@@ -30,8 +22,6 @@ from vtune.update.ranks import Ranks
 from vtune.update.recipe import Update
 
 ROWS, NEW = 64, 128
-TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
-"""Largest |log-probability when drawn - in training|; bfloat16 rounds differently with the batch shape."""
 
 
 def picture(seed: int) -> bytes:
@@ -47,7 +37,7 @@ async def draw(engine: TransformersEngine, requests: list[Request]) -> list:
     return await asyncio.gather(*(engine.generate(request) for request in requests))
 
 
-def check(model: str, dtype: str) -> dict[str, object]:
+def measured(model: str, dtype: str) -> dict[str, Any]:
     ranks = Ranks.of_this_process()
     start(ranks)
     budget = PixelBudget(min_pixels=3136, max_pixels=12544)
@@ -80,6 +70,7 @@ def check(model: str, dtype: str) -> dict[str, object]:
             (*[False] * len(request.token_ids), *[True] * len(one.token_ids)),
             tuple((-1.0) ** number for _ in one.token_ids),
             one.logprobs,
+            (False,) * len(one.token_ids),
         )
         for number, (request, one) in enumerate(zip(requests, drawn, strict=True))
     ]
@@ -95,16 +86,14 @@ def check(model: str, dtype: str) -> dict[str, object]:
     }
 
 
-def main() -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        model = sys.argv[1] if len(sys.argv) > 1 else folder
-        if len(sys.argv) == 1:
-            build_tiny(Path(folder), lens.corpus(1, seed=0), seed=0)
-        rows = [check(model, dtype) for dtype in TOLERANCE]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    print(json.dumps({"device": device, "torch": torch.__version__, "checks": rows}, indent=2))
-    return int(any(row["mismatch"] > TOLERANCE[row["dtype"]] for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def check(place: Place) -> Found:
+    """Rollout and training agree, in float32 and bfloat16."""
+    model = str(tiny_model(place.folder / "model"))
+    rows = [measured(model, dtype) for dtype in TOLERANCE]
+    return Found(
+        bars=[
+            Bar(what=f"{row['dtype']}: mismatch", value=row["mismatch"], at_most=TOLERANCE[row["dtype"]])
+            for row in rows
+        ],
+        figures={"rows": rows},
+    )

@@ -1,0 +1,163 @@
+"""All checks on real GPUs, as one command: `python -m tests.gpu`, and `python -m tests.gpu --gpus 2`.
+
+Each check runs in a process of its own, with a time limit; what it holds, and what it measured, is one JSON
+document on stdout and a table on stderr. Nothing is downloaded: models have random weights of real shapes.
+`--dry-run` lists the checks; `--tiny` rehearses them with a tiny model, on a CPU too.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.gpu.checks import MINUTES, Check, Result, chosen, judged, skipped, words
+
+ROOT = Path(__file__).parents[2]
+TAIL = 1200
+"""Characters of a check's output that a result shows."""
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Try what was asked for; 0 where at least one check passed and none did anything else but be skipped."""
+    asked = _asked(given)
+    try:
+        checks = chosen(asked.gpus, [name for name in asked.only.split(",") if name])
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if asked.dry_run:
+        print(json.dumps([_listed(check) for check in checks], indent=2))
+        return 0
+    machine = machine_here()
+    with tempfile.TemporaryDirectory(prefix="vtune-gpu-", dir=asked.folder) as folder:
+        results = tried(checks, Path(folder), machine, tiny=asked.tiny, minutes=asked.minutes)
+    text = json.dumps({**machine, "checks": [one.as_json() for one in results]}, indent=2)
+    print(text)
+    if asked.out:
+        asked.out.write_text(text + "\n", encoding="utf-8")
+    Console(stderr=True).print(table(results))
+    return status(results)
+
+
+def _asked(given: Sequence[str] | None) -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m tests.gpu", description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--gpus", type=int, choices=(1, 2), default=1, help="checks of one GPU, or of two")
+    options.add_argument("--only", default="", metavar="NAME,NAME", help="these checks alone")
+    options.add_argument("--minutes", type=float, default=MINUTES, help="time of all together")
+    options.add_argument("--folder", type=Path, help="where models are written; 50 GB for the largest")
+    options.add_argument("--out", type=Path, help="also write the document to this file")
+    options.add_argument("--tiny", action="store_true", help="rehearse with a tiny model")
+    options.add_argument("--dry-run", action="store_true", help="list the checks and try none")
+    return options.parse_args(given)
+
+
+def machine_here() -> dict[str, Any]:
+    """What the checks run on."""
+    import torch
+
+    count = torch.cuda.device_count()
+    return {
+        "device": torch.cuda.get_device_name() if count else "cpu",
+        "gpus": count,
+        "torch": torch.__version__,
+        "vllm": find_spec("vllm") is not None,
+    }
+
+
+def tried(
+    checks: Sequence[Check], folder: Path, machine: dict[str, Any], *, tiny: bool, minutes: float
+) -> list[Result]:
+    """One check after the other; no failure keeps the next from being tried."""
+    until = time.monotonic() + 60 * minutes
+    results = []
+    for check in checks:
+        left = until - time.monotonic()
+        why = skipped(check, gpus=machine["gpus"], vllm=machine["vllm"], left=left, tiny=tiny)
+        if why:
+            results.append(Result(check=check, verdict="skipped", why=why))
+        else:
+            results.append(alone(check, folder / check.name.replace(" ", "-"), tiny=tiny))
+        print(f"{check.name}: {results[-1].verdict} {results[-1].why}".rstrip(), file=sys.stderr, flush=True)
+    return results
+
+
+def alone(check: Check, folder: Path, *, tiny: bool) -> Result:
+    """A check in a process group of its own, which ends with it."""
+    folder.mkdir(parents=True)
+    found, log = folder / "found.json", folder / "log"
+    began = time.monotonic()
+    with log.open("wb") as said:
+        child = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.gpu.one"),
+                *(check.entry, json.dumps(check.given), str(folder), str(int(tiny))),
+            ],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            code: int | None = child.wait(check.seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end_group(child)
+    return judged(
+        check,
+        code=code,
+        said=json.loads(found.read_text(encoding="utf-8")) if found.exists() else None,
+        tail=log.read_text(encoding="utf-8", errors="replace")[-TAIL:],
+        seconds=time.monotonic() - began,
+    )
+
+
+def _end_group(child: "subprocess.Popen[bytes]") -> None:
+    """Whatever a check has started ends with it: an engine would keep its GPU."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _listed(check: Check) -> dict[str, Any]:
+    return {
+        "name": check.name,
+        "about": check.about,
+        "seconds": check.seconds,
+        "gpus": check.gpus,
+        "vllm": check.vllm,
+    }
+
+
+def table(results: Sequence[Result]) -> Table:
+    """A row for each check, with what decided it."""
+    found = Table("check", "verdict", "seconds", "what was found")
+    for one in results:
+        bars = [words(bar) for bar in one.found.bars] if one.found else []
+        found.add_row(
+            one.check.name, one.verdict, f"{one.seconds:.0f}", "\n".join(bars) or one.why.strip()[-300:]
+        )
+    return found
+
+
+def status(results: Sequence[Result]) -> int:
+    """0 where some passed and the others were skipped."""
+    verdicts = {one.verdict for one in results}
+    return 0 if "passed" in verdicts and verdicts <= {"passed", "skipped"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

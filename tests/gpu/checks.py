@@ -1,0 +1,246 @@
+"""What is tried on GPUs: the checks in their order, each with its time limit, and what it hands back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Verdict = Literal["passed", "failed", "broken", "late", "skipped"]
+"""failed: a bar is not kept. broken: the check itself ended badly. late: it met its time limit."""
+
+MINUTES = 25.0
+"""That all checks of one GPU may take together; those of two are a run of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that is tried, in a process of its own."""
+
+    name: str
+    about: str
+    """What it shows."""
+    entry: str
+    """`module:function` in this package; it takes a `Place` and returns `Found`."""
+    seconds: float
+    """After which its processes are ended."""
+    gpus: int = 1
+    vllm: bool = False
+    """Whether it needs vLLM."""
+    rehearsed: bool = True
+    """Whether there is something to rehearse on a CPU."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A number that has to keep within a bound."""
+
+    what: str
+    value: float
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether it does; what is no number does not."""
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a check has found."""
+
+    bars: Sequence[Bar]
+    """At least one: a check that holds nothing is none."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """For people; nothing depends on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a check works."""
+
+    folder: Path
+    """Its own; models that several checks use are in `models` beside it."""
+    tiny: bool
+    """Whether it is rehearsed with a tiny model: on a CPU too."""
+
+    @property
+    def models(self) -> Path:
+        """Folder of models that are there for all checks."""
+        return self.folder.parent / "models"
+
+
+CHECKS: Sequence[Check] = (
+    Check(
+        name="hand-over",
+        about="handles to weights, pickled, in a buffer of the largest tensor, into a vLLM that slept",
+        entry="hand_over:check",
+        seconds=240,
+        vllm=True,
+    ),
+    Check(
+        name="interrupt",
+        about="weights and adapters that change under running conversations",
+        entry="interrupt:check",
+        seconds=100,
+        vllm=True,
+    ),
+    Check(
+        name="policy",
+        about="log-probabilities when drawn and in training, transformers engine, float32 and bfloat16",
+        entry="policy:check",
+        seconds=90,
+    ),
+    Check(
+        name="varlen",
+        about="attention over all windows in one call against one call for each",
+        entry="varlen:check",
+        seconds=60,
+        rehearsed=False,
+    ),
+    *(
+        Check(
+            name=f"step {name.rpartition('-')[2]}",
+            about=f"`vtune rl` at the size of {name}: tokens a second, MFU, memory against plan, mismatch",
+            entry="steps:check",
+            seconds=255,
+            given={"name": name},
+        )
+        for name in ("Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B")
+    ),
+    Check(
+        name="learns",
+        about="a model of 114 million parameters learns the lens puzzles",
+        entry="learns:check",
+        seconds=240,
+    ),
+    Check(
+        name="ranks",
+        about="two ranks, each with a vLLM of its own on its own GPU; stopped and resumed",
+        entry="ranks:check",
+        seconds=300,
+        gpus=2,
+        vllm=True,
+    ),
+    Check(
+        name="team",
+        about="two ranks that share a vLLM on both GPUs (rollout.tensor_parallel)",
+        entry="ranks:check_team",
+        seconds=300,
+        gpus=2,
+        vllm=True,
+        rehearsed=False,
+    ),
+    Check(
+        name="server",
+        about="weights by NCCL to a vLLM server on the second GPU, at a routable address",
+        entry="server:check",
+        seconds=300,
+        gpus=2,
+        vllm=True,
+        rehearsed=False,
+    ),
+    Check(
+        name="visible",
+        about="CUDA_VISIBLE_DEVICES=1: the process takes the second GPU and leaves the first alone",
+        entry="ranks:check_visible",
+        seconds=120,
+        gpus=2,
+        rehearsed=False,
+    ),
+)
+
+
+def chosen(gpus: int, only: Sequence[str] = ()) -> list[Check]:
+    """The checks for so many GPUs, in order: those of two are their own run.
+
+    Raises:
+        ValueError: If no such check is there.
+    """
+    found = [check for check in CHECKS if check.gpus == gpus]
+    if unknown := set(only) - {check.name for check in found}:
+        raise ValueError(f"no check of {gpus} GPU(s) is called {', '.join(sorted(unknown))}")
+    return [check for check in found if not only or check.name in only]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a check."""
+
+    check: Check
+    verdict: Verdict
+    seconds: float = 0.0
+    why: str = ""
+    """Of any verdict but `passed`."""
+    found: Found | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For the document."""
+        found = self.found
+        return {
+            "name": self.check.name,
+            "about": self.check.about,
+            "verdict": self.verdict,
+            "seconds": round(self.seconds, 1),
+            "limit": self.check.seconds,
+            "why": self.why,
+            "bars": [asdict(bar) | {"kept": bar.kept} for bar in found.bars] if found else [],
+            "figures": dict(found.figures) if found else {},
+        }
+
+
+def judged(
+    check: Check, *, code: int | None, said: Mapping[str, Any] | None, tail: str, seconds: float
+) -> Result:
+    """The result of a check whose process has ended.
+
+    Args:
+        check: What was tried.
+        code: Exit status; None: it was ended at its limit.
+        said: What it handed back; None: nothing.
+        tail: The end of its output.
+        seconds: That it took.
+    """
+    if code is None:
+        return Result(
+            check=check, verdict="late", seconds=seconds, why=f"after {check.seconds:.0f} s: {tail}"
+        )
+    if code != 0 or said is None or not said["bars"]:
+        why = f"exit status {code}: {tail}" if code else f"it held nothing: {tail}"
+        return Result(check=check, verdict="broken", seconds=seconds, why=why)
+    found = Found(bars=[Bar(**bar) for bar in said["bars"]], figures=said["figures"])
+    broken = [bar for bar in found.bars if not bar.kept]
+    if not broken:
+        return Result(check=check, verdict="passed", seconds=seconds, found=found)
+    why = "; ".join(words(bar) for bar in broken)
+    return Result(check=check, verdict="failed", seconds=seconds, why=why, found=found)
+
+
+def words(bar: Bar) -> str:
+    """A bar as people read it."""
+    bounds = [f"at most {bar.at_most:.4g}"] * (bar.at_most is not None)
+    bounds += [f"at least {bar.at_least:.4g}"] * (bar.at_least is not None)
+    return f"{bar.what} {bar.value:.4g} ({', '.join(bounds)})"
+
+
+def skipped(check: Check, *, gpus: int, vllm: bool, left: float, tiny: bool) -> str:
+    """Why a check is not tried; empty if it is.
+
+    Args:
+        check: What would be tried.
+        gpus: Of this machine.
+        vllm: Whether vLLM can be imported.
+        left: Seconds that are left of the time of all.
+        tiny: Whether it is a rehearsal, which may do without.
+    """
+    if gpus < check.gpus and not (tiny and check.rehearsed):
+        return f"needs {check.gpus} GPU(s), and there are {gpus}"
+    if check.vllm and not vllm:
+        return "needs vLLM, which is not installed here"
+    if left < check.seconds:
+        return f"may take {check.seconds:.0f} s, and {max(0.0, left):.0f} s are left"
+    return ""

@@ -1,0 +1,105 @@
+"""Weights into a vLLM that sleeps on the trainer's own GPU."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.gpu.checks import Bar, Found, Place
+from tests.gpu.models import TOLERANCE, published, tiny_model
+from tests.gpu.vllm_here import (
+    SHARE,
+    device_here,
+    draw,
+    dtype_here,
+    policy_of,
+    requests,
+    scored,
+    setup_of,
+    told,
+)
+from vtune.rollout.vllm import VllmEngine
+
+LAYERS = 4
+"""Of Qwen2.5-VL-7B, at full width: its embedding is larger than the buffer in which weights travel."""
+TOKENS = 24
+
+
+def check(place: Place) -> Found:
+    """Three hand-overs, with changed weights and a full cache of torch's between them."""
+    small = place.tiny
+    model = tiny_model(place.models / "tiny") if small else place.models / "7b-few"
+    if not small:
+        published(model, "Qwen2.5-VL-7B", layers=LAYERS)
+    return asyncio.run(handed_over(model, place.folder / "weights"))
+
+
+async def handed_over(model: Path, folder: Path) -> Found:
+    policy = policy_of(model)
+    largest = max(parameter.nbytes for parameter in policy.model.parameters())
+    engine = VllmEngine(policy, setup_of(model), folder)
+    asked = requests(policy, TOKENS)
+    rows: list[dict[str, Any]] = []
+    try:
+        for version in range(3):
+            if version:
+                changed(policy.model)
+            hoarded = hoard()
+            await engine.take(policy.model.named_parameters, version)
+            awake = free_gb()
+            drawn = await draw(engine, asked)
+            versions = {found for one in drawn for found in one.weight_versions}
+            await engine.rest()
+            mismatch = float((scored(policy, asked, drawn) - told(drawn)).abs().max())
+            rows.append(
+                {
+                    "version": version,
+                    "versions": sorted(versions),
+                    "mismatch": mismatch,
+                    "hoarded_gb": hoarded,
+                    "given_back_gb": free_gb() - awake,
+                }
+            )
+    finally:
+        await engine.aclose()
+    bars = [
+        Bar(what="mismatch", value=max(row["mismatch"] for row in rows), at_most=TOLERANCE[dtype_here()]),
+        Bar(
+            what="hand-overs after which the weights of then drew",
+            value=sum(row["versions"] == [row["version"]] for row in rows),
+            at_least=len(rows),
+        ),
+    ]
+    if device_here().type == "cuda":
+        total = torch.cuda.get_device_properties(0).total_memory / 1e9
+        given_back = min(row["given_back_gb"] for row in rows)
+        bars.append(Bar(what="largest tensor, GB", value=largest / 1e9, at_least=(1 << 30) / 1e9))
+        bars.append(
+            Bar(what="GB that a sleeping vLLM gives back", value=given_back, at_least=0.8 * SHARE * total)
+        )
+    return Found(bars=bars, figures={"rows": rows, "largest_gb": largest / 1e9})
+
+
+def changed(model: Any) -> None:
+    """Other weights, of which the log-probabilities differ by far more than rounding."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("language_model.norm.weight"):
+                parameter.mul_(1.5)
+
+
+def hoard() -> float:
+    """Fill torch's cache as an update does, so that vLLM finds no room unless it is handed back; GB."""
+    if device_here().type != "cuda":
+        return 0.0
+    free, total = torch.cuda.mem_get_info()
+    size = max(0, free - int(0.02 * total))
+    blocks = [torch.empty(size // 8, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    del blocks
+    return size / 1e9
+
+
+def free_gb() -> float:
+    """Of the GPU, whoever has the rest."""
+    return torch.cuda.mem_get_info()[0] / 1e9 if device_here().type == "cuda" else 0.0

@@ -1,0 +1,76 @@
+"""Runs of `vtune` in a check: in its own process, or launched; and what they took of the GPUs."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+from unittest.mock import patch
+
+import torch
+
+from vtune.metrics.log import read_metrics
+
+
+def vtune_here(words: Sequence[str]) -> None:
+    """Run a command in this process, so that its memory can be asked for.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    from vtune.cli.main import main
+
+    with patch.object(sys, "argv", ["vtune", *words]):
+        try:
+            main()
+        except SystemExit as status:
+            if status.code:
+                raise RuntimeError(f"vtune {words[0]} ended with status {status.code}") from None
+
+
+def vtune_apart(words: Sequence[str], **environment: str) -> None:
+    """Run a command in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: If it fails.
+    """
+    command = [sys.executable, "-m", "vtune.cli.main", *words]
+    subprocess.run(command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, check=True)
+
+
+def settings(values: Mapping[str, Any]) -> list[str]:
+    """The words that set keys of a recipe."""
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+
+def rows_of(run: Path) -> list[Mapping[str, float]]:
+    """The lines of a run over all sources, in order."""
+    found = [line for line in read_metrics(run / "metrics.jsonl") if line.source == "all"]
+    return [line.values for line in sorted(found, key=lambda line: line.step)]
+
+
+class Memory:
+    """The most that was used of each GPU by all processes together, in GB, while it is entered."""
+
+    def __init__(self) -> None:
+        self.most = [0.0] * torch.cuda.device_count()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            for number in range(len(self.most)):
+                free, total = torch.cuda.mem_get_info(number)
+                self.most[number] = max(self.most[number], (total - free) / 1e9)
+            if self._over.wait(0.05):
+                return

@@ -1,0 +1,154 @@
+"""What runs the checks on GPUs, tried without one; and the checks that a tiny model can rehearse."""
+
+import ast
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.gpu.__main__ as command
+from tests.conftest import ROOT
+from tests.gpu.checks import CHECKS, MINUTES, Bar, Check, Result, chosen, judged, skipped
+from tests.runs.launched import eventually
+from tests.runs.processes.test_machines import alive
+
+ONE = Check(name="one", about="a", entry="pretended:keeps", seconds=60)
+
+
+def check(entry: str, *, seconds: float = 60, **given: Any) -> Check:
+    return Check(name=entry, about="a", entry=f"pretended:{entry}", seconds=seconds, given=given)
+
+
+def tried(*checks: Check, folder: Path, minutes: float = 25, gpus: int = 1) -> list[Result]:
+    return command.tried(checks, folder, {"gpus": gpus, "vllm": False}, tiny=False, minutes=minutes)
+
+
+def test_the_checks_of_one_gpu_end_within_their_time() -> None:
+    assert chosen(1)
+    assert sum(one.seconds for one in chosen(1)) <= 60 * MINUTES
+    assert sum(one.seconds for one in chosen(2)) <= 60 * MINUTES
+    assert max(Counter(one.name for one in CHECKS).values()) == 1
+
+
+@pytest.mark.parametrize("one", CHECKS, ids=lambda one: one.name)
+def test_every_check_has_a_function_that_takes_what_it_is_given(one: Check) -> None:
+    module, _, function = one.entry.partition(":")
+    tree = ast.parse((ROOT / "tests/gpu" / f"{module}.py").read_text())
+    (found,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    assert [argument.arg for argument in found.args.args] == ["place"]
+    assert {argument.arg for argument in found.args.kwonlyargs} == set(one.given)
+
+
+def test_each_check_is_alone_and_none_keeps_the_next_from_being_tried(tmp_path: Path) -> None:
+    found = tried(
+        check("breaks"),
+        check("dies"),
+        check("holds_nothing"),
+        check("keeps", value=3.0),
+        ONE,
+        folder=tmp_path,
+    )
+    assert [one.verdict for one in found] == ["broken", "broken", "broken", "failed", "passed"]
+    assert "no kernel image is available" in found[0].why
+    assert found[1].why.startswith("exit status -6")
+    assert "it held nothing" in found[2].why
+    assert found[3].why == "it 3 (at most 2)"
+    assert found[4].as_json()["figures"] == {"tiny": False}
+    assert command.status(found) == 1
+    assert command.status(found[-1:]) == 0
+    assert command.status([]) == 1
+
+
+def test_a_check_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    (found,) = tried(check("hangs", seconds=3), folder=tmp_path)
+    assert found.verdict == "late"
+    assert found.why.strip() == "after 3 s: waiting for the other rank"
+    child = int((tmp_path / "hangs/child").read_text())
+    assert eventually(lambda: not alive(child), 10)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "vllm", "left", "tiny", "said"),
+    [
+        (1, True, 1000, False, ""),
+        (0, True, 1000, False, "needs 1 GPU(s), and there are 0"),
+        (0, True, 1000, True, ""),
+        (1, False, 1000, False, "needs vLLM, which is not installed here"),
+        (1, True, 59, False, "may take 60 s, and 59 s are left"),
+        (1, True, -5, False, "may take 60 s, and 0 s are left"),
+    ],
+)
+def test_what_cannot_be_tried_is_skipped_with_its_reason(
+    gpus: int, vllm: bool, left: float, tiny: bool, said: str
+) -> None:
+    one = Check(name="one", about="a", entry="pretended:keeps", seconds=60, vllm=True)
+    assert skipped(one, gpus=gpus, vllm=vllm, left=left, tiny=tiny) == said
+
+
+def test_what_has_nothing_to_rehearse_is_skipped_without_a_gpu() -> None:
+    one = Check(name="one", about="a", entry="pretended:keeps", seconds=60, rehearsed=False)
+    assert "needs 1 GPU(s)" in skipped(one, gpus=0, vllm=True, left=99, tiny=True)
+
+
+def test_skipped_checks_are_told_and_are_no_success(tmp_path: Path) -> None:
+    found = tried(ONE, folder=tmp_path, gpus=0)
+    assert [(one.verdict, one.why) for one in found] == [("skipped", "needs 1 GPU(s), and there are 0")]
+    assert command.status(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [(1, True), (0.5, True), (2, True), (2.1, False), (0.4, False), (math.nan, False)]
+)
+def test_a_bar_keeps_within_both_bounds(value: float, kept: bool) -> None:
+    assert Bar(what="it", value=value, at_least=0.5, at_most=2).kept is kept
+
+
+def test_a_check_that_ended_well_and_handed_nothing_back_is_broken() -> None:
+    assert judged(ONE, code=0, said=None, tail="", seconds=1).verdict == "broken"
+
+
+def test_a_dry_run_lists_the_checks_and_tries_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for gpus in (1, 2):
+        assert command.main(["--gpus", str(gpus), "--dry-run"]) == 0
+        listed = json.loads(capsys.readouterr().out)
+        assert [one["name"] for one in listed] == [one.name for one in chosen(gpus)]
+        assert all(one["about"] and one["seconds"] for one in listed)
+
+
+def test_a_check_that_does_not_exist_is_the_users_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--only", "nothing", "--dry-run"]) == 2
+    assert "no check of 1 GPU(s) is called nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B"])
+def test_the_steps_of_large_models_fit_one_gpu_by_their_plan(name: str, tmp_path: Path) -> None:
+    from tests.gpu.steps import recipe_settings
+    from vtune.config import find, load_recipe
+    from vtune.models.shape import known_shapes, shape_of
+    from vtune.runs.plan.estimate import fits
+    from vtune.runs.plan.machine import machine_of
+    from vtune.runs.train.rl import RLRecipe
+
+    for vllm in (True, False):
+        given = recipe_settings(Path("m"), tmp_path / "train.parquet", tiny=False, vllm=vllm)
+        words = [f"{key}={value}" for key, value in given.items()]
+        recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, words)
+        assert fits(recipe, shape_of(known_shapes()[name]), machine_of(1, 79.6))
+
+
+@pytest.mark.train
+def test_a_step_is_rehearsed_with_a_tiny_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "found.json"
+    names = "policy,step 3B"
+    assert command.main(["--tiny", "--only", names, "--folder", str(tmp_path), "--out", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert json.loads(out.read_text()) == document
+    policy, step = document["checks"]
+    assert (policy["verdict"], step["verdict"]) == ("passed", "passed")
+    assert step["figures"]["engine"] == "transformers"
+    assert step["figures"]["tokens_per_second_per_gpu"] > 0
+    assert [bar["what"] for bar in step["bars"]][:2] == ["steps", "mismatch"]
+    assert not list(tmp_path.glob("vtune-gpu-*"))

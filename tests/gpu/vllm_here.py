@@ -1,0 +1,88 @@
+"""A vLLM in this process, and what the training model says of what it has drawn."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from tests.models.rows import ragged
+from tests.update.build import logprobs_of
+from vtune.models.device import release_cache
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Dtype, Policy, load_policy
+from vtune.rollout.engine import Completion, Request, Sampling
+from vtune.rollout.vllm import Setup, VllmEngine
+from vtune.update.batch import Item
+
+SHARE = 0.5
+"""Of the GPU that the vLLM may take."""
+
+
+def device_here() -> torch.device:
+    """The first GPU, or the CPU."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def dtype_here() -> Dtype:
+    """That the device computes fast."""
+    return "bfloat16" if torch.cuda.is_available() else "float32"
+
+
+def policy_of(model: Path) -> Policy:
+    """The model in training."""
+    budget = PixelBudget(min_pixels=3136, max_pixels=12544)
+    return load_policy(str(model), budget=budget, dtype=dtype_here(), device=device_here())
+
+
+def setup_of(model: Path, **more: int) -> Setup:
+    """How its vLLM is started."""
+    given: dict[str, int] = {"max_tokens": 1024, "max_batch": 64, "threads": 1, **more}
+    return Setup(model=str(model), dtype=dtype_here(), gpu_memory=SHARE, device=device_here(), **given)
+
+
+def requests(policy: Policy, tokens: int) -> list[Request]:
+    """Groups of four with one to three pictures."""
+    return [
+        Request(
+            token_ids=row.token_ids,
+            pixels=row.pixels,
+            sampling=Sampling(temperature=1.0, max_new_tokens=tokens),
+            key=(0, 0, group, rollout, 0),
+        )
+        for group, row in enumerate(ragged(policy))
+        for rollout in range(4)
+    ]
+
+
+async def draw(engine: VllmEngine, asked: Sequence[Request]) -> list[Completion]:
+    """All of them, at the same time."""
+    return list(await asyncio.gather(*(engine.generate(request) for request in asked)))
+
+
+def scored(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]) -> torch.Tensor:
+    """Log-probabilities of all drawn tokens under the weights of now, on the CPU."""
+    from tests.models.rows import SHOWN
+
+    items = [
+        Item(
+            token_ids=[*request.token_ids, *one.token_ids],
+            images=SHOWN[request.key[2]],
+            loss_mask=[False] * len(request.token_ids) + [True] * len(one.token_ids),
+        )
+        for request, one in zip(asked, drawn, strict=True)
+    ]
+    release_cache(policy.device)
+    with torch.no_grad():
+        return torch.cat([one.float().cpu() for one in logprobs_of(policy, items)])
+
+
+def told(drawn: Sequence[Completion]) -> torch.Tensor:
+    """What vLLM says of the same tokens."""
+    return torch.tensor([value for one in drawn for value in one.logprobs])
+
+
+def longer(asked: Sequence[Request], tokens: int) -> list[Request]:
+    """The same with more to write."""
+    return [replace(request, sampling=replace(request.sampling, max_new_tokens=tokens)) for request in asked]
