@@ -212,6 +212,7 @@ def steps_of_vtune(model: Path) -> list[float]:
                     loss_mask=[False] * len(request.token_ids) + [True] * NEW,
                     advantages=[gain or 0.0] * NEW,
                     old_logprobs=one.logprobs,
+                    off_policy=[False] * NEW,
                 )
                 for request, image, one, gain in zip(requests, images, drawn, gains, strict=True)
             ]

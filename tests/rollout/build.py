@@ -7,8 +7,9 @@ from typing import Any
 from tests.models.rows import picture
 from vtune.errors import ServiceError
 from vtune.models.policy import Policy
-from vtune.rollout.agent import Agent, Job, Rollout
+from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Completion, Engine, Request
+from vtune.rollout.recipe import Rollout
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution, ShownCrop
 from vtune.schema.message import Message, Picture

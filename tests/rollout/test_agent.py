@@ -356,3 +356,31 @@ def test_a_run_that_is_cancelled_ends_its_session_and_no_other(policy: Policy, s
     (found,) = asyncio.run(story())
     assert found.stop_reason == "answer"
     assert all(session.closed for session in sandbox.sessions)
+
+
+def test_two_runs_share_the_room_and_the_older_one_is_served_first(policy: Policy) -> None:
+    sandbox = FakeSandbox(capacity=3)
+    agent = Agent(
+        ScriptedEngine(policy.chat, TWO_TURNS),
+        sandbox,  # type: ignore[arg-type]
+        policy.chat,
+        policy.pictures,
+        recipe(),
+    )
+    ended: list[tuple[int, int]] = []
+
+    async def run(step: int, count: int) -> list[Trajectory]:
+        jobs = [replace(job(rollout=n), policy_version=step, key=(0, step, 3, n)) for n in range(count)]
+        return await agent.run(
+            jobs, ended=lambda one, trajectory: ended.append((trajectory.policy_version, one.rollout))
+        )
+
+    async def both() -> list[list[Trajectory]]:
+        return list(await asyncio.gather(run(0, 7), run(1, 4)))
+
+    first, second = asyncio.run(both())
+    assert [len(first), len(second)] == [7, 4]
+    assert sandbox.most_open <= 3
+    steps = [step for step, _ in ended]
+    assert steps.index(1) > 4  # the younger begins where the older has nobody left to begin
+    assert steps[-1] == 1

@@ -10,13 +10,16 @@ from typing import Any
 import httpx2
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.models.rows import ragged
-from vtune.errors import RunFailed
+from vtune.errors import RecipeError, RunFailed
 from vtune.models.policy import Policy
 from vtune.rollout import servers
+from vtune.rollout.adapters import Adapters
 from vtune.rollout.engine import Request, Sampling
-from vtune.rollout.servers import Fleet, ServersEngine, files_sender
+from vtune.rollout.sending import adapters_sender, files_sender
+from vtune.rollout.servers import Fleet, ServersEngine
 from vtune.rollout.transfer import trainer_address
 
 
@@ -41,8 +44,6 @@ class Play:
             return httpx2.Response(trouble, text="no")
         body = json.loads(request.content or b"{}")
         if path == "/update_weights":
-            from safetensors.torch import load_file
-
             self.loaded.setdefault(name, []).extend(load_file(body["update_info"]["path"]))
         if path == "/finish_weight_update":
             self.labels[name] = body["weight_version"]
@@ -320,3 +321,125 @@ def test_the_address_is_that_of_the_route_to_the_servers(monkeypatch: pytest.Mon
     assert trainer_address([here, there]) == trainer_address([there, here]) == "10.1.0.9"
     with pytest.raises(RunFailed, match=r"no route to the vLLM server http://10\.9\.9\.9: Network"):
         trainer_address(["http://10.9.9.9"])
+
+
+def test_a_turn_that_new_weights_came_under_is_drawn_by_both(policy: Policy, tmp_path: Path) -> None:
+    """And by no older ones: those are of a server that was started again, or has missed some."""
+
+    class Slow(Play):
+        spans: list[dict[str, Any]]
+
+        def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+            found = super().answer(name, body)
+            (choice,) = found["choices"]
+            choice |= {"token_ids": [5] * 3, "weight_versions": self.spans}
+            choice["logprobs"]["content"] *= 3
+            return found
+
+    async def run(*versions: int) -> tuple[int, ...]:
+        play = Slow(policy)
+        play.spans = [
+            {"version": f"vtune-{version}", "start": number, "end": number + 1}
+            for number, version in enumerate(versions)
+        ]
+        draws = engine(policy, play, tmp_path, "a")
+        await draws.take(weights, 4)
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def held(request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == "/inference/v1/generate":
+                asked.set()
+                await go_on.wait()
+            return play(request)
+
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(held))
+        turn_of = asyncio.create_task(draws.generate(turn(policy, 0)))
+        await asked.wait()
+        for version in (5, 6):
+            await draws.take(weights, version)
+        go_on.set()
+        return (await turn_of).weight_versions
+
+    assert asyncio.run(run(4, 5, 6)) == (4, 5, 6)
+    assert asyncio.run(run(6, 6, 6)) == (6, 6, 6)
+    with pytest.raises(RunFailed, match="other weights than it was given"):
+        asyncio.run(run(3, 5, 6))
+
+
+def test_adapters_alone_take_the_place_of_those_before_and_turns_name_them(
+    policy: Policy, tmp_path: Path
+) -> None:
+    adapters = Adapters(rank=3, alpha=6, targets=("q_proj",))
+    loaded: dict[str, dict[str, Any]] = {}
+    said: list[str] = []
+
+    class Adapting(Play):
+        def __call__(self, request: httpx2.Request) -> httpx2.Response:
+            path, body = request.url.path, json.loads(request.content or b"{}")
+            if path == "/v1/models":
+                return httpx2.Response(200, json={"data": [{"id": "base"}, *({"id": n} for n in loaded)]})
+            if path == "/v1/unload_lora_adapter":
+                del loaded[body["lora_name"]]
+            if path == "/v1/load_lora_adapter":
+                assert body["lora_name"] not in loaded, "vLLM refuses it"
+                folder = Path(body["lora_path"])
+                loaded[body["lora_name"]] = json.loads((folder / "adapter_config.json").read_text())
+                assert set(load_file(folder / "adapter_model.safetensors")) == {"a.weight", "b.weight"}
+            if path == "/update_weight_version":
+                self.labels[request.url.host] = body["new_version"]
+            if path == "/inference/v1/generate":
+                said.append(body.get("model", ""))
+            if path.startswith("/v1/"):
+                return httpx2.Response(200, text="Success: done.")
+            return super().__call__(request)
+
+    async def run() -> tuple[int, ...]:
+        send = adapters_sender(tmp_path, adapters, first=True)
+        draws = ServersEngine(policy, ["http://a"], send, model="vtune")
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(Adapting(policy)))
+        for version in (1, 2):
+            await draws.take(weights, version)
+        return (await draws.generate(turn(policy, 0))).weight_versions
+
+    assert asyncio.run(run()) == (2,)
+    assert said == ["", "vtune"]  # the first asks whether the server is as it should be
+    assert loaded["vtune"] == {
+        "peft_type": "LORA", "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "bias": "none",
+    }  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vllm_makes_room_for_the_next_rank_that_it_knows() -> None:
+    ranks = (1, 8, 9, 300, 512)
+    found = [Adapters(rank=rank, alpha=1, targets=("q_proj",)).room for rank in ranks]
+    assert found == [8, 8, 16, 320, 512]
+    with pytest.raises(RecipeError, match="takes adapters of 512 at most"):
+        _ = Adapters(rank=513, alpha=1, targets=("q_proj",)).room
+
+
+def test_a_server_that_comes_back_gets_no_turn_before_it_has_the_weights(
+    policy: Policy, tmp_path: Path
+) -> None:
+    async def run() -> list[str]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 1)
+        draws._servers[0].give_up("it was not there")
+        send, turns = draws._send, []
+
+        async def while_a_turn_is_asked_for(*given: Any) -> None:
+            turns.append(asyncio.create_task(draws.generate(turn(policy, 0))))
+            play.labels["b"] = "vtune-1"
+            async with asyncio.timeout(5):
+                while not play.turns():
+                    await asyncio.to_thread(lambda: None)
+            await send(*given)
+
+        draws._send = while_a_turn_is_asked_for
+        play.asked.clear()
+        await draws.take(weights, 2)
+        await turns[0]
+        await draws.generate(turn(policy, 0))
+        return play.turns()
+
+    assert asyncio.run(run()) == ["b", "a"]

@@ -74,7 +74,7 @@ def items(policy: Policy, count: int, *, seed: int = 0) -> list[Item]:
                 loss_mask=[False] * len(row.token_ids) + [True] * len(words),
                 advantages=[rng.uniform(-1, 1) for _ in words],
                 old_logprobs=[rng.uniform(-8, -4) for _ in words],
-                off_policy=number % 2 == 1,
+                off_policy=[number % 2 == 1] * len(words),
             )
         )
     return found

@@ -114,7 +114,8 @@ ranks = Ranks.of_this_process().joined()
 
 def item(number):
     ids = [100 + number] * (10 + number)
-    return Item(ids, (), [False] + [True] * (9 + number), [0.5] * (9 + number), [-1.0] * (9 + number), True)
+    count = 9 + number
+    return Item(ids, (), [False] + [True] * count, [0.5] * count, [-1.0] * count, [True] * count)
 
 for shares in ([range(12), []], [[], range(3)], [[1, 2], [1, 2]], [[], []]):
     mine = [item(number) for number in shares[ranks.rank]]

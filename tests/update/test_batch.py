@@ -71,7 +71,7 @@ def test_what_counts_is_laid_out_item_by_item(policy: Policy) -> None:
         one.token_ids[index - 1] for one in given for index, counts in enumerate(one.loss_mask) if counts
     ]
     assert batch.packed.input_ids[0, batch.predicting].tolist() == before
-    assert batch.off_policy.tolist() == [one.off_policy for one in given for _ in range(one.counted)]
+    assert batch.off_policy.tolist() == [of_one for one in given for of_one in one.off_policy]
     assert batch.sequence.tolist() == [k for k, one in enumerate(given) for _ in range(one.counted)]
 
 

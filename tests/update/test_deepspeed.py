@@ -167,7 +167,7 @@ def test_the_size_of_the_mismatch_is_told(tiny: Path) -> None:
     drawn = items(policy, 2)
     low, cap = 0.1, 2.0
     shifted = [
-        replace(item, old_logprobs=(values - shift).tolist(), off_policy=False)
+        replace(item, old_logprobs=(values - shift).tolist(), off_policy=[False] * item.counted)
         for item, values, shift in zip(drawn, logprobs_of(policy, drawn), (low, 1.0), strict=True)
     ]
     objective = OBJECTIVE.model_copy(update={"kl_weight": 0.0, "importance_cap": cap})

@@ -247,8 +247,8 @@ def test_a_groups_prompt_and_pictures_are_computed_once(
         await engine.take(trained.model.named_parameters, 40)
         generate = engine._llm.generate
 
-        async def counted(*given: Any) -> Any:
-            async for output in generate(*given):
+        async def counted(*given: Any, **named: Any) -> Any:
+            async for output in generate(*given, **named):
                 cached.append(output.num_cached_tokens)
                 yield output
 

@@ -4,12 +4,10 @@ import asyncio
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from itertools import count
 
 from PIL import Image
-from pydantic import Field, model_validator
 
-from vtune.config import Strict
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
@@ -17,7 +15,9 @@ from vtune.models.pictures import PictureReader
 from vtune.rollout.calling import call_of, recorded_as
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.loaded import LoadedPictures
-from vtune.rollout.prompts import Style, ask
+from vtune.rollout.places import Places
+from vtune.rollout.prompts import ask
+from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
 from vtune.sandbox import Sandbox, image_names
@@ -29,52 +29,6 @@ from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
 from vtune.verifiers.asking import ended
 from vtune.verifiers.tags import answer
-
-
-class Rollout(Strict):
-    """How conversations are drawn."""
-
-    prompt: Style
-    temperature: float = Field(ge=0)
-    max_turns: int = Field(gt=0)
-    """Turns of the policy, the answer included."""
-    max_new_tokens: int = Field(gt=0)
-    """In one turn."""
-    max_tokens: int = Field(gt=0)
-    """In the whole conversation, pictures included."""
-    max_batch: int = Field(gt=0)
-    """Turns that are drawn at the same time: rows of a batch, vLLM's `max_num_seqs`."""
-    max_conversations: int | None = Field(default=None, gt=0, exclude_if=lambda count: count is None)
-    """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
-    tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
-    """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
-
-    @model_validator(mode="after")
-    def _a_batch_is_filled(self) -> Self:
-        if self.conversations < self.max_batch:
-            raise ValueError(
-                f"max_conversations {self.max_conversations} fill no max_batch of {self.max_batch}: "
-                "raise the first or lower the second"
-            )
-        return self
-
-    @property
-    def conversations(self) -> int:
-        """That run at the same time, where the sandbox has room for them."""
-        return self.max_conversations or self.max_batch
-
-
-class TrainingRollout(Rollout):
-    """The same in training, where weights change."""
-
-    engine: Literal["transformers", "vllm"]
-    """What draws: the model that is trained itself, or vLLM."""
-    servers: tuple[str, ...]
-    """URLs of vLLM servers; none: vLLM runs in every training process."""
-    gpu_memory: float = Field(gt=0, lt=1)
-    """Share of a GPU that a vLLM in the training process may take."""
-    staleness: Literal[0, 1]
-    """Steps by which the weights that draw may be behind; 1: the next step is drawn while one trains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +81,8 @@ class Agent:
         self._tools = tools or Toolbox({})
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
+        self._places: Places | None = None
+        self._runs = count()
         self._lost = 0
 
     async def run(
@@ -138,7 +94,8 @@ class Agent:
         """All conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
 
         Each continues as soon as its own turn or tool is done, whatever the others do; as many run at a time
-        as the batch and the sandbox hold, and the next begins when one ends.
+        as the batch and the sandbox hold, and the next begins when one ends. Of several runs at the same time
+        the oldest has the first claim to what becomes free.
         An environment that fails ends its trajectory with `stop_reason` "error"; it is never scored.
         Calls of one turn run at the same time, and the same call of one group is made once.
         """
@@ -147,8 +104,9 @@ class Agent:
         await asyncio.shield(asyncio.gather(*closing))
         self._closing -= closing
         found: dict[int, Trajectory] = {}
-        results = Results()
+        results, order = Results(), next(self._runs)
         room = self.room
+        self._places = self._places or Places(room)  # the sandbox knows its own once it is open
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
         for cohort in range(cohorts):
@@ -162,7 +120,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for cohort, left in lanes:
-                    tasks.create_task(self._lane(cohort, left, found, results, done, ended))
+                    tasks.create_task(self._lane(cohort, left, found, results, order, done, ended))
         except ExceptionGroup as failures:
             first = failures.exceptions[0]
             raise first from first.__cause__  # what it says of its own cause is kept
@@ -196,14 +154,17 @@ class Agent:
         left: Iterator[tuple[int, Job]],
         found: dict[int, Trajectory],
         results: Results,
+        order: int,
         done: Callable[[], None],
         ended: Callable[[Job, Trajectory], None],
     ) -> None:
         """One conversation after the other, until none of its cohort is left."""
+        assert self._places is not None
         try:
-            for number, job in left:
-                found[number] = await self._one(job, cohort, results, done)
-                ended(job, found[number])
+            async with self._places.taken(order):
+                for number, job in left:
+                    found[number] = await self._one(job, cohort, results, done)
+                    ended(job, found[number])
         finally:
             self._engine.leave(cohort)
 

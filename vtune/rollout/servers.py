@@ -14,10 +14,11 @@ import httpx2
 from vtune.errors import RunFailed
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
+from vtune.rollout.adapters import NAME
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of
-from vtune.rollout.transfer import Link, send_files
+from vtune.rollout.transfer import Link
 
 KEPT = 1 << 30
 """Bytes of pictures that stay encoded, and of their patches."""
@@ -27,6 +28,9 @@ PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
 
 FAILURES = 4
 """In a row, after which a server is given up until the next weights. Between them 0.5, 1 and 2 seconds."""
+
+BEHIND = 0.1
+"""Seconds between two looks whether a server has the newest weights."""
 
 START = (
     "vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs "
@@ -48,6 +52,8 @@ class _Server:
     why: str = ""
     """The latest failure."""
     checked: bool = field(default=False)
+    behind: bool = False
+    """It was given up, and gets the newest weights now: no turns before it has them."""
 
     @property
     def given_up(self) -> bool:
@@ -76,6 +82,7 @@ class ServersEngine:
         urls: Of the servers.
         send: Takes weights to the servers, called `label`; called in every process of the training.
         waiting: Covered while something is drawn.
+        model: Name at the servers of the adapter that draws; None: the model that they have loaded.
     """
 
     cohorts = 1
@@ -87,8 +94,10 @@ class ServersEngine:
         send: Callable[[Weights, "Fleet", str], Awaitable[None]],
         *,
         waiting: Stopwatch | None = None,
+        model: str | None = None,
     ) -> None:
         self._policy = policy
+        self._model = model
         self._servers = [_Server(url.rstrip("/")) for url in urls]
         self._send = send
         self._stopwatch = waiting or Stopwatch()
@@ -96,6 +105,8 @@ class ServersEngine:
         self._pictures: Kept[str] = Kept(KEPT, len)
         self._http = httpx2.AsyncClient(timeout=PATIENCE, limits=httpx2.Limits(max_connections=None))
         self._version = -1
+        self._before = -1
+        """The oldest weights that a server may still draw with: the version, or while it changes the last."""
 
     def join(self, cohort: int) -> None:
         """Nothing waits for others here."""
@@ -113,14 +124,15 @@ class ServersEngine:
             body = await self._body(request)
             while True:
                 server = await self._choose(request.key)
-                asked = time.monotonic()
+                asked, oldest = time.monotonic(), self._before
                 try:
                     said = await _post(self._http, server.url, "/inference/v1/generate", body)
                     completion = self._submissions.completion(request, _answer(said))
                 except _Unusable as error:
                     server.failed(str(error), asked=asked)
                     continue
-                if set(completion.weight_versions) - {self._version}:
+                # New weights may have come meanwhile; no others have.
+                if set(completion.weight_versions) - set(range(oldest, self._version + 1)):
                     server.give_up("it has other weights than it was given: was it started again?")
                     continue
                 server.failures = 0
@@ -129,11 +141,15 @@ class ServersEngine:
     async def take(self, weights: Weights, version: int) -> None:
         """Give all servers new weights, those too that had been given up."""
         for server in self._servers:
+            server.behind = server.given_up
             server.failures, server.again = 0, 0.0
         self._version = version
         fleet = Fleet(self._http, self._servers)
         await fleet.each(self._check)
         await self._send(weights, fleet, label_of(version))
+        self._before = version
+        for server in self._servers:
+            server.behind = False
 
     async def rest(self) -> None:
         """The servers' devices are their own."""
@@ -150,9 +166,10 @@ class ServersEngine:
             now = time.monotonic()
             home = group % len(self._servers)
             for server in [*self._servers[home:], *self._servers[:home]]:
-                if not server.given_up and server.again <= now:
+                if not server.given_up and not server.behind and server.again <= now:
                     return server
-            await asyncio.sleep(max(0.0, min(server.again for server in left) - now))
+            again = min(max(server.again, now + BEHIND * server.behind) for server in left)
+            await asyncio.sleep(again - now)
 
     def _left(self) -> list[_Server]:
         return _usable(self._servers)
@@ -179,6 +196,7 @@ class ServersEngine:
             "token_ids": self._submissions.prompt(request),
             "sampling_params": self._submissions.sampling(request),
             "return_token_ids": True,
+            **({} if self._model is None else {"model": self._model}),
         }
         if request.pixels:
             body["content_parts"] = [
@@ -271,6 +289,20 @@ class Fleet(Link):
         """Draw again."""
         await self._tell("/resume", {})
 
+    async def take_adapters(self, path: Path, label: str) -> None:
+        """Load adapters, called `label`, in place of those before; nothing is drawn meanwhile."""
+
+        async def take(server: _Server) -> None:
+            # Loaded over the old ones, vLLM would read the folder again before every batch.
+            listed = await _send(self._http, "GET", server.url, "/v1/models", None)
+            if NAME in [one["id"] for one in listed["data"]]:
+                await _post(self._http, server.url, "/v1/unload_lora_adapter", {"lora_name": NAME})
+            given = {"lora_name": NAME, "lora_path": str(path)}
+            await _post(self._http, server.url, "/v1/load_lora_adapter", given)
+            await _post(self._http, server.url, "/update_weight_version", {"new_version": label})
+
+        await self.each(take)
+
     async def workers(self) -> int:
         """Processes of all servers that hold weights.
 
@@ -294,24 +326,6 @@ class Fleet(Link):
             await _post(self._http, server.url, path, body)
 
         await self.each(tell)
-
-
-def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
-    """Sends weights to servers on CPUs, through a folder that they see.
-
-    Args:
-        folder: For files on their way.
-        first: Whether this process sends; the others only help to gather.
-    """
-
-    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
-        if first:
-            await send_files(weights, fleet, folder, label)
-            return
-        for _ in weights():
-            pass
-
-    return send
 
 
 def _usable(servers: Sequence[_Server]) -> list[_Server]:
@@ -348,7 +362,10 @@ async def _send(
             f"{url} refuses {path.partition('?')[0]}: HTTP {response.status_code}: {response.text[:500]}",
             fix=f"start it with {START}",
         )
-    found: dict[str, Any] = response.json()
+    # What loads an adapter answers in words.
+    found: dict[str, Any] = (
+        {} if response.headers.get("content-type", "").startswith("text/") else response.json()
+    )
     return found
 
 

@@ -16,14 +16,12 @@ from PIL import Image
 from vllm import SamplingParams
 from vllm.config.weight_transfer import WeightTransferConfig
 from vllm.distributed.weight_transfer.base import (
-    WeightTransferEngine,
-    WeightTransferInitInfo,
     WeightTransferInitRequest,
-    WeightTransferUpdateInfo,
     WeightTransferUpdateRequest,
 )
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
@@ -32,6 +30,7 @@ from vtune.errors import RunFailed
 from vtune.models.device import release_cache
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy
+from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
@@ -39,7 +38,7 @@ from vtune.rollout.team import Desk, Team, Turn
 from vtune.rollout.transfer import FILES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
-from vtune.rollout.vllm_senders import HandleSender
+from vtune.rollout.vllm_senders import FilesTransfer, HandleSender
 
 T = TypeVar("T")
 
@@ -70,6 +69,8 @@ class Setup:
     """GPUs that share the model: from `device` on."""
     budget: PixelBudget | None = None
     """Of the largest pictures; None: that of the policy."""
+    adapters: Adapters | None = None
+    """Of the policy, where they alone are handed over: vLLM has loaded all else itself. None: all weights."""
 
 
 class VllmEngine:
@@ -106,6 +107,7 @@ class VllmEngine:
         self._team = team
         self._desk = Desk(team.address, self._drawn) if team else None
         self._resting = False
+        self._adapter: LoRARequest | None = None
         # vLLM asks for its share of what is free when it starts.
         release_cache(setup.device)
         gpus = setup.tensor_parallel
@@ -156,7 +158,7 @@ class VllmEngine:
         wanted = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
         last: Any = None
         with _said():
-            async for output in self._llm.generate(prompt, wanted, name):
+            async for output in self._llm.generate(prompt, wanted, name, lora_request=self._adapter):
                 last = output
         return answer_of(last)
 
@@ -167,6 +169,10 @@ class VllmEngine:
         vLLM wakes on them, and the weights of each are sent from it.
         """
         link, label = _Local(self._llm), label_of(version)
+        if self._setup.adapters is not None:
+            with _said():
+                await self._take_adapters(weights, self._setup.adapters, link, label)
+            return
         if self._sender is None:
             with _said():
                 await send_files(weights, link, self._folder, label)
@@ -178,6 +184,19 @@ class VllmEngine:
         release_cache(self._setup.device)
         await self._together()
         await self._together(self._woken("kv_cache", link.resume))
+        self._resting = False
+
+    async def _take_adapters(self, weights: Weights, adapters: Adapters, link: "_Local", label: str) -> None:
+        """In the place of those before, also under turns that are being written."""
+        with written(weights, adapters, self._folder) as path:
+            release_cache(self._setup.device)
+            await self._woken("weights", link.pause)
+            self._adapter = LoRARequest(NAME, NUMBER, str(path), load_inplace=True)
+            await _alive(self._llm, self._llm.add_lora(self._adapter))
+            # Turns name it; that it was loaded is known.
+            self._adapter = LoRARequest(NAME, NUMBER, str(path))
+            await _alive(self._llm, self._llm.update_weight_version(label))
+            await self._woken("kv_cache", link.resume)
         self._resting = False
 
     async def _together(self, work: Coroutine[Any, Any, None] | None = None) -> None:
@@ -205,7 +224,9 @@ class VllmEngine:
         """On a GPU, give its memory to the training; the weights are sent again before the next turn."""
         if self._sender is not None:
             await self._together()  # all have drawn
-            await self._together(_alive(self._llm, self._llm.sleep(level=2)))
+            # What is not sent again goes to the memory of the host.
+            level = 2 if self._setup.adapters is None else 1
+            await self._together(_alive(self._llm, self._llm.sleep(level=level)))
             self._resting = True
 
     async def aclose(self) -> None:
@@ -263,6 +284,9 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         generation_config="vllm",
         weight_transfer_config=WeightTransferConfig(backend="ipc" if on_gpu else FILES),
         disable_log_stats=True,
+        enable_lora=setup.adapters is not None,
+        max_loras=1,
+        max_lora_rank=setup.adapters.room if setup.adapters else RANKS[0],
         **device,
     )
 
@@ -318,59 +342,6 @@ class _Local:
 
     async def resume(self) -> None:
         await _alive(self._llm, self._llm.resume_generation())
-
-
-@dataclass
-class FilesInit(WeightTransferInitInfo):
-    """Nothing has to be agreed on."""
-
-
-@dataclass
-class FilesUpdate(WeightTransferUpdateInfo):
-    """Weights in one file."""
-
-    path: str
-
-
-class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
-    """Our backend, in vLLM's process: weights by the names of a checkpoint, from safetensors files."""
-
-    init_info_cls = FilesInit
-    update_info_cls = FilesUpdate
-
-    def init_transfer_engine(self, init_info: FilesInit) -> None:
-        """Nothing to meet."""
-
-    def start_weight_update(self) -> None:
-        """Undo what loading had done to the layers (on a CPU their weights are repacked)."""
-        from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
-
-        initialize_layerwise_reload(self.model)
-
-    def finish_weight_update(self) -> None:
-        """Do it again."""
-        from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
-        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
-
-        finalize_layerwise_reload(self.model, self.model_config)
-        # No weights come for an output layer that is tied to the embedding, so it is passed over above, and
-        # would continue with what was packed from the old ones.
-        for layer in self.model.modules():
-            if isinstance(layer, ParallelLMHead):
-                layer.quant_method.process_weights_after_loading(layer)
-
-    def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Load one file; no device has to be waited for."""
-        self.receive_weights(self.parse_update_info(update_info))
-
-    def receive_weights(self, update_info: FilesUpdate) -> None:
-        """Load one file."""
-        from safetensors.torch import load_file
-
-        self.model.load_weights(list(load_file(update_info.path).items()))
-
-    def shutdown(self) -> None:
-        """Nothing to end."""
 
 
 def register() -> None:

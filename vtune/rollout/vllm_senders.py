@@ -1,4 +1,4 @@
-"""Weights from the training to vLLM by vLLM's own channels: handles to memory of the same GPU, and NCCL.
+"""Weights from the training to vLLM: by handles to memory of the same GPU, by NCCL, or through files.
 
 Beside `vllm.py` the only file that imports vllm.
 """
@@ -9,10 +9,17 @@ import math
 import pickle
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
+from vllm.distributed.weight_transfer.base import (
+    ParamMeta,
+    WeightSource,
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
 from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.ipc_engine import (
     IPCTrainerInitInfo,
@@ -202,3 +209,56 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
+
+
+@dataclass
+class FilesInit(WeightTransferInitInfo):
+    """Nothing has to be agreed on."""
+
+
+@dataclass
+class FilesUpdate(WeightTransferUpdateInfo):
+    """Weights in one file."""
+
+    path: str
+
+
+class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
+    """Our backend, in vLLM's process: weights by the names of a checkpoint, from safetensors files."""
+
+    init_info_cls = FilesInit
+    update_info_cls = FilesUpdate
+
+    def init_transfer_engine(self, init_info: FilesInit) -> None:
+        """Nothing to meet."""
+
+    def start_weight_update(self) -> None:
+        """Undo what loading had done to the layers (on a CPU their weights are repacked)."""
+        from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
+
+        initialize_layerwise_reload(self.model)
+
+    def finish_weight_update(self) -> None:
+        """Do it again."""
+        from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
+
+        finalize_layerwise_reload(self.model, self.model_config)
+        # No weights come for an output layer that is tied to the embedding, so it is passed over above, and
+        # would continue with what was packed from the old ones.
+        for layer in self.model.modules():
+            if isinstance(layer, ParallelLMHead):
+                layer.quant_method.process_weights_after_loading(layer)
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        """Load one file; no device has to be waited for."""
+        self.receive_weights(self.parse_update_info(update_info))
+
+    def receive_weights(self, update_info: FilesUpdate) -> None:
+        """Load one file."""
+        from safetensors.torch import load_file
+
+        self.model.load_weights(list(load_file(update_info.path).items()))
+
+    def shutdown(self) -> None:
+        """Nothing to end."""

@@ -18,7 +18,7 @@ from vtune.schema.message import IMAGE, Message
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One conversation. The two last lists have one entry per token where `loss_mask` is true."""
+    """One conversation. The three last lists have one entry per token where `loss_mask` is true."""
 
     token_ids: Sequence[int]
     """The conversation, placeholders expanded, shape (T,)."""
@@ -30,8 +30,9 @@ class Item:
     """One a counted token, in reward units; empty in supervised training."""
     old_logprobs: Sequence[float] = ()
     """Of each counted token under the weights that drew it, nats; empty in supervised training."""
-    off_policy: bool = False
-    """Whether it is off-policy: the weights have changed since they drew it."""
+    off_policy: Sequence[bool] = ()
+    """Of each counted token whether it is off-policy: the weights have changed since they drew it; empty in
+    supervised training."""
 
     @property
     def counted(self) -> int:
@@ -53,7 +54,7 @@ class MicroBatch:
     old_logprobs: torch.Tensor
     """float32, (N,); empty in supervised training."""
     off_policy: torch.Tensor
-    """bool, (N,)."""
+    """bool, (N,); empty in supervised training."""
     sequence: torch.Tensor
     """int64, (N,): number of the item, from 0."""
 
@@ -154,7 +155,7 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
         targets=torch.cat(targets),
         advantages=flat([item.advantages for item in items]),
         old_logprobs=flat([item.old_logprobs for item in items]),
-        off_policy=flat([[item.off_policy] * item.counted for item in items]).bool(),
+        off_policy=flat([item.off_policy for item in items]).bool(),
         sequence=flat([[number] * item.counted for number, item in enumerate(items)]).long(),
     )
 

@@ -25,7 +25,7 @@ from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
 from vtune.update.loading import split_weights, starting_policy
-from vtune.update.lora import WithoutAdapters, add_adapters, units
+from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
 from vtune.update.losses import PolicyLoss
 from vtune.update.losses.aggregation import denominator
 from vtune.update.objective import MicroLoss, micro_loss
@@ -309,10 +309,17 @@ class Trainer:
         Under ZeRO-3 a bucket at a time is gathered, so all processes go through it together, to its end, and
         a tensor is good only until the next is asked for.
         """
+        return self._passed(units(self._policy.model))
+
+    def adapters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The matrices of every adapter once, under their names in a file of peft; gathered as `weights`."""
+        return self._passed(adapter_units(self._policy.model))
+
+    def _passed(self, found: Iterator[Unit]) -> Iterator[tuple[str, torch.Tensor]]:
         import deepspeed
 
         split = self._recipe.zero_stage == 3
-        for bucket in buckets(units(self._policy.model)):
+        for bucket in buckets(found):
             needed = [parameter for unit in bucket for parameter in unit.needs]
             with deepspeed.zero.GatheredParameters(needed, enabled=split):
                 yield from chain.from_iterable(unit.weights() for unit in bucket)

@@ -82,6 +82,30 @@ def check_targets(model: str, update: Update) -> None:
         targets_in(load_skeleton(model), update.lora, update.freeze)
 
 
+def check_alone(model: str, update: Update) -> None:
+    """See that a model's adapters can be handed to vLLM without it.
+
+    Raises:
+        RecipeError: If there are none, or one is not in the language model.
+    """
+    if update.lora is None:
+        raise RecipeError(
+            "rollout.adapters is alone, and nothing is adapted: update.lora is null",
+            fix="set update.lora, or rollout.adapters to merged",
+        )
+    skeleton = load_skeleton(model)
+    part_of = family_of_model(skeleton).part_of
+    outside = [
+        name for name in targets_in(skeleton, update.lora, update.freeze) if part_of(name) != "language"
+    ]
+    if outside:
+        raise RecipeError(
+            f"rollout.adapters is alone, and there would be one at {outside[0]}: vLLM takes those of the "
+            "language model",
+            fix="add vision and connector to update.freeze, or set rollout.adapters to merged",
+        )
+
+
 class WithoutAdapters:
     """Calls a module as it was before its adapters: the starting weights, at no cost in memory."""
 
@@ -120,6 +144,22 @@ def units(model: nn.Module) -> Iterator[Unit]:
             if id(parameter) not in seen:
                 seen.add(id(parameter))
                 yield _plain(dot + own, parameter)
+
+
+def adapter_units(model: nn.Module) -> Iterator[Unit]:
+    """The two matrices of every adapter, under the names that they have in a file of peft."""
+    from peft.tuners.lora import LoraLayer
+
+    for name, module in model.named_modules():
+        if isinstance(module, LoraLayer):
+            yield _alone(f"base_model.model.{name}", module)
+
+
+def _alone(name: str, layer: Any) -> Unit:
+    down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
+    return Unit(
+        (down, up), lambda: [(f"{name}.lora_A.weight", down.data), (f"{name}.lora_B.weight", up.data)]
+    )
 
 
 def _plain(name: str, parameter: nn.Parameter) -> Unit:

@@ -15,7 +15,7 @@ from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.shape import known_shapes, shape_of
 from vtune.report.plan import plan_lines
-from vtune.runs.plan.estimate import phases_of, step_of
+from vtune.runs.plan.estimate import on_host, phases_of, step_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed
@@ -119,6 +119,24 @@ def test_a_batch_that_is_drawn_while_another_trains_takes_its_memory_too() -> No
     )
     assert set(two["update"]) - set(one["update"]) == {"vLLM weights", "vLLM at work", "KV cache"}
     assert not plan(codev(rollout__staleness=1), machine)["fits"]
+
+
+def test_a_vllm_that_gets_adapters_alone_sleeps_in_the_memory_of_the_host() -> None:
+    machine = machine_of(8, 80)
+    lora = {"rank": 16, "alpha": 32, "targets": ("q_proj",)}
+    merged, alone, ahead = (
+        codev(update__lora=lora, **more).model_dump(mode="json")
+        for more in (
+            {},
+            {"rollout__adapters": "alone"},
+            {"rollout__adapters": "alone", "rollout__staleness": 1},
+        )
+    )
+    assert "weights on their way" in phases_of(merged, SEVEN, machine)["hand-over"]
+    assert "weights on their way" not in phases_of(alone, SEVEN, machine)["hand-over"]
+    asleep = on_host(alone, SEVEN, machine) - on_host(merged, SEVEN, machine)
+    assert asleep == pytest.approx(8 * 16.58, abs=0.2)
+    assert on_host(ahead, SEVEN, machine) == on_host(merged, SEVEN, machine)
 
 
 def test_the_plan_knows_what_vllm_needs_when_it_wakes() -> None:

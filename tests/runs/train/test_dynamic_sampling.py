@@ -24,6 +24,7 @@ def sampling(
     async def draw(step: int, numbers: range) -> list[Trajectory]:
         if asked is not None:
             asked.append(numbers)
+        await asyncio.sleep(0)
         return [
             Trajectory(sample_id=str(n), source="s", group=n, rollout=k, policy_version=step)
             for n in numbers
@@ -85,3 +86,14 @@ def test_a_resumed_run_draws_the_same_steps(
         # A zero-variance group stays only where there are not enough others.
         telling = one.groups - one.zero_variance
         assert sum(group not in zero_variance for group in one.kept) == min(telling, share)
+
+
+def test_steps_that_are_drawn_at_the_same_time_take_the_prompts_that_they_would_alone() -> None:
+    for rounds in (0, 2):
+        one = sampling(lambda n: n % 3 == 0, share=4, rounds=rounds)
+        apart = steps(sampling(lambda n: n % 3 == 0, share=4, rounds=rounds), range(3))
+
+        async def together(drawn: DynamicSampling = one) -> list[StepGroups]:
+            return list(await asyncio.gather(*(drawn.of(step) for step in range(3))))
+
+        assert asyncio.run(together()) == apart

@@ -182,15 +182,29 @@ def test_what_a_run_tells_is_what_its_trajectories_show(runs: Runs) -> None:
 def test_the_weights_have_moved_for_all_but_the_first_update_of_a_step(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
     first, second = updates_of(found, 2)
-    assert {item.off_policy for item in first} == {False}
-    assert {item.off_policy for item in second} == {True}
+    assert {off for item in first for off in item.off_policy} == {False}
+    assert {off for item in second for off in item.off_policy} == {True}
 
 
 def test_the_weights_have_moved_where_older_ones_drew(runs: Runs) -> None:
     found = [t for t in stored(runs.unbroken, 3) if t.advantage is not None]
     older = [replace(t, policy_version=t.policy_version + 1) for t in found]
-    assert {item.off_policy for item in updates_of(found, 1)[0]} == {False}
-    assert {item.off_policy for item in updates_of(older, 1)[0]} == {True}
+    assert {off for item in updates_of(found, 1)[0] for off in item.off_policy} == {False}
+    assert {off for item in updates_of(older, 1)[0] for off in item.off_policy} == {True}
+
+    def newer_at_the_end(t: Trajectory) -> Trajectory:
+        """New weights came under it: they drew the second half of what was sampled."""
+        sampled = [number for number, counts in enumerate(t.loss_mask) if counts]
+        late = set(sampled[len(sampled) // 2 :])
+        versions = [
+            t.policy_version if number in late else version
+            for number, version in enumerate(t.weight_versions)
+        ]
+        return replace(t, weight_versions=tuple(versions))
+
+    for item in updates_of([newer_at_the_end(t) for t in older], 1)[0]:
+        half = item.counted // 2
+        assert list(item.off_policy) == [True] * half + [False] * (item.counted - half)
 
 
 def test_every_step_asks_the_next_samples(runs: Runs) -> None:

@@ -1,8 +1,10 @@
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Weights
@@ -83,9 +85,9 @@ def test_what_is_drawn_ahead_is_given_up_with_the_run() -> None:
         )
         await rollouts.of(0)
         await asyncio.sleep(0)
-        ahead = rollouts._ahead
+        (ahead,) = rollouts._ahead.values()
         await rollouts.aclose()
-        return ahead is not None and ahead.cancelled()
+        return ahead.cancelled()
 
     assert asyncio.run(run())
 
@@ -179,3 +181,102 @@ def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engin
     assert isinstance(failed, RunFailed)
     assert "the draw failed" in str(failed)
     assert other == (0, 0) if awake else "it cannot sleep" in str(other)
+
+
+class Goes(Log):
+    """An engine whose weights may change while it draws; each step takes some moments, as does a training."""
+
+    def __init__(self, moments: Sequence[int]) -> None:
+        super().__init__()
+        self.moments = moments
+        self.under_way = self.most = 0
+
+    async def draw(self, step: int) -> tuple[int, list[int]]:  # type: ignore[override]
+        self.said.append(f"draw {step}")
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        versions = []
+        for _ in range(1 + self.moments[step % len(self.moments)]):
+            versions.append(self.version)
+            await asyncio.sleep(0)
+        self.under_way -= 1
+        return step, versions
+
+
+def interrupted(
+    log: Goes, staleness: int, steps: int, *, trains: int, settles: int | None = None
+) -> list[list[int]]:
+    """The versions that drew each step."""
+
+    async def run() -> list[list[int]]:
+        found = []
+        rollouts = RolloutScheduler(
+            log.draw,
+            log,  # type: ignore[arg-type]
+            lambda: iter(()),
+            lambda: None,
+            staleness=staleness,
+            interrupt=True,
+            steps=steps,
+        )
+        for step in range(steps):
+            await rollouts.ready(step)
+            if step == settles:
+                await rollouts.settled()
+                assert log.under_way == 0
+            number, versions = await rollouts.of(step)
+            assert number == step
+            found.append(versions)
+            for _ in range(trains):
+                await asyncio.sleep(0)
+            log.said.append(f"train {step}")
+        await rollouts.aclose()
+        assert log.under_way == 0
+        return found
+
+    return asyncio.run(run())
+
+
+@given(
+    moments=st.lists(st.integers(0, 12), min_size=1, max_size=5),
+    staleness=st.integers(1, 4),
+    steps=st.integers(1, 7),
+    trains=st.integers(0, 6),
+    settles=st.none() | st.integers(0, 6),
+)
+def test_weights_change_under_what_is_drawn_and_no_token_is_further_behind_than_allowed(
+    moments: list[int], staleness: int, steps: int, trains: int, settles: int | None
+) -> None:
+    log = Goes(moments)
+    found = interrupted(log, staleness, steps, trains=trains, settles=settles)
+    for step, versions in enumerate(found):
+        assert versions == sorted(versions)
+        assert max(0, step - staleness) <= versions[0] <= versions[-1] <= step
+    assert log.most <= staleness + 1
+    assert [one for one in log.said if one[:4] == "take"] == [f"take {step}" for step in range(steps)]
+    assert [one for one in log.said if one[:4] == "draw"] == [f"draw {step}" for step in range(steps)]
+    # Each is handed over as soon as it is there: what is drawn is not waited for.
+    assert all(log.said[log.said.index(f"train {n}") + 1] == f"take {n + 1}" for n in range(steps - 1))
+
+
+def test_a_step_may_be_drawn_by_several_versions() -> None:
+    first, _, third = interrupted(Goes([3, 3, 40]), 2, 3, trains=3)
+    assert set(first) == {0}
+    assert set(third) == {0, 1, 2}
+
+
+def test_what_has_failed_ahead_is_told_when_its_step_is_asked_for_and_weights_are_handed_over_meanwhile() -> (
+    None
+):
+    class Fails(Goes):
+        async def draw(self, step: int) -> tuple[int, list[int]]:  # type: ignore[override]
+            if step == 2:
+                raise RunFailed("the engine died")
+            return await super().draw(step)
+
+    log = Fails([1])
+    with pytest.raises(RunFailed, match="the engine died"):
+        interrupted(log, 2, 4, trains=2)
+    assert [one for one in log.said if one[:5] in ("take ", "train")] == [
+        "take 0", "train 0", "take 1", "train 1", "take 2",
+    ]  # fmt: skip

@@ -10,9 +10,10 @@ import torch
 from vtune.models.pictures import PixelBudget, widest
 from vtune.models.policy import Dtype, Policy
 from vtune.models.shape import find_shape
-from vtune.rollout.agent import Rollout, TrainingRollout
+from vtune.rollout.adapters import NAME, Adapters
 from vtune.rollout.apart import Apart
 from vtune.rollout.engine import Engine
+from vtune.rollout.recipe import Rollout, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.team import Team
 from vtune.rollout.transformers import TransformersEngine
@@ -36,6 +37,7 @@ def training_engine(
     folder: Path,
     waiting: Stopwatch,
     also: Sequence[tuple[Rollout, PixelBudget]] = (),
+    adapters: Adapters | None = None,
 ) -> Engine:
     """The engine that a recipe asks for; its weights come with the first `take`.
 
@@ -49,13 +51,18 @@ def training_engine(
         folder: For weights on their way, where servers see it too.
         waiting: Covered while something is drawn.
         also: Conversations and pictures that it will draw beside those of training.
+        adapters: Of the model in training, where they alone are handed over.
     """
     if recipe.engine == "transformers":
         return TransformersEngine(policy, max_batch=recipe.max_batch, waiting=waiting)
     check_vllm()
     if recipe.servers:
-        from vtune.rollout.servers import ServersEngine, files_sender
+        from vtune.rollout.sending import adapters_sender, files_sender
+        from vtune.rollout.servers import ServersEngine
 
+        if adapters is not None:
+            alone = adapters_sender(folder, adapters, first=ranks.first)
+            return ServersEngine(policy, recipe.servers, alone, waiting=waiting, model=NAME)
         if policy.device.type == "cuda":
             from vtune.rollout.vllm_senders import nccl_sender
 
@@ -81,6 +88,7 @@ def training_engine(
         device=policy.device,
         tensor_parallel=gpus,
         budget=widest([policy.pictures.budget, *(budget for _, budget in also)]),
+        adapters=adapters,
     )
     if team is None:
         return VllmEngine(policy, setup, folder, waiting=waiting)

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Dtype, Policy, load_policy
-from vtune.rollout.agent import Agent, Rollout
+from vtune.rollout.agent import Agent
 from vtune.rollout.engine import Engine
 from vtune.rollout.openai import Served, ServedPolicy
+from vtune.rollout.recipe import Rollout
 from vtune.rollout.script import ScriptEngine, read_script
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech

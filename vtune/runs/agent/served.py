@@ -16,9 +16,9 @@ from vtune.errors import RecipeError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat
 from vtune.models.served import SCRIPTED, is_scripted, is_served
-from vtune.rollout.agent import Rollout
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.openai import OpenAIEngine, Served, ServedPolicy, address_of
+from vtune.rollout.recipe import Rollout
 from vtune.rollout.script import read_script
 from vtune.rollout.usage import Ledger, spent
 from vtune.runs.agent.kinds import Kind

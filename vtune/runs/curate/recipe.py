@@ -14,8 +14,8 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
 from vtune.models.served import is_served
 from vtune.parts import OURS
-from vtune.rollout.agent import Rollout
 from vtune.rollout.openai import Served
+from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.curate.rows import Source

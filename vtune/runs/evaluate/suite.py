@@ -22,8 +22,8 @@ from vtune.protocols import PROTOCOLS
 from vtune.protocols import vtune as ours
 from vtune.protocols.protocol import wrong_kind
 from vtune.reward.recipe import RewardRecipe
-from vtune.rollout.agent import Rollout
 from vtune.rollout.openai import Served
+from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.judged import Judged

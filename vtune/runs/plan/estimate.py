@@ -66,11 +66,15 @@ def _hand_over(values: Mapping[str, Any], shape: Shape, load: memory.Load) -> di
     b = load.dtype_bytes
     largest = shape.vocab * shape.hidden * b
     gathered = BUCKET * b if load.zero_stage == 3 or load.lora_rank else 0
-    return {
-        "vLLM weights": vllm_needs(values, shape)["vLLM weights"],
-        ASLEEP: VLLM_GRAPHS_GB * GB,
-        "weights on their way": float(max(TRANSFER, largest) + gathered),
-    }
+    awake = {"vLLM weights": vllm_needs(values, shape)["vLLM weights"], ASLEEP: VLLM_GRAPHS_GB * GB}
+    if _adapters_alone(values):
+        return awake
+    return awake | {"weights on their way": float(max(TRANSFER, largest) + gathered)}
+
+
+def _adapters_alone(values: Mapping[str, Any]) -> bool:
+    """Whether vLLM keeps its weights, and gets adapters for them."""
+    return bool(values["rollout"].get("adapters", "merged") == "alone")
 
 
 def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory.Load:
@@ -215,7 +219,12 @@ def vllm_notes(
 
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
     """GB in the memory of the host, of all processes together."""
-    return round(memory.on_host(shape, load_of(values, shape, machine)) / GB, 1)
+    held = memory.on_host(shape, load_of(values, shape, machine))
+    if draws(values) and engine_of(values) == "vllm" and machine.kind == "gpu":
+        # Where they are not sent again, they are there while the weights are trained.
+        sleeps = _adapters_alone(values) and not values["rollout"].get("staleness")
+        held += vllm_needs(values, shape)["vLLM weights"] * machine.gpus * sleeps
+    return round(held / GB, 1)
 
 
 def on_disk(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, float]:

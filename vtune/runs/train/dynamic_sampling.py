@@ -1,5 +1,6 @@
 """Dynamic sampling: groups of zero variance teach nothing, and are replaced by groups of the next prompts."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -53,18 +54,30 @@ class DynamicSampling:
         self._share = share
         self._rounds = rounds
         self._taken = taken
+        self._turn = asyncio.Lock()
 
     async def of(self, step: int) -> StepGroups:
-        """The rollouts of a step; steps are asked for in order, each once."""
+        """The rollouts of a step; steps are asked for in order, each once.
+
+        Several may be drawn at the same time. Where groups are replaced they are drawn one after the other: a
+        step's replacements come before the next one's prompts.
+        """
+        if not self._rounds:
+            return await self._groups(step)
+        async with self._turn:
+            return await self._groups(step)
+
+    async def _groups(self, step: int) -> StepGroups:
         found: list[Trajectory] = []
         telling: list[int] = []
         zero_variance: list[int] = []
+        taken = self._taken
         for _ in range(1 + self._rounds):
             missing = self._share - len(telling)
             if missing == 0:
                 break
             numbers = range(self._taken, self._taken + missing)
-            self._taken += missing
+            self._taken = taken = numbers.stop
             drawn = await self._draw(step, numbers)
             found += drawn
             rewards: dict[int, list[float | None]] = {}
@@ -75,7 +88,7 @@ class DynamicSampling:
         return StepGroups(
             trajectories=found,
             kept=frozenset([*telling, *zero_variance][: self._share]),
-            taken=self._taken,
+            taken=taken,
             groups=len(telling) + len(zero_variance),
             zero_variance=len(zero_variance),
         )

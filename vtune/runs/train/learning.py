@@ -51,32 +51,32 @@ def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
     size = len(learnt) // count
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
-        [
-            item_of(t, off_policy=number > 0 or _stale(t))
-            for t in part
-            if t.advantage is not None and any(t.loss_mask)
-        ]
+        [item_of(t, moved=number > 0) for t in part if t.advantage is not None and any(t.loss_mask)]
         for number, part in enumerate(parts)
     ]
 
 
-def _stale(trajectory: Trajectory) -> bool:
-    """Whether weights older than this step's drew a part of it."""
-    return any(
-        version is not None and version < trajectory.policy_version for version in trajectory.weight_versions
-    )
+def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
+    """A trajectory as something to learn from: an advantage on every token that the policy sampled.
 
-
-def item_of(trajectory: Trajectory, *, off_policy: bool) -> Item:
-    """A trajectory as something to learn from: an advantage on every token that the policy sampled."""
-    old = tuple(value for value in trajectory.logprobs if value is not None)
+    Args:
+        trajectory: With its advantage.
+        moved: Whether its step has updated the weights before; else those tokens are off-policy that older
+            weights than the step's have drawn, be it a part of one conversation.
+    """
+    version = trajectory.policy_version
+    sampled = [
+        (logprob, drew)
+        for logprob, drew in zip(trajectory.logprobs, trajectory.weight_versions, strict=True)
+        if logprob is not None
+    ]
     return Item(
         token_ids=trajectory.token_ids,
         images=tuple(picture.data for picture in trajectory.images if picture.data is not None),
         loss_mask=trajectory.loss_mask,
         advantages=token_advantages(trajectory),
-        old_logprobs=old,
-        off_policy=off_policy,
+        old_logprobs=tuple(logprob for logprob, _ in sampled),
+        off_policy=tuple(moved or (drew is not None and drew < version) for _, drew in sampled),
     )
 
 

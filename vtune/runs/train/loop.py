@@ -36,7 +36,7 @@ from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
-from vtune.runs.train.step_row import Clock, groups_row, idle_share, staleness, update_row
+from vtune.runs.train.step_row import Clock, groups_row, idle_share, interrupted_row, staleness, update_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
@@ -168,9 +168,14 @@ class _Loop:
             taken=self._taken[ranks.rank],
         )
         ahead = recipe.rollout.staleness
-        weights = run.trainer.weights
         self.scheduler = RolloutScheduler(
-            self._draw, run.engine, weights, ranks.wait, staleness=ahead, steps=recipe.steps
+            self._draw,
+            run.engine,
+            run.trainer.weights if recipe.rollout.adapters == "merged" else run.trainer.adapters,
+            ranks.wait,
+            staleness=ahead,
+            interrupt=recipe.rollout.interrupt,
+            steps=recipe.steps,
         )
         self._learn = Learning(run.trainer, ranks, threads=recipe.update.threads, in_background=ahead > 0)
         settings = recipe.model_dump(mode="json")
@@ -212,7 +217,10 @@ class _Loop:
         """One step, in the order in which the data flows."""
         clock = Clock()
         await self._together(number, self.scheduler.ready(number))
-        clock.leave_out(await self._evaluate(number))
+        if self._evaluation.due(number):
+            # It has the engine, and the machine, to itself.
+            await self._together(number, self.scheduler.settled())
+            clock.leave_out(await self._evaluate(number))
         step = await self._drawn_and_scored(number, clock)
         step = self._with_advantages(step)
         step = self._with_credit(step)
@@ -266,6 +274,8 @@ class _Loop:
         rows[ALL] |= self._rest_of_the_row(step)
         if not recipe.rollout.staleness:
             rows[ALL]["idle_share"] = idle_share(rows[ALL])
+        if recipe.rollout.interrupt:
+            rows[ALL] |= interrupted_row(step.everyone, step.number)
         self._record.write(step.number, rows)
         if self._ranks.first:
             keep_replies(run.out, step.number, examples(step.everyone, each=REPLIES))

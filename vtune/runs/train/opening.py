@@ -12,6 +12,7 @@ import torch
 from vtune.models.policy import Policy
 from vtune.report.progress import say
 from vtune.reward.score import Scorer
+from vtune.rollout.adapters import Adapters
 from vtune.rollout.agent import Agent
 from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
@@ -75,6 +76,7 @@ async def opened(
         folder=out / "weights",
         waiting=waiting,
         also=[(one.suite.rollout, one.suite.images) for one in suites],
+        adapters=_adapters(recipe),
     )
     began = time.monotonic()
     searches, judgements = out / f"search-{ranks.rank}.jsonl", out / f"judge-{ranks.rank}.jsonl"
@@ -100,6 +102,14 @@ async def opened(
             state=state,
             began=began,
         )
+
+
+def _adapters(recipe: RLRecipe) -> Adapters | None:
+    """What is handed to vLLM where all weights are not."""
+    lora = recipe.update.lora
+    if recipe.rollout.adapters == "merged" or lora is None:
+        return None
+    return Adapters(rank=lora.rank, alpha=lora.alpha, targets=lora.targets)
 
 
 def _trainer(recipe: RLRecipe, ranks: Ranks) -> tuple[Policy, Trainer]:

@@ -15,7 +15,7 @@ from vtune.report.progress import say
 from vtune.reward.checking import check_evidence, check_keys, check_samples
 from vtune.reward.greeting import greet
 from vtune.reward.recipe import RewardRecipe
-from vtune.rollout.agent import TrainingRollout
+from vtune.rollout.recipe import TrainingRollout
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.sandbox import SandboxRecipe
@@ -24,7 +24,7 @@ from vtune.runs.data.validating import check_data
 from vtune.runs.train.online_recipe import Loaded, OnlineEval, check_best, check_suites, load_suites
 from vtune.schema.parquet import read_samples
 from vtune.schema.store import sample_store
-from vtune.update.lora import check_targets
+from vtune.update.lora import check_alone, check_targets
 from vtune.update.losses import LOSSES
 from vtune.update.losses.section import DEFAULT, LossSection
 from vtune.update.recipe import Checkpoints, Update
@@ -89,6 +89,8 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     found = find_shape(recipe.model, None)
     check_tensor_parallel(recipe.rollout.tensor_parallel, found and found[0], kind=recipe.rollout.engine)
     check_targets(recipe.model, recipe.update)
+    if recipe.rollout.adapters == "alone":
+        check_alone(recipe.model, recipe.update)
     facts = check_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
@@ -165,6 +167,13 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
             f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
             fix="make it a multiple of the processes",
         )
+    iou = recipe.reward.iou
+    if recipe.rollout.staleness > 1 and iou is not None and iou.schedule == "adaptive":
+        raise RecipeError(
+            f"rollout.staleness is {recipe.rollout.staleness}, and reward.iou is adaptive: the threshold of "
+            "a step comes of the one before it, which is drawn at the same time",
+            fix="set reward.iou.schedule to staged, or staleness to 1",
+        )
     rollouts = recipe.prompts_per_step * recipe.group_size
     if rollouts // world % recipe.updates_per_step:
         raise RecipeError(
@@ -211,12 +220,19 @@ def _check_engine(rollout: TrainingRollout) -> None:
             fix="set rollout.servers to [], or tensor_parallel to 1",
         )
     check_tensor_parallel(rollout.tensor_parallel, None, kind=rollout.engine)
+    if rollout.adapters == "alone" and (rollout.engine != "vllm" or rollout.tensor_parallel > 1):
+        why = "this one is shared among GPUs" if rollout.engine == "vllm" else "there is none"
+        raise RecipeError(
+            f"rollout.adapters is alone: they go to a vLLM of one GPU, and {why}",
+            fix="set rollout.adapters to merged, or rollout.engine to vllm and tensor_parallel to 1",
+        )
     if rollout.engine == "vllm":
         return
     if rollout.servers:
         raise RecipeError("rollout.servers are vLLM's", fix="set rollout.engine to vllm, or servers to []")
     if rollout.staleness:
         raise RecipeError(
-            "rollout.staleness is 1, and the transformers engine draws with the weights that are trained",
+            f"rollout.staleness is {rollout.staleness}, and the transformers engine draws with the weights "
+            "that are trained",
             fix="set rollout.engine to vllm, or staleness to 0",
         )

@@ -16,16 +16,19 @@ D = TypeVar("D")
 class RolloutScheduler(Generic[D]):
     """Hands weights over and draws.
 
-    Strictly on-policy (staleness 0), a step is drawn with the weights that it trains. With staleness 1 it is
-    drawn while the step before it trains, with that step's weights: never older ones, for weights are handed
-    over when all of a step is drawn, and the next step begins after that.
+    Strictly on-policy (staleness 0), a step is drawn with the weights that it trains. With staleness N the N
+    steps after it are drawn while it trains, with its weights or newer ones, never older: each is begun when
+    the weights of N steps before it are handed over. New weights are handed over when all that is ahead is
+    drawn, so one version draws all of a step (N is 1 then). With `interrupt` they are at once: what is being
+    written is continued with them, and each token has its own version.
 
     Args:
-        draw: Step -> its rollouts.
+        draw: Step -> its rollouts; with `interrupt`, called for a step while others are drawn.
         engine: What draws.
         weights: The policy's weights as they are.
         wait: A barrier over all processes.
-        staleness: 0 or 1.
+        staleness: N.
+        interrupt: Whether new weights come under what is being drawn.
         steps: Of the whole run; nothing is drawn beyond.
     """
 
@@ -38,34 +41,43 @@ class RolloutScheduler(Generic[D]):
         *,
         staleness: int,
         steps: int,
+        interrupt: bool = False,
     ) -> None:
         self._draw = draw
         self._engine = engine
         self._weights = weights
         self._wait = wait
         self._staleness = staleness
+        self._interrupt = interrupt
         self._steps = steps
-        self._ahead: asyncio.Task[D] | None = None
-        self._drawn: list[D] = []
-        """What was drawn ahead for the step that is ready."""
+        self._ahead: dict[int, asyncio.Task[D]] = {}
+        """What was begun, by step."""
         self._ready: int | None = None
 
     async def ready(self, step: int) -> None:
-        """Hand the weights over after `step` steps of training; until `of` is asked, nothing is drawn.
+        """Hand the weights over after `step` steps of training; until `of` is asked, nothing new is drawn.
 
         Raises:
             RunFailed: If nothing is left that could take them, or draw what was drawn ahead.
         """
         self._ready = step
-        if self._ahead is None:
-            await self._hand_over(step)
-            return
-        ahead, self._ahead = self._ahead, None
         try:
-            self._drawn = [await ahead]
+            if not self._interrupt:
+                await self.settled()
         finally:
             # Also where this process failed: the others hand over, and wait for it.
             await self._hand_over(step)
+
+    async def settled(self) -> None:
+        """Until all that was begun is drawn: nothing is drawn then until `of` is asked.
+
+        Raises:
+            RunFailed: If nothing is left that could draw it.
+        """
+        if self._ahead:
+            await asyncio.wait(self._ahead.values())
+        for drawn in self._ahead.values():
+            drawn.result()
 
     async def of(self, step: int) -> D:
         """The rollouts of a step, after `step` steps of training; makes it ready if it is not.
@@ -75,19 +87,12 @@ class RolloutScheduler(Generic[D]):
         """
         if self._ready != step:
             await self.ready(step)
-        try:
-            drawn = self._drawn.pop() if self._drawn else await self._draw(step)
-        except RunFailed:
-            if self._staleness == 0:
-                # Others that share the engine rest together with this process, and wait for it. Why the
-                # engine cannot rest either is no news after what it has failed with.
-                with contextlib.suppress(RunFailed):
-                    await self._engine.rest()
-            raise
         if self._staleness == 0:
-            await self._engine.rest()
-        elif step + 1 < self._steps:
-            self._ahead = asyncio.create_task(_result(self._draw(step + 1)))
+            return await self._alone(step)
+        # Where weights wait for what is ahead, that is not begun before what they are waited for is drawn.
+        self._begin(step, ahead=self._staleness if self._interrupt else 0)
+        drawn = await self._ahead.pop(step)
+        self._begin(step + 1, ahead=self._staleness - 1)
         return drawn
 
     async def rest(self) -> None:
@@ -96,12 +101,31 @@ class RolloutScheduler(Generic[D]):
 
     async def aclose(self) -> None:
         """Give up what is drawn ahead."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            await asyncio.gather(self._ahead, return_exceptions=True)
+        for drawing in self._ahead.values():
+            drawing.cancel()
+        await asyncio.gather(*self._ahead.values(), return_exceptions=True)
+
+    async def _alone(self, step: int) -> D:
+        """Draw a step, and let the engine rest then."""
+        try:
+            drawn = await self._draw(step)
+        except RunFailed:
+            # Others that share the engine rest together with this process, and wait for it. Why the
+            # engine cannot rest either is no news after what it has failed with.
+            with contextlib.suppress(RunFailed):
+                await self._engine.rest()
+            raise
+        await self._engine.rest()
+        return drawn
+
+    def _begin(self, first: int, *, ahead: int) -> None:
+        """Begin to draw a step and so many after it, the oldest first, those of them that are not."""
+        for step in range(first, min(first + ahead, self._steps - 1) + 1):
+            if step not in self._ahead:
+                self._ahead[step] = asyncio.create_task(_result(self._draw(step)))
 
     async def _hand_over(self, version: int) -> None:
-        # Nobody draws meanwhile, in any process: one version draws all of a step.
+        # None trains meanwhile. Nobody draws either, or with `interrupt` what is drawn waits in the engine.
         self._wait()
         weights = _OnePass(self._weights)
         try:

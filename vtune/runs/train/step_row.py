@@ -108,3 +108,14 @@ def staleness(drawn: Sequence[Trajectory], step: int) -> float:
     """Steps by which the weights that drew were behind, a mean over sampled tokens; 0 without any."""
     versions = [version for t in drawn for version in t.weight_versions if version is not None]
     return sum(step - version for version in versions) / len(versions) if versions else 0.0
+
+
+def interrupted_row(drawn: Sequence[Trajectory], step: int) -> dict[str, float]:
+    """How far behind the oldest weights were that drew a token, and the share of conversations that new
+    weights came under.
+    """
+    versions = [{version for version in t.weight_versions if version is not None} for t in drawn]
+    return {
+        "staleness_max": max((step - min(found) for found in versions if found), default=0),
+        "interrupted_share": fmean(len(found) > 1 for found in versions) if versions else 0.0,
+    }

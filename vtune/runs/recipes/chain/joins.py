@@ -11,8 +11,8 @@ from vtune.reward.combining import weights_of
 from vtune.reward.evidence import needs_look
 from vtune.reward.format import form_of
 from vtune.reward.recipe import RewardRecipe
-from vtune.rollout.agent import Rollout
 from vtune.rollout.prompts import STYLES
+from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.tools import ToolsRecipe, check_tools
 from vtune.runs.recipes.chain.policies import Asked, accuracy, asked, form
 from vtune.schema.sample import Sample

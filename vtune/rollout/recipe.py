@@ -1,0 +1,78 @@
+"""What a recipe says about rollouts."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict
+from vtune.rollout.prompts import Style
+
+
+class Rollout(Strict):
+    """How conversations are drawn."""
+
+    prompt: Style
+    temperature: float = Field(ge=0)
+    max_turns: int = Field(gt=0)
+    """Turns of the policy, the answer included."""
+    max_new_tokens: int = Field(gt=0)
+    """In one turn."""
+    max_tokens: int = Field(gt=0)
+    """In the whole conversation, pictures included."""
+    max_batch: int = Field(gt=0)
+    """Turns that are drawn at the same time: rows of a batch, vLLM's `max_num_seqs`."""
+    max_conversations: int | None = Field(default=None, gt=0, exclude_if=lambda count: count is None)
+    """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
+    tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
+    """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
+
+    @model_validator(mode="after")
+    def _a_batch_is_filled(self) -> Self:
+        if self.conversations < self.max_batch:
+            raise ValueError(
+                f"max_conversations {self.max_conversations} fill no max_batch of {self.max_batch}: "
+                "raise the first or lower the second"
+            )
+        return self
+
+    @property
+    def conversations(self) -> int:
+        """That run at the same time, where the sandbox has room for them."""
+        return self.max_conversations or self.max_batch
+
+
+class TrainingRollout(Rollout):
+    """The same in training, where weights change."""
+
+    engine: Literal["transformers", "vllm"]
+    """What draws: the model that is trained itself, or vLLM."""
+    servers: tuple[str, ...]
+    """URLs of vLLM servers; none: vLLM runs in every training process."""
+    gpu_memory: float = Field(gt=0, lt=1)
+    """Share of a GPU that a vLLM in the training process may take."""
+    staleness: int = Field(ge=0)
+    """Steps by which the weights that draw may be behind; 1: the next step is drawn while one trains."""
+    interrupt: bool = Field(default=False, exclude_if=lambda interrupts: not interrupts)
+    """Hand new weights over at once, under the conversations that are drawn; else when all of a step are."""
+    adapters: Literal["merged", "alone"] = Field(default="merged", exclude_if=lambda way: way == "merged")
+    """What vLLM gets of a model with `update.lora`: all weights, with adapters merged; or adapters alone."""
+
+    @model_validator(mode="after")
+    def _what_is_ahead_takes_new_weights(self) -> Self:
+        if self.staleness > 1 and not self.interrupt:
+            raise ValueError(
+                f"staleness {self.staleness} needs interrupt: true, or weights wait for all that is ahead"
+            )
+        if self.interrupt and not self.staleness:
+            raise ValueError(
+                "interrupt has no effect with staleness 0: nothing is drawn while weights change"
+            )
+        if self.interrupt and self.servers and self.adapters == "alone":
+            raise ValueError(
+                "servers take adapters when nothing is drawn: set adapters to merged, or interrupt to false"
+            )
+        if self.interrupt and self.servers and self.adapters == "alone":
+            raise ValueError(
+                "servers take adapters when nothing is drawn: set adapters to merged, or interrupt to false"
+            )
+        return self

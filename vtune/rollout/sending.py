@@ -1,0 +1,45 @@
+"""What sends weights, or adapters alone, to servers through a folder that they see."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from vtune.rollout.adapters import Adapters, written
+from vtune.rollout.engine import Weights
+from vtune.rollout.servers import Fleet
+from vtune.rollout.transfer import send_files
+
+
+def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+    """Sends weights to servers on CPUs, through a folder that they see.
+
+    Args:
+        folder: For files on their way.
+        first: Whether this process sends; the others only help to gather.
+    """
+
+    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
+        if first:
+            await send_files(weights, fleet, folder, label)
+            return
+        for _ in weights():
+            pass
+
+    return send
+
+
+def adapters_sender(
+    folder: Path, adapters: Adapters, *, first: bool
+) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+    """Sends adapters alone to servers, through a folder that they see; the arguments as of `files_sender`."""
+
+    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
+        if not first:
+            for _ in weights():
+                pass
+            return
+        with written(weights, adapters, folder) as path:
+            await fleet.pause()
+            await fleet.take_adapters(path, label)
+            await fleet.resume()
+
+    return send
