@@ -222,8 +222,11 @@ def judged(
 
 def words(bar: Bar) -> str:
     """A bar as people read it."""
-    bounds = [f"at most {bar.at_most:.4g}"] * (bar.at_most is not None)
-    bounds += [f"at least {bar.at_least:.4g}"] * (bar.at_least is not None)
+    bounds = [
+        f"{word} {bound:.4g}"
+        for word, bound in (("at most", bar.at_most), ("at least", bar.at_least))
+        if bound is not None
+    ]
     return f"{bar.what} {bar.value:.4g} ({', '.join(bounds)})"
 
 
