@@ -120,6 +120,38 @@ def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
     assert max(ran.numbers[step, "all"]["mismatch"] for step in range(1, STEPS)) > 1e-4
 
 
+def test_weights_come_under_conversations_that_go_on(
+    schooled: Path, lens: Path, server: Server, tmp_path: Path
+) -> None:
+    """Two steps ahead; whether new weights come in the middle of a turn, or between two, is up to chance."""
+    behind = 2
+    ran = train(
+        schooled, lens, tmp_path / "run",
+        rollout__engine="vllm", rollout__servers=f"[{server.url}]",
+        rollout__staleness=behind, rollout__interrupt=True,
+    )  # fmt: skip
+    found = set()
+    for step, drawn in enumerate(ran.trajectories):
+        versions = {v for t in drawn for v in t.weight_versions if v is not None}
+        assert max(0, step - behind) <= min(versions) <= max(versions) <= step
+        assert ran.numbers[step, "all"]["staleness_max"] == step - min(versions)
+        found |= {step - version for version in versions}
+    assert max(found) > 0
+
+
+def test_adapters_are_all_that_a_vllm_of_the_process_gets(schooled: Path, lens: Path, tmp_path: Path) -> None:
+    ran = train(
+        schooled, lens, tmp_path / "run",
+        rollout__engine="vllm", rollout__adapters="alone", update__freeze="[vision, connector]",
+        update__lora="{rank: 4, alpha: 8, targets: [q_proj, v_proj]}",
+    )  # fmt: skip
+    steps = [ran.numbers[step, "all"] for step in range(STEPS)]
+    assert all(step["grad_norm"] > 0 for step in steps)
+    assert max(step["mismatch"] for step in steps) < 1e-4
+    for step, drawn in enumerate(ran.trajectories):
+        assert {v for t in drawn for v in t.weight_versions if v is not None} == {step}
+
+
 def test_a_run_whose_server_is_killed_stops_with_the_reason_and_goes_on_later(
     schooled: Path, lens: Path, server: Server, tmp_path: Path
 ) -> None:

@@ -1,9 +1,10 @@
 """Which engine draws a run's rollouts."""
 
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,13 +13,16 @@ from vtune.models.policy import Dtype, Policy
 from vtune.models.shape import find_shape
 from vtune.rollout.adapters import NAME, Adapters
 from vtune.rollout.apart import Apart
-from vtune.rollout.engine import Engine
+from vtune.rollout.engine import Engine, Weights
 from vtune.rollout.recipe import Rollout, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.team import Team
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.update.ranks import MEETINGS, Ranks
+
+if TYPE_CHECKING:
+    from vtune.rollout.servers import Fleet
 
 EVAL_GPU_MEMORY = 0.9
 """Share of the GPU for a vLLM that has it to itself; vLLM's own default."""
@@ -57,19 +61,11 @@ def training_engine(
         return TransformersEngine(policy, max_batch=recipe.max_batch, waiting=waiting)
     check_vllm()
     if recipe.servers:
-        from vtune.rollout.sending import adapters_sender, files_sender
         from vtune.rollout.servers import ServersEngine
 
-        if adapters is not None:
-            alone = adapters_sender(folder, adapters, first=ranks.first)
-            return ServersEngine(policy, recipe.servers, alone, waiting=waiting, model=NAME)
-        if policy.device.type == "cuda":
-            from vtune.rollout.vllm_senders import nccl_sender
-
-            by_nccl = nccl_sender(policy, policy.device, first=ranks.first)
-            return ServersEngine(policy, recipe.servers, by_nccl, waiting=waiting)
-        send = files_sender(folder, first=ranks.first)
-        return ServersEngine(policy, recipe.servers, send, waiting=waiting)
+        send = _to_servers(policy, ranks, folder, adapters)
+        name = None if adapters is None else NAME
+        return ServersEngine(policy, recipe.servers, send, waiting=waiting, model=name)
     from vtune.rollout.vllm import Setup, VllmEngine
     from vtune.rollout.vllm_team import TeamEngine
 
@@ -93,6 +89,21 @@ def training_engine(
     if team is None:
         return VllmEngine(policy, setup, folder, waiting=waiting)
     return Apart(lambda: VllmEngine(policy, setup, folder, waiting=waiting, team=team))
+
+
+def _to_servers(
+    policy: Policy, ranks: Ranks, folder: Path, adapters: Adapters | None
+) -> "Callable[[Weights, Fleet, str], Awaitable[None]]":
+    """What sends weights to servers."""
+    from vtune.rollout.sending import adapters_sender, files_sender
+
+    if adapters is not None:
+        return adapters_sender(folder, adapters, first=ranks.first)
+    if policy.device.type == "cuda":
+        from vtune.rollout.vllm_senders import nccl_sender
+
+        return nccl_sender(policy, policy.device, first=ranks.first)
+    return files_sender(folder, first=ranks.first)
 
 
 async def evaluation_engine(
