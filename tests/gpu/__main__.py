@@ -25,6 +25,8 @@ from rich.table import Table
 from tests.gpu.checks import MINUTES, Check, Result, chosen, judged, skipped, words
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 20
+"""Times the limit of a check that a rehearsal may take: the limits are those of GPUs."""
 TAIL = 1200
 """Characters of a check's output that a result shows."""
 
@@ -111,7 +113,7 @@ def alone(check: Check, folder: Path, *, tiny: bool) -> Result:
             start_new_session=True,
         )
         try:
-            code: int | None = child.wait(check.seconds)
+            code: int | None = child.wait(check.seconds * (PATIENCE if tiny else 1))
         except subprocess.TimeoutExpired:
             code = None
         finally:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from vtune.data import lens
+from vtune.models.policy import Dtype
 from vtune.models.shape import known_shapes
 from vtune.models.tiny import build_tiny
 
-TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
+TOLERANCE: Mapping[Dtype, float] = {"float32": 1e-4, "bfloat16": 0.25}
 """Largest |log-probability when drawn - in training|; bfloat16 rounds differently with the batch shape."""
 
 SECTIONS = {"qwen2_5_vl": [16, 24, 24], "qwen3_vl": [24, 20, 20]}

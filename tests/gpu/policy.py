@@ -11,7 +11,7 @@ from PIL import Image
 from tests.gpu.checks import Bar, Found, Place
 from tests.gpu.models import TOLERANCE, tiny_model
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import load_policy
+from vtune.models.policy import Dtype, load_policy
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
 from vtune.schema.message import Message
@@ -22,6 +22,9 @@ from vtune.update.ranks import Ranks
 from vtune.update.recipe import Update
 
 ROWS, NEW = 64, 128
+"""Conversations, and tokens that each writes."""
+FEW = 8, 16
+"""The same in a rehearsal."""
 
 
 def picture(seed: int) -> bytes:
@@ -37,21 +40,21 @@ async def draw(engine: TransformersEngine, requests: list[Request]) -> list:
     return await asyncio.gather(*(engine.generate(request) for request in requests))
 
 
-def measured(model: str, dtype: str) -> dict[str, Any]:
+def measured(model: str, dtype: Dtype, count: int, tokens: int) -> dict[str, Any]:
     ranks = Ranks.of_this_process()
     start(ranks)
     budget = PixelBudget(min_pixels=3136, max_pixels=12544)
     policy = load_policy(model, budget=budget, dtype=dtype, device=ranks.device)
     requests = []
-    for row in range(ROWS):
+    for row in range(count):
         pixels = [policy.pictures.read(picture(row % 8)), policy.pictures.read(picture(100 + row))]
         ids = policy.chat.prompt([Message("user", "<image>Which digit? <image>")], pixels)
-        sampling = Sampling(temperature=1.0, max_new_tokens=NEW)
+        sampling = Sampling(temperature=1.0, max_new_tokens=tokens)
         requests.append(Request(token_ids=ids, pixels=pixels, sampling=sampling, key=(row,)))
-    engine = TransformersEngine(policy, max_batch=ROWS)
+    engine = TransformersEngine(policy, max_batch=count)
     asyncio.run(draw(engine, requests))
     began = time.monotonic()
-    drawn = asyncio.run(draw(TransformersEngine(policy, max_batch=ROWS), requests))
+    drawn = asyncio.run(draw(TransformersEngine(policy, max_batch=count), requests))
     rollout = time.monotonic() - began
     update = Update(
         learning_rate=1e-4, schedule="constant", warmup_steps=0, betas=(0.9, 0.98), weight_decay=0.0,
@@ -77,19 +80,20 @@ def measured(model: str, dtype: str) -> dict[str, Any]:
     first = trainer.step(items)
     began = time.monotonic()
     trainer.step(items)
-    tokens = sum(len(one.token_ids) for one in drawn)
+    written = sum(len(one.token_ids) for one in drawn)
     return {
         "dtype": dtype,
         "mismatch": first.mismatch,
-        "rollout_tokens_per_second": tokens / rollout,
-        "update_tokens_per_second": tokens / (time.monotonic() - began),
+        "rollout_tokens_per_second": written / rollout,
+        "update_tokens_per_second": written / (time.monotonic() - began),
     }
 
 
 def check(place: Place) -> Found:
     """Rollout and training agree, in float32 and bfloat16."""
     model = str(tiny_model(place.folder / "model"))
-    rows = [measured(model, dtype) for dtype in TOLERANCE]
+    size = FEW if place.tiny else (ROWS, NEW)
+    rows = [measured(model, dtype, *size) for dtype in TOLERANCE]
     return Found(
         bars=[
             Bar(what=f"{row['dtype']}: mismatch", value=row["mismatch"], at_most=TOLERANCE[row["dtype"]])
