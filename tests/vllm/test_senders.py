@@ -22,6 +22,7 @@ from vtune.errors import RunFailed
 from vtune.models.policy import Policy
 from vtune.models.shape import known_shapes
 from vtune.rollout import vllm, vllm_senders
+from vtune.rollout.adapters import Adapters
 from vtune.rollout.apart import Apart
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.submission import Answer
@@ -231,6 +232,46 @@ def test_cached_memory_is_handed_back_before_vllm_takes_its_own(
     assert [call for call in calls if "wake" in call] == ["wake_up ['weights']", "wake_up ['kv_cache']"]
 
 
+def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
+    policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go to the memory of the host; nothing but the adapters is sent when it wakes."""
+    calls: list[str] = []
+    taken: list[Any] = []
+
+    class Adapting(FakeLLM):
+        async def add_lora(self, request: Any) -> None:
+            self.calls.append("add_lora")
+            taken.append(
+                (request.load_inplace, sorted(file.name for file in Path(request.lora_path).iterdir()))
+            )
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
+    monkeypatch.setattr(vllm.AsyncLLM, "from_engine_args", lambda given: Adapting(calls))
+    monkeypatch.setattr(vllm, "keep_numbers_alone", lambda processor: None)
+    setup = vllm.Setup(
+        model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
+        device=torch.device("cuda", 0), adapters=Adapters(rank=16, alpha=32, targets=("q_proj",)),
+    )  # fmt: skip
+    found = vllm._arguments(policy, setup)
+    assert (found.enable_lora, found.max_lora_rank) == (True, 16)
+    engine = vllm.VllmEngine(policy, setup, tmp_path)
+    calls.clear()
+
+    async def hand_over() -> None:
+        await engine.rest()
+        await engine.take(lambda: iter([("a.lora_A.weight", torch.ones(2))]), 3)
+        engine._sender.close()
+
+    asyncio.run(hand_over())
+    assert calls == [
+        "sleep 1", "empty_cache", "wake_up ['weights']", "pause_generation keep", "add_lora",
+        "update_weight_version vtune-3", "wake_up ['kv_cache']", "resume_generation",
+    ]  # fmt: skip
+    assert taken == [(True, ["adapter_config.json", "adapter_model.safetensors"])]
+    assert engine._adapter.load_inplace is False
+
+
 class FakeTeam(Team):
     """A team of two in threads of this process."""
 
@@ -262,7 +303,10 @@ class SharedLLM(FakeLLM):
             raise vllm.EngineDeadError()
         self.updates.append(request.update_info)
 
-    async def generate(self, prompt: dict[str, Any], sampling: Any, name: str) -> AsyncIterator[Any]:
+    async def generate(
+        self, prompt: dict[str, Any], sampling: Any, name: str, *, lora_request: Any
+    ) -> AsyncIterator[Any]:
+        assert lora_request is None
         self.calls.append("generate")
         self.images += prompt.get("multi_modal_data", {}).get("image", [])
         yield name

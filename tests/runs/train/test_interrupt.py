@@ -23,6 +23,7 @@ from vtune.schema.trajectory import Trajectory
 pytestmark = pytest.mark.train
 
 STEPS, BEHIND = 5, 2
+AHEAD = {"rollout__engine": "vllm", "rollout__staleness": BEHIND, "rollout__interrupt": True}
 
 
 class Copied:
