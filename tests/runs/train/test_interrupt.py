@@ -159,6 +159,15 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
             {"rollout__staleness": 3, "rollout__interrupt": True},
             "staleness is 3, and the transformers",
         ),
+        ({"rollout__adapters": "alone"}, "they go to a vLLM of one GPU, and there is none"),
+        (
+            {**AHEAD, "rollout__adapters": "alone", "rollout__servers": "[http://a]"},
+            "servers take adapters when nothing is drawn",
+        ),
+        (
+            {**AHEAD, "reward__iou": "{schedule: adaptive, thresholds: [0.5, 0.9], until: [], target: 0.5}"},
+            "reward.iou is adaptive",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_told_before_the_run(
