@@ -84,7 +84,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         name="interrupt",
-        about="weights and adapters that change under running conversations",
+        about="weights that change under running conversations",
         entry="interrupt:check",
         seconds=100,
         vllm=True,

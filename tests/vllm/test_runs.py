@@ -120,15 +120,12 @@ def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
     assert max(ran.numbers[step, "all"]["mismatch"] for step in range(1, STEPS)) > 1e-4
 
 
-def test_weights_come_under_conversations_that_go_on(
-    schooled: Path, lens: Path, server: Server, tmp_path: Path
-) -> None:
+def test_weights_come_under_conversations_that_go_on(schooled: Path, lens: Path, tmp_path: Path) -> None:
     """Two steps ahead; whether new weights come in the middle of a turn, or between two, is up to chance."""
     behind = 2
     ran = train(
         schooled, lens, tmp_path / "run",
-        rollout__engine="vllm", rollout__servers=f"[{server.url}]",
-        rollout__staleness=behind, rollout__interrupt=True,
+        rollout__engine="vllm", rollout__staleness=behind, rollout__interrupt=True,
     )  # fmt: skip
     found = set()
     for step, drawn in enumerate(ran.trajectories):
