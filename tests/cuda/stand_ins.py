@@ -20,6 +20,7 @@ from transformers.utils.generic import get_max_seqlen
 
 from tests.cuda.model import CUDA
 from vtune.models import attention, fused
+from vtune.update import forward
 
 MODULES: tuple[ModuleType, ...] = (modeling_qwen2_5_vl, modeling_qwen3_vl)
 INDICES = (
@@ -148,6 +149,8 @@ def without_numbers(*, varlen: bool) -> Iterator[None]:
 
     changes: list[tuple[Any, str, Any]] = [
         (attention, "_mask", named),
+        # This torch was built without CUDA.
+        (forward, "logits_at_once", lambda: forward.GPU_CHUNK),
         (fused, "_fused_norm", lambda states, weight, _: rms_norm(states, weight)[0]),
         (attention, "scaled_dot_product_attention", flash),
         (torch.nn.functional, "scaled_dot_product_attention", flash),

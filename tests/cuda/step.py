@@ -20,7 +20,7 @@ from tests.cuda.stand_ins import without_numbers
 from vtune.models.packed import Packed, pack
 from vtune.runs.plan.estimate import _copied as copied_of
 from vtune.update import memory
-from vtune.update.forward import CHUNK, PolicyForward, checkpoint_activations
+from vtune.update.forward import GPU_CHUNK, PolicyForward, checkpoint_activations
 from vtune.update.losses import Tokens
 from vtune.update.losses.aggregation import token_weights
 from vtune.update.losses.grpo import GRPO
@@ -51,6 +51,8 @@ def measure(case: Case, mode: FakeTensorMode) -> dict[str, Any]:
         "planned": memory.backward(made.shape, load),
         "planned_step": memory.stepping(made.shape, load),
         "parameters": made.shape.total,
+        "numbers": sum(p.numel() for p in made.model.parameters()),
+        "weights": sum(p.numel() * p.element_size() for p in made.model.parameters()),
         **found,
     }
 
@@ -69,8 +71,8 @@ def load_of(case: Case, packed: Packed, vocabulary: int) -> memory.Load:
         dtype_bytes=2,
         zero_stage=1,
         tokens=tokens,
-        patches=len(packed.pictures.patches),
-        scored=CHUNK // vocabulary,
+        patches=len(packed.pictures.levels),
+        scored=GPU_CHUNK // vocabulary,
         copied=copied_of(8),
         checkpointing=case.checkpointing,
         frozen=case.frozen,
@@ -90,7 +92,7 @@ def micro_batch(case: Case, made: Build, packed: Packed, counted: int) -> dict[s
     meter = Meter()
     meter.hold([list(forward.parameters()), [p.grad for p in forward.parameters() if p.grad is not None]])
     before = meter.now
-    meter.hold([packed.input_ids, packed.position_ids, packed.pictures and packed.pictures.patches])
+    meter.hold([packed.input_ids, packed.position_ids, packed.pictures and packed.pictures.levels])
     with meter:
         stats = forward(packed, places, places, forward.chunks(counted))
         ahead = sum(meter.kernels.values())

@@ -32,7 +32,11 @@ class Load:
     tokens: int
     """In the largest micro-batch."""
     patches: int
-    """Of the distinct pictures of that micro-batch."""
+    """Of the distinct pictures of that micro-batch that are encoded here."""
+    shown: int | None = None
+    """Of all of its distinct pictures; None: they are the same."""
+    shared: int = 1
+    """Processes that share the micro-batch: `tokens` and `patches` are those of one."""
     scored: int
     """Tokens whose logits exist at the same time."""
     copied: float = 0.0
@@ -119,13 +123,19 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     learns = not load.lora_rank and "language" not in load.frozen
     head = 3.0 * shape.vocab * shape.hidden * b if learns and load.tokens > load.scored else 0.0
     logits = float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES)
-    # Patches stay in float32. What learns keeps its inputs: the tower a copy of them where the model has
-    # another type, the connector what it makes of the tower's last layer.
-    ends: float = load.patches * 4 * shape.patch_values
+    # All of a row's pictures are here as levels, an eighth of their float32 patches. What learns keeps its
+    # inputs: the tower its patches, the connector what it makes of the tower's last layer.
+    shown = load.patches if load.shown is None else load.shown
+    ends: float = shown * shape.patch_values / shape.temporal
     if vision_learns:
-        ends += load.patches * shape.patch_values * (b if b != 4 else 0)
+        ends += load.patches * shape.patch_values * b
     if vision_learns or not (load.lora_rank or "connector" in load.frozen):
         ends += load.patches * b * 7 * shape.v_hidden
+    if load.shared > 1:
+        # Queries, keys and values once more on their way, and features on theirs.
+        keys = max(shape.key, shape.head_dim * load.shared)
+        working += load.tokens * b * 2 * (shape.query + 2 * keys)
+        ends += load.tokens * b * 2 * shape.hidden
     return {
         "activations": kept + load.tokens * b * 3.0 * shape.hidden,
         "pictures": (seen if vision_learns else 0.0) + ends,

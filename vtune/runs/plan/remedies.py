@@ -20,9 +20,11 @@ from vtune.runs.plan.estimate import (
     over,
     peak_of,
     phases_of,
+    sharing_rows,
     vllm_needs,
 )
 from vtune.runs.plan.machine import GB, Machine
+from vtune.update.sequence import possible_sizes
 
 R = TypeVar("R", bound=Strict)
 
@@ -51,6 +53,10 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         for stage in range(update["zero_stage"] + 1, 4):
             what = {1: "optimizer", 2: "gradients", 3: "weights"}[stage]
             yield Remedy({"update.zero_stage": stage}, f"the {what} are split among the GPUs")
+    for size in possible_sizes(shape):
+        if size > sharing_rows(values) and machine.gpus % size == 0:
+            sets = {"update.sequence_parallel": size, "update.micro_tokens": -(-longest // size)}
+            yield Remedy(sets, f"{size} GPUs share each row")
     if draws(values):
         yield from _drawing_remedies(values, shape, machine)
     yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
