@@ -44,6 +44,8 @@ class Case:
     varlen: bool = True
     """Whether all windows of a layer are one call."""
     checkpointing: bool = True
+    shared: int = 1
+    """GPUs that share the row, of which this is the first."""
     frozen: tuple[str, ...] = ()
 
 

@@ -179,14 +179,21 @@ def shared_features(
         filled[owner] += count
     who = torch.cat([torch.full((tokens[number],), owners[number]) for number in pictures.order])
     where = torch.cat([torch.arange(tokens[number]) + begins[number] for number in pictures.order])
-    shown = input_ids[0] == model.config.image_token_id
-    counts = torch.stack([part.sum() for part in shown.split(list(row.lengths))]).tolist()
+    counts = placeholders(input_ids, model.config.image_token_id, row)
     got = fetched(torch.cat(layers, dim=1), who, where, counts, group)
     first, *others = got.split(layers[0].shape[1], dim=1)
     out.pooler_output = [first]
     if layered:
         out[layered] = [[layer] for layer in others]
     return {"image": out}
+
+
+def placeholders(input_ids: Tensor, image_id: int, row: Stretches) -> list[int]:
+    """How many tokens of pictures are in each stretch of a row, (1, T)."""
+    found: list[int] = torch.stack(
+        [part.sum() for part in (input_ids[0] == image_id).split(list(row.lengths))]
+    ).tolist()
+    return found
 
 
 def encoded(model: Any, pictures: "Pictures", numbers: Sequence[int], sizes: Sequence[int]) -> Any:
