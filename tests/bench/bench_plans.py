@@ -25,6 +25,7 @@ from tests.cuda.test_step import measured
 from vtune.config import find, load_recipe
 from vtune.models.shape import known_shapes, shape_of
 from vtune.runs.plan import estimate
+from vtune.runs.plan.estimate import _copied as copied_of
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed
@@ -59,6 +60,7 @@ def test_memory_of_a_model_on_each_machine(name: str, library: Path) -> None:
             tokens=one["tokens"],
             patches=one["patches"],
             shown=None,
+            copied=copied_of(8),
         )
         planned, there = of_plan(name, load), of_device(name, load, one)
         micro = sum(one["planned"].values()) / one["peak"] - 1

@@ -76,7 +76,6 @@ def load_of(case: Case, packed: Packed, vocabulary: int) -> memory.Load:
         tokens=-(-packed.tokens // case.shared),
         patches=sum(size for size, owner in zip(sizes, owners, strict=True) if owner == 0),
         shown=sum(sizes),
-        shared=case.shared,
         scored=GPU_CHUNK // vocabulary,
         copied=copied_of(8),
         checkpointing=case.checkpointing,

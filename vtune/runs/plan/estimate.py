@@ -97,7 +97,6 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         # A picture is encoded by one process.
         patches=min(patches, max(-(-patches // shared), values["images"]["max_pixels"] // shape.patch**2)),
         shown=patches,
-        shared=shared,
         scored=max(1, (GPU_CHUNK if machine.kind == "gpu" else CHUNK) // shape.vocab),
         copied=_copied(values["group_size"]) if draws(values) else 0.0,
         checkpointing=bool(update["activation_checkpointing"]),
