@@ -410,6 +410,25 @@ def test_prompts_must_split_over_the_gpus_that_are_planned_for(
     assert "does not split over 3 processes" in ended.err
 
 
+def test_a_row_that_does_not_split_is_refused_by_a_dry_run_and_at_the_start(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    """The tiny model has three heads."""
+    runs = {
+        "rl": rl(tiny, lens / "train.parquet", tmp_path / "run"),
+        "sft": sft(tiny, lens / "traces.parquet", tmp_path / "run"),
+    }
+    shared = setting(update__sequence_parallel=2)
+    for words in runs.values():
+        planned = vtune(*words, *shared, "--dry-run", "--gpus", "2")
+        assert planned.code == 2
+        assert "does not divide the model's 3 attention heads and 3 key heads" in planned.err
+        started = vtune(*words, *shared)
+        assert started.code == 2
+        assert "1 processes do not split into groups of update.sequence_parallel 2" in started.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_without_a_shape_there_is_no_estimate_and_the_option_is_named(tmp_path: Path) -> None:
     words = ["rl", "--recipe", "codev", "--dry-run", *setting(model="models/mine"), "--gpu-memory", "80"]
     assert "name one with --shape" in vtune(*words).out
