@@ -169,11 +169,7 @@ class Trainer:
         if self._recipe.zero_stage < 3:
             return module
         engine: Any
-        engine, *_ = deepspeed.initialize(
-            model=module,
-            config=self._settings,
-            dist_init_required=False,
-        )
+        engine, *_ = deepspeed.initialize(model=module, config=self._settings, dist_init_required=False)
         _outside_zero(found.model.lm_head)
         engine.eval()
         split: Callable[..., TokenStats] = engine
@@ -222,11 +218,7 @@ class Trainer:
         share = denominator(objective.aggregation, tokens=total, sequences=sequences) if objective else total
         sums: dict[str, float] = defaultdict(float)
         mismatch = 0.0
-        # Processes that share rows have as many times as long ones, and the same.
-        together, chunks_of = self._recipe.sequence_parallel, self._module.chunks
-        items, tokens = shared_items(items, self._group), self._recipe.micro_tokens * together
-        shares = in_step(items, self._policy, ranks, tokens=tokens, dummy=self._dummy, chunks_of=chunks_of)
-        for micro, read, most in shares:
+        for micro, read, most in self._micro_batches(items):
             loss, part, worst = self._forward(micro, read, chunks=most)
             if self._recipe.skip_grad_norm is None and not torch.isfinite(loss):
                 raise RunFailed(
@@ -244,7 +236,8 @@ class Trainer:
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
         told = ranks.gather((dict(sums), self._optimizer.measured()))
-        found = [one for one, _ in told[::together]]
+        # Processes that share rows say the same.
+        found = [one for one, _ in told[:: self._recipe.sequence_parallel]]
         mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
             loss=sum(one["loss"] for one in found) / share,
@@ -261,6 +254,17 @@ class Trainer:
             mismatch_kl=mean.get("mismatch_kl"),
             truncated_share=mean.get("truncated"),
             grad_norms=group_norms(norm, [measured for _, measured in told]),
+        )
+
+    def _micro_batches(self, items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Read, int]]:
+        """See `in_step`; processes that share rows have as many times as long ones, and the same."""
+        return in_step(
+            shared_items(items, self._group),
+            self._policy,
+            self._ranks,
+            tokens=self._recipe.micro_tokens * self._recipe.sequence_parallel,
+            dummy=self._dummy,
+            chunks_of=self._module.chunks,
         )
 
     def _forward(self, micro: Sequence[Item], read: Read, *, chunks: int) -> MicroLoss:
