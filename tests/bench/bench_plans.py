@@ -48,26 +48,28 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_memory_of_a_model_on_each_machine(name: str, library: Path) -> None:
-    found: dict[int, Mapping[str, Any]] = {}
+    found: dict[tuple[int, int], Mapping[str, Any]] = {}
     for gpus, gigabytes, groups in MACHINES:
-        if groups not in found:
-            (found[groups],) = measured([{"name": name, "groups": groups}], library)
-        one = found[groups]
-        recipe = fitting(name, machine_of(gpus, gigabytes))
-        values = recipe.model_dump(mode="json")
+        machine = machine_of(gpus, gigabytes)
+        values = fitting(name, machine).model_dump(mode="json")
+        shared = estimate.sharing_rows(values)
+        if (groups, shared) not in found:
+            (one,) = measured([{"name": name, "groups": groups, "shared": shared}], library)
+            found[groups, shared] = one
+        one = found[groups, shared]
         load = replace(
-            estimate.load_of(values, shape_of(known_shapes()[name]), machine_of(gpus, gigabytes)),
+            estimate.load_of(values, shape_of(known_shapes()[name]), machine),
             tokens=one["tokens"],
             patches=one["patches"],
-            shown=None,
+            shown=one["shown"],
             copied=copied_of(8),
         )
         planned, there = of_plan(name, load), of_device(name, load, one)
         micro = sum(one["planned"].values()) / one["peak"] - 1
+        how = f"ZeRO-{load.zero_stage} {' '.join(sorted(load.offload))}, {shared} a row"
         print(
-            f"\n| {name} | {gpus} x {gigabytes} GB | {load.zero_stage} {' '.join(sorted(load.offload))} | "
-            f"{one['tokens']:,} | {there / GB:.1f} | {planned / GB:.1f} | {planned / there - 1:+.1%} | "
-            f"{micro:+.1%} |"
+            f"\n| {name} | {gpus} x {gigabytes} GB | {how} | {one['tokens']:,} | {there / GB:.1f} | "
+            f"{planned / GB:.1f} | {planned / there - 1:+.1%} | {micro:+.1%} |"
         )
 
 

@@ -50,6 +50,7 @@ def measure(case: Case, mode: FakeTensorMode) -> dict[str, Any]:
     return {
         "tokens": load.tokens,
         "patches": load.patches,
+        "shown": load.shown,
         "planned": memory.backward(made.shape, load),
         "planned_step": memory.stepping(made.shape, load),
         "parameters": made.shape.total,

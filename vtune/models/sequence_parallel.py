@@ -84,10 +84,10 @@ def by_heads(query: Tensor, key: Tensor, value: Tensor, row: Stretches) -> tuple
     if again > 1:
         key, value = (states.repeat_interleave(again, dim=2) for states in (key, value))
     # One exchange for all three.
-    parts = [states[0].unflatten(1, (size, -1)) for states in (query, key, value)]
+    parts = [states[0].reshape(length, size, -1, states.shape[3]) for states in (query, key, value)]
     sent = torch.cat(parts, dim=2).transpose(0, 1).flatten(0, 1)
     got = _exchanged(sent, [length] * size, row.lengths, row.group)
-    query, key, value = got[None].split([part.shape[2] for part in parts], dim=2)
+    query, key, value = torch.split(got[None], [part.shape[2] for part in parts], dim=2)
     return query, key, value
 
 
@@ -98,7 +98,7 @@ def by_tokens(states: Tensor, row: Stretches) -> Tensor:
     size = row.group.size
     length = row.lengths[row.group.index]
     got = _exchanged(states[0], row.lengths, [length] * size, row.group)
-    return got.unflatten(0, (size, length)).transpose(0, 1).flatten(1, 2)[None]
+    return got.reshape(size, length, *got.shape[1:]).transpose(0, 1).flatten(1, 2)[None]
 
 
 def fetched(
@@ -116,7 +116,7 @@ def fetched(
     Returns:
         (counts[index], …).
     """
-    who, where = owners.split(list(counts)), places.split(list(counts))
+    who, where = torch.split(owners, list(counts)), torch.split(places, list(counts))
     asked = [place[owner == group.index] for owner, place in zip(who, where, strict=True)]
     mine = who[group.index]
     received = torch.bincount(mine, minlength=group.size).tolist()
@@ -140,7 +140,7 @@ def together(values: Tensor, counts: Sequence[int], group: SequenceGroup) -> Ten
     """
     with torch.no_grad():
         found = _exchanged(values.repeat(group.size), [len(values)] * group.size, counts, group)
-    pieces = list(found.split(list(counts)))
+    pieces = list(torch.split(found, list(counts)))
     pieces[group.index] = values
     return torch.cat(pieces)
 
@@ -181,7 +181,7 @@ def shared_features(
     where = torch.cat([torch.arange(tokens[number]) + begins[number] for number in pictures.order])
     counts = placeholders(input_ids, model.config.image_token_id, row)
     got = fetched(torch.cat(layers, dim=1), who, where, counts, group)
-    first, *others = got.split(layers[0].shape[1], dim=1)
+    first, *others = torch.split(got, layers[0].shape[1], dim=1)
     out.pooler_output = [first]
     if layered:
         out[layered] = [[layer] for layer in others]
@@ -191,14 +191,14 @@ def shared_features(
 def placeholders(input_ids: Tensor, image_id: int, row: Stretches) -> list[int]:
     """How many tokens of pictures are in each stretch of a row, (1, T)."""
     found: list[int] = torch.stack(
-        [part.sum() for part in (input_ids[0] == image_id).split(list(row.lengths))]
+        [part.sum() for part in torch.split(input_ids[0] == image_id, list(row.lengths))]
     ).tolist()
     return found
 
 
 def encoded(model: Any, pictures: "Pictures", numbers: Sequence[int], sizes: Sequence[int]) -> Any:
     """What the vision tower makes of some of the pictures, in order of their numbers."""
-    parts = pictures.levels.split(list(sizes))
+    parts = torch.split(pictures.levels, list(sizes))
     patches = pictures.made(torch.cat([parts[number] for number in numbers]))
     return model.get_image_features(patches, pictures.grids[list(numbers)], return_dict=True)
 

@@ -109,7 +109,7 @@ class PolicyForward(nn.Module):
         starts = ends - torch.tensor(row.lengths)
         counts = even(len(targets), group.size)
         hidden = fetched(hidden, owners, places - starts[owners], counts, group)
-        found = self._scored(hidden, targets.split(counts)[group.index], chunks)
+        found = self._scored(hidden, torch.split(targets, counts)[group.index], chunks)
         return TokenStats(*(together(values, counts, group) for values in found))
 
     def _scored(self, hidden: Tensor, targets: Tensor, chunks: int) -> TokenStats:
