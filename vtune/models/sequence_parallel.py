@@ -57,12 +57,12 @@ class Stretches:
 
 
 def stretches(tokens: int, group: SequenceGroup) -> Stretches:
-    """A row of so many tokens in stretches of like length."""
+    """A row of this many tokens in stretches of like length."""
     return Stretches(group, tuple(even(tokens, group.size)))
 
 
 def even(count: int, parts: int) -> list[int]:
-    """Sizes of so many parts of like size."""
+    """Sizes of this many parts, as alike as can be."""
     return [count // parts + (number < count % parts) for number in range(parts)]
 
 
@@ -204,7 +204,7 @@ def encoded(model: Any, pictures: "Pictures", numbers: Sequence[int], sizes: Seq
 
 
 def spread_out(sizes: Sequence[int], parts: int) -> list[int]:
-    """Which of so many processes takes each picture, so that they have about as many patches: the largest
+    """Which of this many processes takes each picture, so that they have about as many patches: the largest
     first, each to the one that has least.
     """
     loads, owners = [0] * parts, [0] * len(sizes)
