@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from vtune.models.batch import Row
 from vtune.models.families import FAMILIES
 from vtune.models.families.family import Family
+from vtune.models.families.qwen import looked_up
 from vtune.models.families.shape import Shape
 from vtune.models.fused import use_fused_modules
 from vtune.models.pictures import Pixels
@@ -42,6 +44,8 @@ class Case:
     varlen: bool = True
     """Whether all windows of a layer are one call."""
     checkpointing: bool = True
+    shared: int = 1
+    """GPUs that share the row, of which this is the first."""
     frozen: tuple[str, ...] = ()
 
 
@@ -110,10 +114,11 @@ def conversations(case: Case, shape: Shape) -> tuple[list[Row], int]:
     writes 200 more.
     """
 
+    made = partial(looked_up, values=torch.empty(3 * 256, device=CUDA), frames=shape.temporal)
+
     def picture(side: int) -> Pixels:
-        return Pixels(
-            torch.empty(side * side, shape.patch_values), (1, side, side), (side // shape.merge) ** 2, ""
-        )
+        levels = torch.empty(side * side, 3, shape.patch**2, dtype=torch.uint8)
+        return Pixels(levels, (1, side, side), (side // shape.merge) ** 2, "", made)
 
     rows = []
     for group in range(case.groups):

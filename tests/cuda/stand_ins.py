@@ -4,7 +4,7 @@ Everything here replaces a function that would look into a tensor, or ask the CU
 replaced is not checked; the pages of the tests say so.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,9 @@ from transformers.models.qwen3_vl import modeling_qwen3_vl
 from transformers.utils.generic import get_max_seqlen
 
 from tests.cuda.model import CUDA
-from vtune.models import attention, fused
+from vtune.models import attention, fused, sequence_parallel
+from vtune.models.sequence_parallel import SequenceGroup, Stretches, even
+from vtune.update import forward
 
 MODULES: tuple[ModuleType, ...] = (modeling_qwen2_5_vl, modeling_qwen3_vl)
 INDICES = (
@@ -137,6 +139,22 @@ def features_laid_out(
     return hidden.index_copy(1, index, added)
 
 
+def fetched(
+    states: torch.Tensor, owners: torch.Tensor, _: torch.Tensor, counts: Sequence[int], group: SequenceGroup
+) -> torch.Tensor:
+    """`fetched`, as if this GPU gave to the others as many as it gets."""
+    count = counts[group.index]
+    sent = states.index_select(0, torch.empty(count, dtype=torch.long, device=states.device))
+    parts = even(count, group.size)
+    got = sequence_parallel._exchanged(sent, parts, parts, group)
+    return got.index_select(0, torch.empty(count, dtype=torch.long, device=states.device))
+
+
+def placeholders(input_ids: torch.Tensor, _: int, row: Stretches) -> list[int]:
+    """`placeholders`, as if each stretch had as many, and nothing else."""
+    return list(row.lengths)
+
+
 @contextmanager
 def without_numbers(*, varlen: bool) -> Iterator[None]:
     """Replace what looks into tensors."""
@@ -148,9 +166,16 @@ def without_numbers(*, varlen: bool) -> Iterator[None]:
 
     changes: list[tuple[Any, str, Any]] = [
         (attention, "_mask", named),
+        # This torch was built without CUDA.
+        (forward, "logits_at_once", lambda: forward.GPU_CHUNK),
         (fused, "_fused_norm", lambda states, weight, _: rms_norm(states, weight)[0]),
         (attention, "scaled_dot_product_attention", flash),
         (torch.nn.functional, "scaled_dot_product_attention", flash),
+        # Nothing is sent: there are no others.
+        (torch.distributed, "all_to_all_single", lambda *_, **__: None),
+        (sequence_parallel, "fetched", fetched),
+        (forward, "fetched", fetched),
+        (sequence_parallel, "placeholders", placeholders),
         (modeling_qwen3_vl.Qwen3VLTextModel, "_deepstack_process", features_laid_out),
     ]
     for module in MODULES:

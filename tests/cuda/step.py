@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from tests.cuda.meter import Meter
 from tests.cuda.model import CUDA, IMAGE, Build, Case, Speech, build, conversations
 from tests.cuda.stand_ins import without_numbers
 from vtune.models.packed import Packed, pack
+from vtune.models.sequence_parallel import SequenceGroup, spread_out
 from vtune.runs.plan.estimate import _copied as copied_of
 from vtune.update import memory
-from vtune.update.forward import CHUNK, PolicyForward, checkpoint_activations
+from vtune.update.forward import GPU_CHUNK, PolicyForward, checkpoint_activations
 from vtune.update.losses import Tokens
 from vtune.update.losses.aggregation import token_weights
 from vtune.update.losses.grpo import GRPO
@@ -48,9 +50,12 @@ def measure(case: Case, mode: FakeTensorMode) -> dict[str, Any]:
     return {
         "tokens": load.tokens,
         "patches": load.patches,
+        "shown": load.shown,
         "planned": memory.backward(made.shape, load),
         "planned_step": memory.stepping(made.shape, load),
         "parameters": made.shape.total,
+        "numbers": sum(p.numel() for p in made.model.parameters()),
+        "weights": sum(p.numel() * p.element_size() for p in made.model.parameters()),
         **found,
     }
 
@@ -63,14 +68,16 @@ def distinct(rows: Any) -> Iterator[Any]:
 def load_of(case: Case, packed: Packed, vocabulary: int) -> memory.Load:
     """The same micro-batch as the plan takes it."""
     assert packed.pictures is not None
-    tokens = packed.input_ids.shape[1]
+    sizes = [prod(grid) for grid in packed.pictures.grids.tolist()]
+    owners = spread_out(sizes, case.shared)
     return memory.Load(
         gpus=1,
         dtype_bytes=2,
         zero_stage=1,
-        tokens=tokens,
-        patches=len(packed.pictures.patches),
-        scored=CHUNK // vocabulary,
+        tokens=-(-packed.tokens // case.shared),
+        patches=sum(size for size, owner in zip(sizes, owners, strict=True) if owner == 0),
+        shown=sum(sizes),
+        scored=GPU_CHUNK // vocabulary,
         copied=copied_of(8),
         checkpointing=case.checkpointing,
         frozen=case.frozen,
@@ -81,7 +88,8 @@ def micro_batch(case: Case, made: Build, packed: Packed, counted: int) -> dict[s
     """Forward, loss and backward, with gradients of an earlier micro-batch in place."""
     if case.checkpointing:
         checkpoint_activations(made.model)
-    forward = PolicyForward(made.model, Speech())  # type: ignore[arg-type]
+    group = SequenceGroup(0, case.shared, None, None) if case.shared > 1 else None
+    forward = PolicyForward(made.model, Speech(), group)  # type: ignore[arg-type]
     forward.train()
     for parameter in forward.parameters():
         if parameter.requires_grad:
@@ -90,7 +98,7 @@ def micro_batch(case: Case, made: Build, packed: Packed, counted: int) -> dict[s
     meter = Meter()
     meter.hold([list(forward.parameters()), [p.grad for p in forward.parameters() if p.grad is not None]])
     before = meter.now
-    meter.hold([packed.input_ids, packed.position_ids, packed.pictures and packed.pictures.patches])
+    meter.hold([packed.input_ids, packed.position_ids, packed.pictures and packed.pictures.levels])
     with meter:
         stats = forward(packed, places, places, forward.chunks(counted))
         ahead = sum(meter.kernels.values())

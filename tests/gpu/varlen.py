@@ -114,7 +114,7 @@ def check_tower(name: str) -> dict[str, Any]:
     patches = torch.randn(int(grids.prod(1).sum()), shape_of(config.to_dict()).patch_values, device=DEVICE)
 
     def run(model: Any) -> list[torch.Tensor]:
-        features: Any = image_features(model, Pictures(patches, grids, (0, 1)))
+        features: Any = image_features(model, Pictures(patches, grids, (0, 1), torch.Tensor.float))
         out = torch.cat(features["image"].pooler_output).float()
         out.square().mean().backward()
         weights = [p for n, p in model.named_parameters() if "visual.blocks" in n]

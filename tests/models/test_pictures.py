@@ -8,6 +8,7 @@ from PIL import Image
 
 from tests.models.rows import LARGE, SMALL, picture
 from vtune.errors import DataError
+from vtune.models.families.qwen import _padded
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Policy
 
@@ -33,10 +34,10 @@ def test_the_same_bytes_are_processed_once(reader: PictureReader) -> None:
 
 def test_what_is_remembered_stays_within_keep_bytes(policy: Policy) -> None:
     pictures = [picture(112, 112, seed=seed) for seed in range(6)]
-    size = policy.pictures.read(pictures[0]).patches.nbytes
+    size = policy.pictures.read(pictures[0]).levels.nbytes
     reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=3 * size + 1)
     first = [reader.read(data) for data in pictures]
-    assert sum(kept.patches.nbytes for kept in reader._seen.values()) == 3 * size
+    assert sum(kept.levels.nbytes for kept in reader._seen.values()) == 3 * size
     assert [reader.read(data) is old for data, old in zip(pictures[3:], first[3:], strict=True)] == [True] * 3
     # The one that was read longest ago goes first, not the one that came first.
     reader.read(pictures[3])
@@ -113,6 +114,21 @@ DAMAGED = {
 def test_a_damaged_picture_is_our_error(reader: PictureReader, name: str) -> None:
     with pytest.raises(DataError, match="cannot be decoded"):
         reader.read(DAMAGED[name])
+
+
+@pytest.mark.parametrize("size", [(448, 448), (90, 56), (13, 200), (2, 300)])
+def test_patches_made_of_levels_are_those_of_the_stock_processor(
+    each_policy: Policy, size: tuple[int, int]
+) -> None:
+    """To the last bit, resized and not; the levels take an eighth of the room."""
+    reader = each_policy.pictures
+    given = Image.open(io.BytesIO(picture(*size)))
+    edges = {"shortest_edge": BUDGET.min_pixels, "longest_edge": BUDGET.max_pixels}
+    stock = reader._processor.stock(images=[_padded(given)], size=edges, return_tensors="pt")
+    found = reader.read(picture(*size))
+    assert found.levels.dtype == torch.uint8
+    assert torch.equal(found.patches, stock["pixel_values"])
+    assert 8 * found.levels.nbytes == found.patches.nbytes
 
 
 @pytest.mark.parametrize("size", [(448, 448), (90, 56), (13, 200), (2, 300)])

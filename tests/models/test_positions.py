@@ -28,7 +28,7 @@ def row(turns: list[tuple[int, tuple[int, int, int] | None]], image_id: int) -> 
         if grid is not None:
             count = grid[0] * grid[1] * grid[2] // MERGE**2
             ids += [image_id] * count
-            pixels.append(Pixels(torch.zeros(0, 1), grid, count, ""))
+            pixels.append(Pixels(torch.zeros(0, 1), grid, count, "", torch.Tensor.float))
     return Row(ids, pixels)
 
 

@@ -51,7 +51,7 @@ def pictures_of(policy: Policy) -> Pictures:
     grids = torch.tensor([(1, 20, 12), (1, 8, 8), (1, 10, 6)])
     width = shape_of(policy.model.config.to_dict()).patch_values
     noise = torch.randn(int(grids.prod(1).sum()), width, generator=torch.Generator().manual_seed(0))
-    return Pictures(noise, grids, (0, 1, 2))
+    return Pictures(noise, grids, (0, 1, 2), torch.Tensor.float)
 
 
 STRETCHES = {"qwen2_5_vl": [6 + 1 + 2, 3], "qwen3_vl": [3, 3]}

@@ -36,14 +36,17 @@ class Noted:
         self.held = threading.Event()
         self.held.set()
 
-    def patches(self, image: Image.Image, least: int, most: int) -> Any:
+    def levels(self, image: Image.Image, least: int, most: int) -> Any:
         self.threads.append(threading.get_ident())
         self.held.wait(60)
-        return self._processor.patches(image, least, most)
+        return self._processor.levels(image, least, most)
 
-    def shown(self, patches: Any, grid: Any) -> Image.Image:
+    def patches(self, levels: Any) -> Any:
+        return self._processor.patches(levels)
+
+    def shown(self, levels: Any, grid: Any) -> Image.Image:
         self.threads.append(threading.get_ident())
-        found: Image.Image = self._processor.shown(patches, grid)
+        found: Image.Image = self._processor.shown(levels, grid)
         return found
 
 

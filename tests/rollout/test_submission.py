@@ -16,7 +16,7 @@ IMAGE = 9
 
 
 def pixels(tokens: int) -> Pixels:
-    return Pixels(torch.zeros(4 * tokens, 1), (1, 2, 2 * tokens), tokens, "")
+    return Pixels(torch.zeros(4 * tokens, 1), (1, 2, 2 * tokens), tokens, "", torch.Tensor.float)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 8), max_size=5), st.integers(1, 4)), max_size=4))
@@ -109,7 +109,7 @@ def test_labels_of_others_name_no_version() -> None:
 
 def test_only_the_pictures_used_last_are_kept_within_the_bytes_for_them() -> None:
     first, second, third = pixels(1), pixels(1), pixels(1)
-    one = first.patches.nbytes + 10
+    one = first.levels.nbytes + 10
     kept: Kept[str] = Kept(2 * one, lambda made: 10)
     kept.put(first, "a")
     kept.put(second, "b")

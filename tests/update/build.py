@@ -1,7 +1,10 @@
 """Recipes and items of update tests."""
 
+import json
 import random
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -86,6 +89,22 @@ def without_picture(item: Item, policy: Policy) -> Item:
     words = [token for token, counts in zip(item.token_ids, item.loss_mask, strict=True) if counts]
     mask = [False] * len(prompt) + [True] * len(words)
     return replace(item, token_ids=[*prompt, *words], images=(), loss_mask=mask)
+
+
+def with_heads(source: Path, out: Path, *, kv_heads: int) -> Path:
+    """The tiny model of a folder with four attention heads, and so many key heads, in a folder of its own."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    shutil.copytree(source, out)
+    values = json.loads((source / "config.json").read_text())
+    text = values["text_config"]
+    text |= {"num_attention_heads": 4, "num_key_value_heads": kv_heads, "head_dim": 24}
+    text["rope_parameters"]["mrope_section"] = [4, 4, 4]
+    (out / "config.json").write_text(json.dumps(values))
+    torch.manual_seed(0)
+    hf: Any = AutoModelForImageTextToText
+    hf.from_config(AutoConfig.from_pretrained(out)).save_pretrained(out)
+    return out
 
 
 def row_of(item: Item, policy: Policy) -> Row:

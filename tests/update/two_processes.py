@@ -1,6 +1,6 @@
 """A few updates of fixed items, by as many processes as a launcher starts; numbers and weights as a file.
 
-torchrun --nproc-per-node 2 tests/update/two_processes.py MODEL MODEL3 OUT
+torchrun --nproc-per-node 2 tests/update/two_processes.py MODEL MODEL3 EVEN EVEN3 OUT
 """
 
 import sys
@@ -26,10 +26,15 @@ UPDATES = ("even", "uneven", "empty", "text")
 ADAPTERS = LoRA(rank=4, alpha=8, targets=("q_proj", "v_proj", "down_proj"))
 
 
+SHARED = {"sequence_parallel": 2, "activation_checkpointing": True}
+"""Both processes compute each row together."""
+MODELS = ("qwen2_5_vl", "qwen3_vl", "even heads", "even heads, qwen3_vl")
+
+
 class Run(NamedTuple):
     stage: int
     objective: PolicyLoss | None = None
-    family: str = "qwen2_5_vl"
+    model: str = MODELS[0]
     changes: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
@@ -41,6 +46,9 @@ RUNS: dict[str, Run] = {
     "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, "qwen3_vl", {"offload": ("optimizer", "params")}),
     "rl, ZeRO-1, adapters": Run(1, OBJECTIVE, changes={"lora": ADAPTERS}),
     "rl, ZeRO-3, adapters": Run(3, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision", "connector")}),
+    "rl by sequences, shared rows, ZeRO-2": Run(2, BY_SEQUENCE, "even heads", SHARED),
+    "rl, shared rows, ZeRO-3": Run(3, OBJECTIVE, "even heads, qwen3_vl", SHARED),
+    "sft, shared rows, frozen tower": Run(1, None, "even heads, qwen3_vl", SHARED | {"freeze": ("vision",)}),
 }
 
 
@@ -93,16 +101,16 @@ def _learnt(
     return trainer, found
 
 
-def main(model: str, model3: str, out: str) -> None:
+def main(*folders: str, out: str) -> None:
     torch.set_num_threads(1)
     ranks = start(Ranks.of_this_process())
     found = {}
     for number, (name, run) in enumerate(RUNS.items()):
-        folder = Path({"qwen2_5_vl": model, "qwen3_vl": model3}[run.family])
+        folder = Path(dict(zip(MODELS, folders, strict=True))[run.model])
         _, found[name] = learnt(folder, ranks, run, Path(out) / str(number))
     if ranks.first:
         torch.save({"world": ranks.world, "numbers": found}, Path(out) / "done")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:-1], out=sys.argv[-1])

@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from vtune.models.decoding import KeyValues
 from vtune.models.rotation import signed, turned_with_gradient
+from vtune.models.sequence_parallel import Stretches, by_heads, by_tokens
 from vtune.models.tree import Segment
 
 
@@ -69,9 +70,13 @@ def _forward(
     *,
     layout: Layout | None = None,
     kept: KeyValues | None = None,
+    stretches: Stretches | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, Any]:
-    """Attention as a layer of transformers calls it: states (1, T, hidden) in and out."""
+    """Attention as a layer of transformers calls it: states (1, T, hidden) in and out.
+
+    With `stretches` those of this process's tokens alone, of the row that `layout` is of.
+    """
     if layout is None:
         stock: tuple[torch.Tensor, Any] = type(self).forward(
             self, hidden_states, position_embeddings=position_embeddings, **rest
@@ -84,10 +89,14 @@ def _forward(
     cosine, sine = (part[:, :, None] for part in position_embeddings)
     sine = signed(sine)
     query, key = (turned_with_gradient(states, cosine, sine) for states in (query, key))
+    if stretches is not None:
+        query, key, value = by_heads(query, key, value, stretches)
     query, key, value = (states.transpose(1, 2) for states in (query, key, value))
     if kept is not None:
         kept.keep(key, value)
     found = tree_attention(query, key, value, layout, scaling=self.scaling)
+    if stretches is not None:
+        found = by_tokens(found, stretches)
     return self.o_proj(found.flatten(2)), None
 
 

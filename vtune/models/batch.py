@@ -1,7 +1,7 @@
 """Rows of tokens and pictures, each distinct picture encoded once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vtune.models.families import family_of_model
@@ -23,20 +23,27 @@ class Row:
 class Pictures:
     """U distinct pictures, and where they are shown."""
 
-    patches: "torch.Tensor"
-    """float32, (patches of all U pictures, dim)."""
+    levels: "torch.Tensor"
+    """uint8, (patches of all U pictures, …)."""
     grids: "torch.Tensor"
     """int64, (U, 3)."""
     order: tuple[int, ...]
     """Which distinct picture each placeholder run shows, row by row."""
+    made: "Callable[[torch.Tensor], torch.Tensor]"
+    """As of `Pixels`."""
+
+    @property
+    def patches(self) -> "torch.Tensor":
+        """float32, (patches of all U pictures, dim), made anew where the levels lie."""
+        return self.made(self.levels)
 
     def to(self, device: "torch.device") -> "Pictures":
         """The same pictures on a device."""
-        return Pictures(self.patches.to(device), self.grids.to(device), self.order)
+        return replace(self, levels=self.levels.to(device), grids=self.grids.to(device))
 
     def shown(self, order: Sequence[int]) -> "Pictures":
         """The same pictures, shown in another order."""
-        return Pictures(self.patches, self.grids, tuple(order))
+        return replace(self, order=tuple(order))
 
 
 def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[int]]]:
@@ -53,10 +60,10 @@ def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[i
         numbers.append([found[id(pixels)] for pixels in row.pixels])
     if not distinct:
         return None, numbers
-    patches = torch.cat([pixels.patches for pixels in distinct])
+    levels = torch.cat([pixels.levels for pixels in distinct])
     grids = torch.tensor([pixels.grid for pixels in distinct])
     order = tuple(number for shown in numbers for number in shown)
-    return Pictures(patches, grids, order), numbers
+    return Pictures(levels, grids, order, distinct[0].made), numbers
 
 
 def image_features(model: Any, pictures: Pictures | None) -> dict[str, Any] | None:

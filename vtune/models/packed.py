@@ -28,6 +28,11 @@ class Packed:
     """Where each token of each conversation lies in the row: int64, one tensor a conversation."""
 
     @property
+    def tokens(self) -> int:
+        """T."""
+        return self.input_ids.shape[1]
+
+    @property
     def following(self) -> torch.Tensor:
         """The position of the token that would follow each conversation: int64, one per conversation."""
         # One more than the largest: pictures may have used fewer positions than tokens.

@@ -1,4 +1,4 @@
-"""From encoded pictures to the patches that a vision tower takes."""
+"""From encoded pictures to the levels of colours that a vision tower's patches are made from."""
 
 import asyncio
 import hashlib
@@ -59,21 +59,28 @@ def widest(budgets: Sequence[PixelBudget]) -> PixelBudget:
 class Pixels:
     """One picture as the vision tower takes it."""
 
-    patches: "torch.Tensor"
-    """float32, shape (t·h·w, channels·temporal·patch²)."""
+    levels: "torch.Tensor"
+    """Of its colours, patch by patch, uint8, (t·h·w, …)."""
     grid: Grid
     """(t, h, w) in patches."""
     tokens: int
     """Placeholder tokens that it fills in the prompt."""
     name: str
     """By what it shows and in which size: those of one name are alike, whoever has read them."""
+    made: "Callable[[torch.Tensor], torch.Tensor]"
+    """Levels -> patches, float32, (t·h·w, channels·temporal·patch²), where the levels lie."""
+
+    @property
+    def patches(self) -> "torch.Tensor":
+        """Its patches, made anew."""
+        return self.made(self.levels)
 
 
 class PictureReader:
-    """Decodes, resizes and patchifies pictures; a picture seen lately is not processed again.
+    """Decodes, resizes and cuts pictures to patches; a picture seen lately is not processed again.
 
     A group's rollouts share their input picture, so it is processed once a group. At most `keep_bytes`
-    of patches are remembered. Any thread may ask it; `load` reads in threads of its own.
+    of levels are remembered. Any thread may ask it; `load` reads in threads of its own.
     """
 
     def __init__(
@@ -111,9 +118,9 @@ class PictureReader:
             # Another thread may have been first.
             found = self._seen.setdefault(key, made)
             if found is made:
-                self._room -= made.patches.nbytes
+                self._room -= made.levels.nbytes
                 while self._room < 0 and len(self._seen) > 1:
-                    self._room += self._seen.popitem(last=False)[1].patches.nbytes
+                    self._room += self._seen.popitem(last=False)[1].levels.nbytes
             return found
 
     def begin(self, data: bytes) -> "Future[Pixels]":
@@ -156,11 +163,11 @@ class PictureReader:
         return columns * side, rows * side
 
     def shown(self, pixels: Pixels) -> Image.Image:
-        """The picture as the policy sees it, resized and padded: the patches put together again, exactly.
+        """The picture as the policy sees it, resized and padded: its levels put together again.
 
         Whoever processes it once more without resizing gets the same patches.
         """
-        return self._processor.shown(pixels.patches, pixels.grid)
+        return self._processor.shown(pixels.levels, pixels.grid)
 
     def _come(self, data: bytes) -> Pixels:
         try:
@@ -182,8 +189,9 @@ class PictureReader:
     def _process(self, data: bytes, content: str) -> Pixels:
         budget = self.budget
         picture = decode_picture(data)
-        patches, grid, tokens = self._processor.patches(picture, budget.min_pixels, budget.max_pixels)
-        return Pixels(patches, grid, tokens, f"{content}-{'x'.join(map(str, grid))}")
+        levels, grid, tokens = self._processor.levels(picture, budget.min_pixels, budget.max_pixels)
+        name = f"{content}-{'x'.join(map(str, grid))}"
+        return Pixels(levels, grid, tokens, name, self._processor.patches)
 
 
 def _one_core() -> None:

@@ -149,7 +149,7 @@ class Kept(Generic[P]):
         return made
 
     def _bytes(self, pixels: Pixels, made: P) -> int:
-        return pixels.patches.nbytes + self._size(made)
+        return pixels.levels.nbytes + self._size(made)
 
 
 def collapsed(token_ids: Sequence[int], pixels: Sequence[Pixels], *, image_id: int) -> list[int]:

@@ -51,7 +51,7 @@ class Screen:
     def __init__(self, multiple: int) -> None:
         self._multiple = multiple
 
-    def patches(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
+    def levels(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
         """The picture's pixels, uint8 (h, w, 3), resized where the budget or the multiple wants it."""
         import torch
 
@@ -60,9 +60,13 @@ class Screen:
             picture = picture.resize((width, height), Image.Resampling.BICUBIC)
         return torch.from_numpy(np.array(picture.convert("RGB"))), (1, height, width), 0
 
-    def shown(self, patches: "torch.Tensor", grid: Grid) -> Image.Image:
+    def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
+        """No tower takes them: the same."""
+        return levels
+
+    def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:
         """The picture again."""
-        return Image.fromarray(patches.numpy())
+        return Image.fromarray(levels.numpy())
 
 
 def fitted(width: int, height: int, least: int, most: int, *, multiple: int) -> tuple[int, int]:

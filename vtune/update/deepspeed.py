@@ -34,6 +34,7 @@ from vtune.update.parts import fingerprints, freeze
 from vtune.update.ranks import COLLECTIVES, Ranks
 from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
+from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
 from vtune.update.unused import skip_muon, without_mlflow
@@ -112,6 +113,7 @@ class Trainer:
         self._ranks = ranks
         self._steps = steps
         self._objective = objective
+        self._group = sequence_group(ranks, recipe.sequence_parallel)
         self._settings = config_of(recipe, pinned=ranks.device.type == "cuda")
         self._dummy = dummy_item(policy.chat, policy.pictures)
         self._skipped = 0
@@ -128,7 +130,7 @@ class Trainer:
             self.trainable = add_adapters(policy.model, recipe.lora, recipe.freeze)
         if recipe.activation_checkpointing:
             checkpoint_activations(policy.model)
-        self._module = module = PolicyForward(policy.model, policy.chat)
+        self._module = module = PolicyForward(policy.model, policy.chat, self._group)
         self._reference: Callable[..., TokenStats] | None = None
         if reference_too:
             self._reference = self._frozen(reference) if recipe.lora is None else WithoutAdapters(module)
@@ -163,15 +165,11 @@ class Trainer:
         found = starting_policy(name, policy.pictures.budget, self._recipe, self._ranks)
         if self._recipe.zero_stage == 3:
             self._split(found.model)
-        module = PolicyForward(found.model.requires_grad_(False).eval(), policy.chat)
+        module = PolicyForward(found.model.requires_grad_(False).eval(), policy.chat, self._group)
         if self._recipe.zero_stage < 3:
             return module
         engine: Any
-        engine, *_ = deepspeed.initialize(
-            model=module,
-            config=self._settings,
-            dist_init_required=False,
-        )
+        engine, *_ = deepspeed.initialize(model=module, config=self._settings, dist_init_required=False)
         _outside_zero(found.model.lm_head)
         engine.eval()
         split: Callable[..., TokenStats] = engine
@@ -220,9 +218,7 @@ class Trainer:
         share = denominator(objective.aggregation, tokens=total, sequences=sequences) if objective else total
         sums: dict[str, float] = defaultdict(float)
         mismatch = 0.0
-        tokens, chunks_of = self._recipe.micro_tokens, self._module.chunks
-        shares = in_step(items, self._policy, ranks, tokens=tokens, dummy=self._dummy, chunks_of=chunks_of)
-        for micro, read, most in shares:
+        for micro, read, most in self._micro_batches(items):
             loss, part, worst = self._forward(micro, read, chunks=most)
             if self._recipe.skip_grad_norm is None and not torch.isfinite(loss):
                 raise RunFailed(
@@ -240,7 +236,8 @@ class Trainer:
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
         told = ranks.gather((dict(sums), self._optimizer.measured()))
-        found = [one for one, _ in told]
+        # Processes that share rows say the same.
+        found = [one for one, _ in told[:: self._recipe.sequence_parallel]]
         mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
             loss=sum(one["loss"] for one in found) / share,
@@ -257,6 +254,17 @@ class Trainer:
             mismatch_kl=mean.get("mismatch_kl"),
             truncated_share=mean.get("truncated"),
             grad_norms=group_norms(norm, [measured for _, measured in told]),
+        )
+
+    def _micro_batches(self, items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Read, int]]:
+        """See `in_step`; processes that share rows have as many times as long ones, and the same."""
+        return in_step(
+            shared_items(items, self._group),
+            self._policy,
+            self._ranks,
+            tokens=self._recipe.micro_tokens * self._recipe.sequence_parallel,
+            dummy=self._dummy,
+            chunks_of=self._module.chunks,
         )
 
     def _forward(self, micro: Sequence[Item], read: Read, *, chunks: int) -> MicroLoss:

@@ -46,7 +46,7 @@ class UpdateFlops:
 
     def of(self, packed: Packed, scored: int) -> float:
         """Of one row, of which `scored` tokens are scored."""
-        patches = 0 if packed.pictures is None else len(packed.pictures.patches)
+        patches = 0 if packed.pictures is None else len(packed.pictures.levels)
         return self(Work(packed.input_ids.shape[1], attended(packed), patches, scored))
 
     def __call__(self, work: Work) -> float:

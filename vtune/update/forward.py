@@ -12,13 +12,31 @@ from vtune.models.batch import image_features
 from vtune.models.chat import Chat
 from vtune.models.packed import Packed
 from vtune.models.policy import policy_logprobs
+from vtune.models.sequence_parallel import (
+    SequenceGroup,
+    Stretches,
+    even,
+    fetched,
+    shared_features,
+    stretches,
+    together,
+)
 
 CHUNK = 2**25
 """Logits that exist at the same time: 134 MB in float32, 220 tokens at a vocabulary of 152 k."""
+GPU_CHUNK = 2**27
+"""The same on a GPU, 880 tokens: each chunk reads the whole output head, and makes a gradient of its size,
+which should take no longer than the arithmetic. By its data sheet an H100 computes 295 operations for each
+byte that it reads; 220 tokens have 220 for each, and wait."""
 
 
 BLOCK = 2**18
 """Logits that are worked on at a time where a cache has to hold them: 1 MB in float32."""
+
+
+def logits_at_once() -> int:
+    """Logits that exist at the same time on this machine."""
+    return GPU_CHUNK if torch.cuda.is_available() else CHUNK
 
 
 class TokenStats(NamedTuple):
@@ -30,18 +48,26 @@ class TokenStats(NamedTuple):
 
 
 class PolicyForward(nn.Module):
-    """The model as DeepSpeed wraps it: packed conversations in, `TokenStats` out."""
+    """The model as DeepSpeed wraps it: packed conversations in, `TokenStats` out.
 
-    def __init__(self, model: Any, chat: Chat) -> None:
+    Args:
+        model: A transformers `…ForConditionalGeneration`.
+        chat: Of its policy.
+        group: The processes that share each row; all of them are given the same one, and have the same stats.
+    """
+
+    def __init__(self, model: Any, chat: Chat, group: SequenceGroup | None = None) -> None:
         super().__init__()
         use_tree_attention(model)
         self.model = model
         self._chat = chat
+        self._group = group
 
     def chunks(self, counted: int) -> int:
-        """In how many pieces the logits of this many tokens are made."""
+        """In how many pieces the logits of this many tokens of a row are made."""
         vocabulary: int = self.model.config.get_text_config().vocab_size
-        return max(1, -(-counted * vocabulary // CHUNK))
+        own = -(-counted // (self._group.size if self._group else 1))
+        return max(1, -(-own * vocabulary // logits_at_once()))
 
     def forward(self, packed: Packed, predicting: Tensor, targets: Tensor, chunks: int) -> TokenStats:
         """Score tokens.
@@ -53,6 +79,8 @@ class PolicyForward(nn.Module):
             chunks: At least `self.chunks(N)`. Where weights are spread over processes, each use of a
                 part gathers it on all of them, so all must use the output head equally often.
         """
+        if self._group is not None:
+            return self._shared(packed, predicting, targets, chunks, stretches(packed.tokens, self._group))
         hidden = self.model.model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
@@ -60,7 +88,32 @@ class PolicyForward(nn.Module):
             layout=packed.layout,
             use_cache=False,
         ).last_hidden_state[0]
-        hidden = hidden.index_select(0, predicting)
+        return self._scored(hidden.index_select(0, predicting), targets, chunks)
+
+    def _shared(
+        self, packed: Packed, predicting: Tensor, targets: Tensor, chunks: int, row: Stretches
+    ) -> TokenStats:
+        """As `forward`, of a row over the processes of a group."""
+        group, mine = row.group, row.mine
+        hidden = self.model.model(
+            input_ids=packed.input_ids[:, mine],
+            position_ids=packed.position_ids[..., mine],
+            mm_encoder_outputs=shared_features(self.model, packed.pictures, packed.input_ids, row),
+            layout=packed.layout,
+            stretches=row,
+            use_cache=False,
+        ).last_hidden_state[0]
+        # The counted tokens of a row lie at its end: each process scores as many, wherever they are.
+        places, ends = predicting.cpu(), torch.tensor(row.lengths).cumsum(0)
+        owners = torch.searchsorted(ends, places, right=True)
+        starts = ends - torch.tensor(row.lengths)
+        counts = even(len(targets), group.size)
+        hidden = fetched(hidden, owners, places - starts[owners], counts, group)
+        found = self._scored(hidden, torch.split(targets, counts)[group.index], chunks)
+        return TokenStats(*(together(values, counts, group) for values in found))
+
+    def _scored(self, hidden: Tensor, targets: Tensor, chunks: int) -> TokenStats:
+        """Score tokens by the hidden states before them."""
         if chunks == 1:
             return TokenStats(*self._score(hidden, targets))
         # The logits of one chunk at a time, made again in the backward pass: they are never all there.

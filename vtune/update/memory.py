@@ -30,9 +30,11 @@ class Load:
     """2 for bfloat16, 4 for float32."""
     zero_stage: int
     tokens: int
-    """In the largest micro-batch."""
+    """In the largest micro-batch; of a row that GPUs share, those of one."""
     patches: int
-    """Of the distinct pictures of that micro-batch."""
+    """Of the distinct pictures of that micro-batch that are encoded here."""
+    shown: int | None = None
+    """Of all of its distinct pictures; None: they are the same."""
     scored: int
     """Tokens whose logits exist at the same time."""
     copied: float = 0.0
@@ -115,22 +117,23 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
         kept = language * shape.layers
         seen = tower * shape.v_depth
     # Logits come in chunks, and each has a gradient for all of the output head: autograd adds it to that of
-    # those before, into a third. Layers work later.
+    # those before, into a third. Layers work later, in the same room.
     learns = not load.lora_rank and "language" not in load.frozen
     head = 3.0 * shape.vocab * shape.hidden * b if learns and load.tokens > load.scored else 0.0
     logits = float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES)
-    # Patches stay in float32. What learns keeps its inputs: the tower a copy of them where the model has
-    # another type, the connector what it makes of the tower's last layer.
-    ends: float = load.patches * 4 * shape.patch_values
+    # All of a row's pictures are here as levels, an eighth of their float32 patches. What learns keeps its
+    # inputs: the tower its patches, the connector what it makes of the tower's last layer.
+    shown = load.patches if load.shown is None else load.shown
+    ends: float = shown * shape.patch_values / shape.temporal
     if vision_learns:
-        ends += load.patches * shape.patch_values * (b if b != 4 else 0)
+        ends += load.patches * shape.patch_values * b
     if vision_learns or not (load.lora_rank or "connector" in load.frozen):
         ends += load.patches * b * 7 * shape.v_hidden
     return {
         "activations": kept + load.tokens * b * 3.0 * shape.hidden,
         "pictures": (seen if vision_learns else 0.0) + ends,
-        "one layer at work": working,
-        "logits": max(logits, head - working),
+        "logits": max(logits, head),
+        "one layer at work": max(0.0, working - max(logits, head)),
     }
 
 

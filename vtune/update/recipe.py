@@ -36,6 +36,9 @@ class Update(Strict):
     micro_tokens: int = Field(gt=0)
     """Tokens in one forward of one process, without padding; what conversations begin with alike counts once.
     A longer conversation goes alone."""
+    sequence_parallel: int = Field(default=1, gt=0, exclude_if=lambda processes: processes == 1)
+    """Neighbouring processes that share a row, for conversations longer than one GPU holds. It has as many
+    times `micro_tokens`."""
     activation_checkpointing: bool
     """Compute activations again in the backward pass: less memory, a third more time."""
     skip_grad_norm: float | None = Field(gt=0)

@@ -82,6 +82,40 @@ def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
     assert found["remedies"][0]["fits"]
 
 
+def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:
+    machine = machine_of(8, 80)
+    alone, four = (
+        phases_of(
+            codev(rollout__max_tokens=131072, update__sequence_parallel=size).model_dump(mode="json"),
+            SEVEN,
+            machine,
+        )["update"]
+        for size in (1, 4)
+    )
+    assert four["activations"] == pytest.approx(alone["activations"] / 4, rel=0.01)
+    assert alone["pictures"] / 4 < four["pictures"] < alone["pictures"] / 2
+    assert four["one layer at work"] < alone["one layer at work"] / 2
+    assert four["weights"] == alone["weights"]
+
+
+def test_a_row_that_is_too_long_for_one_gpu_is_to_be_shared() -> None:
+    found = plan(codev(rollout__max_tokens=131072), machine_of(8, 80))
+    assert found["fits"] is False
+    (shared,) = [one for one in found["remedies"] if any("sequence_parallel" in word for word in one["set"])]
+    assert shared["set"] == ["update.sequence_parallel=4", "update.micro_tokens=32768"]
+    assert not shared["changes_learning"]
+    assert found["remedies"][-1]["fits"]
+
+
+def test_a_row_is_not_shared_by_more_gpus_than_heads_allow() -> None:
+    with pytest.raises(
+        RecipeError, match="sequence_parallel 8 does not divide the model's 28 attention heads"
+    ):
+        plan(codev(update__sequence_parallel=8), machine_of(8, 80))
+    with pytest.raises(RecipeError, match="6 processes do not split into groups of"):
+        plan(codev(update__sequence_parallel=4), machine_of(6, 80))
+
+
 def test_no_remedy_is_offered_that_the_recipe_would_refuse() -> None:
     shipped = load_recipe(find("codev", "recipes.rl"), RLRecipe)
     found = plan(shipped, machine_of(1, 24))
@@ -99,7 +133,7 @@ def test_the_shipped_codev_fits_on_eight_gpus_of_80_gb() -> None:
 
 def test_more_gpus_or_a_smaller_model_are_named_where_settings_are_not_enough() -> None:
     found = plan(codev(), machine_of(1, 40))
-    assert any("GPUs of 40 GB, with update.zero_stage=3" in text for text in found["otherwise"])
+    assert any("GPUs of 40 GB, with update.sequence_parallel=4" in text for text in found["otherwise"])
     lines = list(plan_lines({"plan": found}))
     assert any(line.startswith("DOES NOT FIT: 1 GPU(s) of 40 GB") for line in lines)
     assert any("what to change" in line for line in lines)
@@ -392,6 +426,25 @@ def test_prompts_must_split_over_the_gpus_that_are_planned_for(
     ended = vtune(*rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", "--gpus", "3"))
     assert ended.code == 2
     assert "does not split over 3 processes" in ended.err
+
+
+def test_a_row_that_does_not_split_is_refused_by_a_dry_run_and_at_the_start(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    """The tiny model has three heads."""
+    runs = {
+        "rl": rl(tiny, lens / "train.parquet", tmp_path / "run"),
+        "sft": sft(tiny, lens / "traces.parquet", tmp_path / "run"),
+    }
+    shared = setting(update__sequence_parallel=2)
+    for words in runs.values():
+        planned = vtune(*words, *shared, "--dry-run", "--gpus", "2")
+        assert planned.code == 2
+        assert "does not divide the model's 3 attention heads and 3 key heads" in planned.err
+        started = vtune(*words, *shared)
+        assert started.code == 2
+        assert "1 processes do not split into groups of update.sequence_parallel 2" in started.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_a_shape_there_is_no_estimate_and_the_option_is_named(tmp_path: Path) -> None:

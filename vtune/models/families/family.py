@@ -58,8 +58,8 @@ class PictureProcessor(Protocol):
         """Of a patch, in pixels."""
         ...
 
-    def patches(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
-        """A picture as the vision tower takes it.
+    def levels(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
+        """A picture as the vision tower takes it, but for the arithmetic on its values.
 
         Args:
             picture: RGB, decoded.
@@ -67,12 +67,17 @@ class PictureProcessor(Protocol):
             most: And at most.
 
         Returns:
-            Patches, float32, (t·h·w, numbers of a patch); their grid; the tokens that they fill in a prompt.
+            Levels of colours patch by patch, uint8, (t·h·w, …); their grid; the tokens that they fill in a
+            prompt.
         """
         ...
 
-    def shown(self, patches: "torch.Tensor", grid: Grid) -> Image.Image:
-        """The picture that patches show, put together again exactly."""
+    def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
+        """What the vision tower takes of levels, float32, (t·h·w, numbers of a patch), where they lie."""
+        ...
+
+    def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:
+        """The picture that levels show, put together again."""
         ...
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -49,43 +48,86 @@ MAX_ASPECT = 100
 """A picture whose sides differ more is padded with black: the processor refuses beyond 200."""
 
 
-@dataclass(frozen=True, slots=True)
 class QwenProcessor:
-    """Qwen2-VL's image processor."""
+    """Qwen2-VL's image processor.
 
-    stock: Any
+    Its values are a function of the channel and the level of a colour, so levels are kept, an eighth of the
+    memory (values are float32, and each picture two equal frames), and looked up where patches are needed.
+    """
+
+    def __init__(self, stock: Any) -> None:
+        self.stock = stock
+        self._values: dict[torch.device, torch.Tensor] = {}
 
     @property
     def side(self) -> int:
         """Of a patch, in pixels."""
         return int(self.stock.patch_size)
 
-    def patches(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
-        """A picture as the vision tower takes it: see `PictureProcessor`."""
+    def levels(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
+        """A picture's levels, (t·h·w, 3, pixels of a patch): see `PictureProcessor`."""
         size = {"shortest_edge": least, "longest_edge": most}
-        out = self.stock(images=[_padded(picture)], size=size, return_tensors="pt")
-        t, h, w = (int(n) for n in out["image_grid_thw"][0])
-        return out["pixel_values"].float(), (t, h, w), t * h * w // self.stock.merge_size**2
+        found, (t, h, w) = self._frame(_padded(picture), size=size, do_rescale=False, do_normalize=False)
+        return found.byte(), (t, h, w), t * h * w // self.stock.merge_size**2
 
-    def shown(self, patches: "torch.Tensor", grid: Grid) -> Image.Image:
-        """The picture that patches show.
+    def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
+        """What the vision tower takes of levels, the very numbers of the stock processor."""
+        if levels.device not in self._values:
+            self._values[levels.device] = self._table().to(levels.device)
+        return looked_up(levels, self._values[levels.device], frames=self.stock.temporal_patch_size)
+
+    def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:
+        """The picture that levels show.
 
         Whoever processes it once more without resizing gets the same patches.
         """
+        _, rows, columns = grid
+        side, merge = self.stock.patch_size, self.stock.merge_size
+        # The order of the patches: blocks that merge to a token, in each the patches, in each channel and
+        # pixels.
+        cells = levels.reshape(rows // merge, columns // merge, merge, merge, 3, side, side)
+        plane = cells.permute(0, 2, 5, 1, 3, 6, 4).reshape(rows * side, columns * side, 3)
+        return Image.fromarray(plane.numpy())
+
+    def _frame(self, picture: Image.Image, **how: Any) -> "tuple[torch.Tensor, Grid]":
+        """Values of a picture, (t·h·w, 3, pixels of a patch), and its grid."""
+        out = self.stock(images=[picture], return_tensors="pt", **how)
+        t, h, w = (int(n) for n in out["image_grid_thw"][0])
+        # A picture is the same frame twice.
+        frames = out["pixel_values"].unflatten(1, (3, self.stock.temporal_patch_size, -1))
+        return frames[:, :, 0], (t, h, w)
+
+    def _table(self) -> "torch.Tensor":
+        """The value of each level of each channel, float32, (3 · 256,), from a picture that has them all."""
+        import numpy as np
         import torch
 
-        stock = self.stock
-        _, rows, columns = grid
-        side, merge = stock.patch_size, stock.merge_size
-        # The order of the patches: blocks that merge to a token, in each the patches, in each channel, frame
-        # and pixels; a picture is the same frame twice.
-        cells = patches.reshape(
-            rows // merge, columns // merge, merge, merge, 3, stock.temporal_patch_size, side, side
-        )[:, :, :, :, :, 0]
-        plane = cells.permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * side, columns * side)
-        mean, std = (torch.tensor(v)[:, None, None] for v in (stock.image_mean, stock.image_std))
-        levels = ((plane * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
-        return Image.fromarray(levels.permute(1, 2, 0).numpy())
+        side = self.stock.patch_size * self.stock.merge_size
+        ramp = Image.fromarray(np.tile(np.arange(256, dtype=np.uint8), (side, side))).convert("RGB")
+        levels, _ = self._frame(ramp, do_resize=False, do_rescale=False, do_normalize=False)
+        values, _ = self._frame(ramp, do_resize=False)
+        table = torch.empty(3, 256)
+        for channel in range(3):
+            table[channel, levels[:, channel].long()] = values[:, channel].float()
+        return table.flatten()
+
+
+def looked_up(levels: "torch.Tensor", values: "torch.Tensor", *, frames: int) -> "torch.Tensor":
+    """Patches of equal frames.
+
+    Args:
+        levels: uint8, (patches, 3, pixels of a patch).
+        values: Of each level of each channel, (3 · 256,), where the levels lie.
+        frames: Of a patch.
+
+    Returns:
+        (patches, 3 · frames · pixels of a patch).
+    """
+    index = levels.int()
+    for channel in (1, 2):
+        index[:, channel] += 256 * channel
+    found = values.index_select(0, index.flatten()).view(levels.shape)
+    return found[:, :, None].expand(-1, -1, frames, -1).flatten(1)
 
 
 def _padded(picture: Image.Image) -> Image.Image:

@@ -14,7 +14,7 @@ from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
 from vtune.update.flops import Work, forward_flops
-from vtune.update.forward import CHUNK
+from vtune.update.forward import CHUNK, GPU_CHUNK
 from vtune.update.zero import BUCKET
 
 VLLM_GRAPHS_GB = 1.0
@@ -88,15 +88,20 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         pictures = TRACE_PICTURES if measured.pixels is None else measured.most
     visual = min(longest, pictures * values["images"]["max_pixels"] // shape.token_pixels)
     # A conversation longer than the budget of a micro-batch has one of its own.
-    tokens = max(update["micro_tokens"], longest)
+    shared = sharing_rows(values)
+    row = max(update["micro_tokens"] * shared, longest)
+    patches = row * visual // longest * shape.merge**2
+    tokens = -(-row // shared)
     lora = update["lora"] or {}
     return memory.Load(
         gpus=machine.gpus,
         dtype_bytes=_bytes(values),
         zero_stage=update["zero_stage"],
         tokens=tokens,
-        patches=tokens * visual // longest * shape.merge**2,
-        scored=max(1, CHUNK // shape.vocab),
+        # A picture is encoded by one process.
+        patches=min(patches, max(-(-patches // shared), values["images"]["max_pixels"] // shape.patch**2)),
+        shown=patches,
+        scored=max(1, (GPU_CHUNK if machine.kind == "gpu" else CHUNK) // shape.vocab),
         copied=_copied(values["group_size"]) if draws(values) else 0.0,
         checkpointing=bool(update["activation_checkpointing"]),
         frozen=tuple(update["freeze"]),
@@ -181,6 +186,12 @@ def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
 def sharing(values: Mapping[str, Any]) -> int:
     """GPUs that share a vLLM."""
     found: int = values["rollout"].get("tensor_parallel", 1)
+    return found
+
+
+def sharing_rows(values: Mapping[str, Any]) -> int:
+    """Processes that share a row in training."""
+    found: int = values["update"].get("sequence_parallel", 1)
     return found
 
 

@@ -27,6 +27,7 @@ from vtune.runs.plan.estimate import (
     peak_of,
     phases_of,
     sharing,
+    sharing_rows,
     step_of,
     vllm_notes,
 )
@@ -39,6 +40,7 @@ from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
 from vtune.update.lora import check_targets
+from vtune.update.sequence import check_sequence_parallel
 
 LOOKED_AT = 64
 """Rows of each data file whose pictures are counted and measured."""
@@ -184,6 +186,7 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
     size, said = found
     if draws(values):
         check_tensor_parallel(sharing(values), size, kind=engine_of(values))
+    check_sequence_parallel(sharing_rows(values), machine.gpus, size)
     phases = phases_of(values, size, machine)
     peak = peak_of(phases)
     result = {

@@ -20,9 +20,11 @@ from vtune.runs.plan.estimate import (
     over,
     peak_of,
     phases_of,
+    sharing_rows,
     vllm_needs,
 )
 from vtune.runs.plan.machine import GB, Machine
+from vtune.update.sequence import possible_sizes
 
 R = TypeVar("R", bound=Strict)
 
@@ -51,6 +53,12 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         for stage in range(update["zero_stage"] + 1, 4):
             what = {1: "optimizer", 2: "gradients", 3: "weights"}[stage]
             yield Remedy({"update.zero_stage": stage}, f"the {what} are split among the GPUs")
+    if draws(values) and engine_of(values) == "vllm":
+        yield from _vllm_shares(values, shape, machine)
+    for size in possible_sizes(shape):
+        if size > sharing_rows(values) and machine.gpus % size == 0:
+            sets = {"update.sequence_parallel": size, "update.micro_tokens": -(-longest // size)}
+            yield Remedy(sets, f"{size} GPUs share each row")
     if draws(values):
         yield from _drawing_remedies(values, shape, machine)
     yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
@@ -66,23 +74,31 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         yield Remedy(sets, "shorter conversations", True)
 
 
+def _vllm_shares(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
+    share, least = values["rollout"]["gpu_memory"], _least_share(values, shape, machine)
+    if share < least < 1:
+        yield Remedy({"rollout.gpu_memory": least}, "vLLM gets what it needs to start")
+    while share > least:
+        share = max(least, round(share - 0.1, 2))
+        yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
+
+
+def _least_share(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """Of a GPU's memory, with which a vLLM starts."""
+    return ceil(100 * sum(vllm_needs(values, shape).values()) / (machine.memory_gb * GB)) / 100
+
+
 def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
     rollout = values["rollout"]
-    share = rollout["gpu_memory"]
-    least = ceil(100 * sum(vllm_needs(values, shape).values()) / (machine.memory_gb * GB)) / 100
     if engine_of(values) == "vllm":
-        if share < least < 1:
-            yield Remedy({"rollout.gpu_memory": least}, "vLLM gets what it needs to start")
-        while share > least:
-            share = max(least, round(share - 0.1, 2))
-            yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
         # The trained model draws by itself: no second copy of the weights.
         for rows in (8, 1):
             sets = {"rollout.engine": "transformers", "rollout.staleness": 0, "rollout.max_batch": rows}
             yield Remedy(sets, "the trained weights draw themselves, slowly")
     elif engine_of(values) == "transformers":
         if machine.kind == "gpu":
-            sets = {"rollout.engine": "vllm", "rollout.gpu_memory": max(share, least)}
+            share = max(rollout["gpu_memory"], _least_share(values, shape, machine))
+            sets = {"rollout.engine": "vllm", "rollout.gpu_memory": share}
             yield Remedy(sets, "its cache takes what is free, not what could be needed")
         for size in _halves(rollout["max_batch"], 1):
             yield Remedy({"rollout.max_batch": size}, "fewer conversations are drawn at a time")

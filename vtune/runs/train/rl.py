@@ -29,6 +29,7 @@ from vtune.update.losses import LOSSES
 from vtune.update.losses.section import DEFAULT, LossSection
 from vtune.update.recipe import Checkpoints, Update
 from vtune.update.schedule import warm_up_problem
+from vtune.update.sequence import check_sequence_parallel
 
 
 class RLRecipe(Strict):
@@ -88,6 +89,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     load_chat(recipe.model)
     found = find_shape(recipe.model, None)
     check_tensor_parallel(recipe.rollout.tensor_parallel, found and found[0], kind=recipe.rollout.engine)
+    check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
     check_targets(recipe.model, recipe.update)
     if recipe.rollout.adapters == "alone":
         check_alone(recipe.model, recipe.update)

@@ -17,6 +17,7 @@ from vtune.metrics.trackers import check_tracker
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Policy, load_chat, load_reader, resolved
+from vtune.models.shape import find_shape
 from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.rollout.transcript import Transcript, check_trace, replay
@@ -51,6 +52,7 @@ from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints, Update
 from vtune.update.schedule import warm_up_problem
+from vtune.update.sequence import check_sequence_parallel
 
 MEASURED = 32
 """Traces whose length is known before the start: enough for a limit that is wrong for most of them."""
@@ -100,6 +102,9 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
         VtuneError: With the first problem found.
     """
     load_chat(recipe.model)
+    found = find_shape(recipe.model, None)
+    world = Ranks.of_this_process().world
+    check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
     check_targets(recipe.model, recipe.update)
     check_suites(load_suites(recipe.eval, kind="transformers"))
     plan = check_traces(recipe)

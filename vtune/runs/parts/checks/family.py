@@ -61,9 +61,9 @@ class _Trial:
                 f"it is shown in {shown.width} x {shown.height} pixels, not in {size[0]} x {size[1]}",
                 "let the processor and `shown_size` agree",
             )
-        if self.pixels.tokens * self.policy.merge**2 != len(self.pixels.patches):
+        if self.pixels.tokens * self.policy.merge**2 != len(self.pixels.levels):
             raise Broken(
-                f"{len(self.pixels.patches)} patches fill {self.pixels.tokens} tokens", "correct `merge`"
+                f"{len(self.pixels.levels)} patches fill {self.pixels.tokens} tokens", "correct `merge`"
             )
         return f"{shown.width} x {shown.height} pixels, {self.pixels.tokens} tokens"
 

@@ -1,0 +1,73 @@
+"""Rows that several processes share, against the same rows in one process."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import load
+from tests.update.build import with_heads
+from tests.update.pair import both_end_well
+from tests.update.sequence_processes import CASES, numbers
+from tests.update.test_memory import shape
+from vtune.errors import RecipeError
+from vtune.models.sequence_parallel import even, spread_out
+from vtune.update.sequence import check_sequence_parallel, possible_sizes
+
+
+@pytest.mark.train
+def test_two_processes_have_the_log_probabilities_and_gradients_of_one(
+    tiny: Path, tiny3: Path, tmp_path: Path
+) -> None:
+    folders = [
+        with_heads(tiny, tmp_path / "even", kv_heads=2),
+        # Fewer key heads than processes.
+        with_heads(tiny3, tmp_path / "even3", kv_heads=1),
+    ]
+    names = ", ".join(repr(str(path)) for path in (*folders, tmp_path / "found"))
+    both_end_well(f"from tests.update.sequence_processes import main; main({names})", tmp_path)
+    found = torch.load(tmp_path / "found")
+    assert len(found) == 2 * len(CASES)
+    for folder in folders:
+        policy = load(folder)
+        for case, items_of in CASES.items():
+            ours, alone = found[str(folder), case], numbers(policy, items_of(policy), None)
+            assert len(ours) > 40
+            for name in ("logprobs", "entropy"):
+                torch.testing.assert_close(ours[name], alone[name], rtol=0, atol=1e-5, msg=f"{case}: {name}")
+            norms = {name: float(value.norm()) for name, value in alone.items()}
+            largest = max(norms.values())
+            assert largest > 1
+            for name, wanted in alone.items():
+                apart = float((ours[name] - wanted).norm())
+                assert apart <= 3e-6 * max(norms[name], 1e-2 * largest), f"{case}: {name}"
+
+
+def test_what_does_not_split_is_refused_with_what_does(tiny: Path) -> None:
+    three = shape(tiny)  # three heads
+    assert possible_sizes(three) == [1, 3]
+    check_sequence_parallel(3, 6, three)
+    with pytest.raises(RecipeError, match="3 attention heads and 3 key heads") as error:
+        check_sequence_parallel(2, 2, three)
+    assert error.value.fix is not None
+    assert "1, 3" in error.value.fix
+    with pytest.raises(RecipeError, match="6 processes do not split into groups of"):
+        check_sequence_parallel(4, 6, None)
+
+
+@given(st.lists(st.integers(4, 5000), min_size=1, max_size=30), st.integers(1, 8))
+def test_pictures_are_spread_out_evenly(sizes: list[int], parts: int) -> None:
+    owners = spread_out(sizes, parts)
+    loads = [sum(size for size, owner in zip(sizes, owners, strict=True) if owner == n) for n in range(parts)]
+    assert sum(loads) == sum(sizes)
+    # The fullest is ahead of the emptiest by one picture at most.
+    assert max(loads) - min(loads) <= max(sizes)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 16))
+def test_parts_are_of_like_size(count: int, parts: int) -> None:
+    found = even(count, parts)
+    assert (sum(found), len(found)) == (count, parts)
+    assert max(found) - min(found) <= 1
