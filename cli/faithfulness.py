@@ -30,6 +30,26 @@ def faithfulness(
             "own, or both boxes and model, with their agreement.",
         ),
     ] = "auto",
+    counterfactual: Annotated[
+        str | None,
+        typer.Option(
+            "--counterfactual",
+            metavar="EXCHANGES",
+            help="Draw right answers again with other pictures in the place of what calls showed: black, "
+            "random, other, inpaint, recolor, glyph, withheld, and shown for what chance does; with commas.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="With --counterfactual: the model that drew the trajectories."),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", help="With --counterfactual: the agent that drew them, where no run folder says it."
+        ),
+    ] = None,
+    vllm: Annotated[bool, typer.Option("--vllm", help="With --counterfactual: draw with vLLM.")] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="A row for each file, and accuracy by number of calls.")
     ] = False,
@@ -40,6 +60,7 @@ def faithfulness(
     """Audit what the tool calls of stored trajectories showed."""
     from vtune.errors import RecipeError
     from vtune.report.faithfulness import faithfulness_csv, faithfulness_latex, render_faithfulness
+    from vtune.runs.audit.counterfactual import RerunWith
     from vtune.runs.audit.faithfulness import run_faithfulness
 
     from .output import show, show_text, stdout_for_the_result
@@ -50,6 +71,14 @@ def faithfulness(
         raise typer.BadParameter("choose one of --json, --csv and --latex", param_hint="--csv")
     if everything and (as_csv or as_latex):
         raise typer.BadParameter("--csv has every row, --latex those of the short table", param_hint="--all")
+    if (counterfactual is None) != (model is None) or (counterfactual is None and (agent or vllm)):
+        raise RecipeError(
+            "--counterfactual, --model, --agent and --vllm belong together",
+            fix="name exchanges and the model that drew the trajectories, or none of them",
+        )
+    rerun = None
+    if counterfactual is not None and model is not None:
+        rerun = RerunWith(exchanges=counterfactual, model=model, agent=agent, vllm=vllm)
     with stdout_for_the_result():
         result, failed = run_faithfulness(
             path,
@@ -57,6 +86,7 @@ def faithfulness(
             judge_url=judge_url,
             judge_model=judge_model,
             looks=looks,
+            rerun=rerun,
         )
     if as_csv or as_latex:
         show_text((faithfulness_csv if as_csv else faithfulness_latex)(result))

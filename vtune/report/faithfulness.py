@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.report.counterfactual import render_counterfactual
 from vtune.report.numbers import GAP, number
 from vtune.report.values import cell, render_values
 
@@ -63,6 +64,8 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
         parts.append(render_values({"by number of calls": result["all"]["buckets"]}))
     elif len(result["files"]) > ENDS:
         parts.append(Text(f"--all shows each of {len(result['files'])} files"))
+    if "counterfactual" in result:
+        parts.append(render_counterfactual(result["counterfactual"]))
     return Group(*parts)
 
 

@@ -151,6 +151,21 @@ class Scorer:
             first = failures.exceptions[0]
             raise first from first.__cause__  # what it says of its own cause is kept
 
+    async def accuracy(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored:
+        """What the answer alone earns, before any weight; nothing else of the trajectory is looked at.
+
+        Args:
+            sample: What was asked.
+            trajectory: Whose reply is judged.
+        """
+        try:
+            if answers_in_shown_pixels(sample):
+                sample = await asyncio.to_thread(self.with_shown_size, sample, trajectory)
+        except DataError as error:
+            return Unscored(error.what)
+        scene = Scene(sample, trajectory, self._recipe, self._verifying, self.judges)
+        return await scored("accuracy", self._recipe.accuracy, scene)
+
     def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
         """The sample, told how large the policy saw its picture where its reply is in such pixels."""
         data = trajectory.images[0].data if trajectory.images else None

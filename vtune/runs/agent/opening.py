@@ -118,9 +118,10 @@ def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | Serv
 
 
 @asynccontextmanager
-async def _opened_engine(
+async def opened_engine(
     recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind, apart: bool
 ) -> AsyncIterator[Engine]:
+    """An engine for weights that stay as they are, without sandbox and tools; see `open_fixed`."""
     if kind in ("openai", "scripted"):
         check_tensor_parallel(recipe.rollout.tensor_parallel, None, kind=kind)
     if kind == "scripted":
@@ -175,7 +176,7 @@ async def open_fixed(
         VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
     """
     async with (
-        _opened_engine(recipe, policy, model, out, kind=kind, apart=apart) as engine,
+        opened_engine(recipe, policy, model, out, kind=kind, apart=apart) as engine,
         open_agent(
             recipe,
             engine,

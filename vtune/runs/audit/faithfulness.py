@@ -26,7 +26,9 @@ from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
+from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.located import Audited, locate
+from vtune.runs.audit.looked import Looking
 from vtune.runs.audit.people import People
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
@@ -53,6 +55,7 @@ def run_faithfulness(
     judge_url: str | None = None,
     judge_model: str | None = None,
     looks: str = AUTO,
+    rerun: RerunWith | None = None,
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """Audit what the tool calls of stored trajectories showed.
 
@@ -64,6 +67,7 @@ def run_faithfulness(
         judge_model: The model's name there.
         looks: Who says what a call shows: `auto`, `both` or the name of a judge. With `both` the numbers are
             those by boxes.
+        rerun: With which exchanges, and which model, right answers are drawn again; None: they are not.
 
     Returns:
         The result, and the failure in which the command ends if no trajectory with calls could be audited:
@@ -74,7 +78,8 @@ def run_faithfulness(
         `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
         not known, with their numbers. With `both` also `by_model`, the numbers by the model, and `agreement`
         of boxes and model on the trajectories that have calls. `people`: how far labels of people agree, see
-        `People.result`; empty where there are none.
+        `People.result`; empty where there are none. `counterfactual`: see
+        `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is asked for.
 
     Raises:
         DataError: If there are no trajectories, or the samples they answer are not found.
@@ -90,8 +95,9 @@ def run_faithfulness(
             where=audited.settings,
             fix="name it with --judge-url and --judge-model",
         )
-    people = People(path)
-    judged = asyncio.run(_audit(audited, reward, names, people))
+    reruns = None if rerun is None else prepared(rerun, audited.settings, path, seed=audited.seed)
+    people, looking = People(path), Looking()
+    judged = asyncio.run(_audit(audited, reward, names, [people, looking]))
     for rows in judged:
         _check_judged(_flat(rows), reward, path)
     first, *others = judged
@@ -101,7 +107,12 @@ def run_faithfulness(
     for rows in others:
         result |= _compared(_flat(first), _flat(rows), audited.seed, reward.max_unscored)
         failed = failed or nobody_audited(_flat(rows))
-    return result | {"people": people.result()}, failed
+    result |= {"people": people.result()}
+    if reruns is not None and failed is None:
+        samples = {sample.id: sample for sample in read_records(audited.source)}
+        found = run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), reward)
+        result |= {"counterfactual": found}
+    return result, failed
 
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
@@ -194,11 +205,11 @@ def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> Rew
 
 
 async def _audit(
-    audited: Audited, reward: RewardRecipe, judges: Sequence[str | None], people: People
+    audited: Audited, reward: RewardRecipe, judges: Sequence[str | None], takers: Sequence[People | Looking]
 ) -> list[dict[str, list[AuditRow]]]:
     """For each way to judge, audit rows by `_name_of`; a portion of trajectories is in memory at a time.
 
-    What people said is compared with the first way.
+    What people said, and what is drawn again, is held against the first way.
     """
     samples = {sample.id: sample for sample in read_records(audited.source)}
     found: list[dict[str, list[AuditRow]]] = [{_name_of(file): [] for file in audited.files} for _ in judges]
@@ -211,8 +222,8 @@ async def _audit(
             for number, (rows, by) in enumerate(zip(found, judges, strict=True)):
                 audits = await audit(asked, scored, scorer.judges.by(by))
                 rows[_name_of(file)] += audits
-                if number == 0:
-                    people.take(file, samples, scored, audits, scorer.judges.levels)
+                for taker in takers if number == 0 else ():
+                    taker.take(file, samples, scored, audits, scorer.judges.levels)
     warn_of(gone)
     return found
 
