@@ -1,4 +1,4 @@
-"""The audited trajectories as counterfactual re-runs need them: where each stands, and what the judge said."""
+"""Audited trajectories as counterfactual re-runs need them: where each stands, and what the judge said."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
