@@ -16,10 +16,12 @@ def faithfulness(
         typer.Option("--data", help="Samples that they answer, in the format of their suite; repeatable."),
     ] = None,
     judge_url: Annotated[
-        str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of a judge.")
+        list[str] | None,
+        typer.Option("--judge-url", help="OpenAI-compatible endpoint of a judge; one, or one a model."),
     ] = None,
     judge_model: Annotated[
-        str | None, typer.Option("--judge-model", help="Name of the judge's model.")
+        list[str] | None,
+        typer.Option("--judge-model", help="Name of the judge's model; several judge by majority."),
     ] = None,
     looks: Annotated[
         str,
@@ -30,6 +32,10 @@ def faithfulness(
             "own, or both boxes and model, with their agreement.",
         ),
     ] = "auto",
+    every_call: Annotated[
+        bool,
+        typer.Option("--every-call", help="Ask a model of calls after the first that shows the target, too."),
+    ] = False,
     counterfactual: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +71,7 @@ def faithfulness(
 
     from .output import show, show_text, stdout_for_the_result
 
-    if (judge_url is None) != (judge_model is None):
+    if bool(judge_url) != bool(judge_model):
         raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or none")
     if as_json + as_csv + as_latex > 1:
         raise typer.BadParameter("choose one of --json, --csv and --latex", param_hint="--csv")
@@ -83,9 +89,10 @@ def faithfulness(
         result, failed = run_faithfulness(
             path,
             tuple(data or ()),
-            judge_url=judge_url,
-            judge_model=judge_model,
+            judge_urls=tuple(judge_url or ()),
+            judge_models=tuple(judge_model or ()),
             looks=looks,
+            every=every_call,
             rerun=rerun,
         )
     if as_csv or as_latex:

@@ -17,7 +17,7 @@ SIZES = ((60, 30, 30), (200, 100, 100), (500, 150, 60), (1000, 60, 150))
 
 
 def coverage() -> tuple[np.ndarray, np.ndarray]:
-    """(JUDGES, 6): sensitivity, specificity, prevalence and sizes; and how often the interval has the share."""
+    """(JUDGES, 6): sensitivity, specificity, prevalence, sizes; and how often the interval has the share."""
     draw = np.random.default_rng(0)
     grid = [(*cell, *size) for *cell, size in itertools.product(RATES, RATES, PREVALENCE, SIZES)]
     judges = np.array([grid[number] for number in draw.integers(0, len(grid), JUDGES)])
@@ -43,7 +43,8 @@ def test_the_interval_has_the_share_in_93_to_97_of_100_cases_over_2000_judges() 
 
 def test_a_judge_that_never_erred_changes_the_share_by_nothing() -> None:
     found = corrected(30, 100, Confusion(hits=500, misses=0, false_alarms=0, rejections=500))
-    assert found is not None and found.share is not None
+    assert found is not None
+    assert found.share is not None
     assert found.share.value == pytest.approx(found.apparent) == pytest.approx(0.3)
     assert found.share.low == pytest.approx(0.22, abs=0.02)
     assert found.share.high == pytest.approx(0.40, abs=0.02)
@@ -52,18 +53,22 @@ def test_a_judge_that_never_erred_changes_the_share_by_nothing() -> None:
 def test_what_a_judge_says_too_often_is_taken_off() -> None:
     # 60 % said, 0.9 x + 0.3 (1 - x) = 0.6: x = 0.5.
     found = corrected(600, 1000, Confusion(hits=90, misses=10, false_alarms=30, rejections=70))
-    assert found is not None and found.share is not None
+    assert found is not None
+    assert found.share is not None
     assert found.share.value == pytest.approx(0.5)
     assert found.youden == pytest.approx(0.6)
-    assert found.share.low is not None and found.share.low < 0.5 - 0.05
+    assert found.share.low is not None
+    assert found.share.low < 0.5 - 0.05
 
 
 def test_an_interval_carries_how_little_is_known_of_the_judge() -> None:
     def width(times: int) -> float:
         known = Confusion(hits=9 * times, misses=times, false_alarms=2 * times, rejections=8 * times)
         found = corrected(500, 1000, known)
-        assert found is not None and found.share is not None
-        assert found.share.high is not None and found.share.low is not None
+        assert found is not None
+        assert found.share is not None
+        assert found.share.high is not None
+        assert found.share.low is not None
         return found.share.high - found.share.low
 
     assert width(2) > 1.5 * width(20) > 1.5 * width(200)
@@ -75,7 +80,8 @@ def test_a_judge_that_throws_dice_says_nothing_of_the_share() -> None:
     assert found.share is None
     assert found.youden == 0.0
     barely = corrected(50, 100, Confusion(hits=52, misses=48, false_alarms=50, rejections=50))
-    assert barely is not None and barely.share is not None
+    assert barely is not None
+    assert barely.share is not None
     assert (barely.share.low, barely.share.high) == (0.0, 1.0)
 
 
@@ -102,6 +108,7 @@ def test_ends_lie_in_order_within_0_and_1(
     found = corrected(said, said + more, known)
     if found is None or found.share is None:
         return
-    assert found.share.low is not None and found.share.high is not None
+    assert found.share.low is not None
+    assert found.share.high is not None
     assert 0 <= found.share.low <= found.share.value <= found.share.high <= 1
     assert found.youden_low < found.youden

@@ -20,24 +20,24 @@ so that 1 point of what it says is 5 points of the share."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """What a judge has said of cases whose truth is known."""
+    """What a judge has said of cases whose truth is known; not whole where cases depend on each other."""
 
-    hits: int
+    hits: float
     """Said yes, and it is so."""
-    misses: int
+    misses: float
     """Said no, and it is so."""
-    false_alarms: int
+    false_alarms: float
     """Said yes, and it is not so."""
-    rejections: int
+    rejections: float
     """Said no, and it is not so."""
 
     @property
-    def yes(self) -> int:
+    def yes(self) -> float:
         """Cases in which it is so."""
         return self.hits + self.misses
 
     @property
-    def no(self) -> int:
+    def no(self) -> float:
         """Cases in which it is not so."""
         return self.false_alarms + self.rejections
 
@@ -114,9 +114,9 @@ def interval(
 
 
 def _between(a: Numbers, b: Numbers, e: Numbers) -> tuple[Numbers, Numbers]:
-    """The ends of all x in [0, 1] with a x² + b x + e <= 0; where there is none, the x that is nearest to it.
+    """The ends of all x in [0, 1] with a x² + b x + e <= 0; where there is none, the x nearest to it.
 
-    Where the judge tells nothing apart (a <= 0), that may be two parts: the whole between their ends is given.
+    Where the judge tells nothing apart (a <= 0), that may be two parts: all between their ends is given.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         root = np.sqrt(np.maximum(b * b - 4 * a * e, 0))

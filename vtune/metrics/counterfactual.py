@@ -29,6 +29,8 @@ class Rerun:
     """Whether it is what the exchanged picture shows; None where that shows no other answer."""
     again: bool = False
     """It asked for another look in the place of an answer."""
+    same: bool = False
+    """It says word for word what it said before."""
     tokens: int = 0
     """Drawn for it."""
     why: str = ""
@@ -88,6 +90,8 @@ class Dependence:
     """Of those drawn again, the answers that say what the exchanged picture shows: the looks were read."""
     asked_again: Estimate | None
     """Of those drawn again, turns that call in the place of an answer. They count as dependent."""
+    same_text: Estimate | None
+    """Of those drawn again, turns that say word for word the same: the pictures were decoration."""
     tokens: float | None
     """Drawn for an answer, on average."""
     table: Mapping[str, Estimate | None]
@@ -134,6 +138,7 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Depende
         beyond_chance=None if exchange == SHOWN else _beyond(known, exchange, seed),
         follows=_follows(known, exchange, seed),
         asked_again=_share(known, [float(one.again) for one in found], seed=seed),
+        same_text=_share(known, [float(one.same) for one in found], seed=seed),
         tokens=float(np.mean([one.tokens for one in found])) if found else None,
         table=_table(judged, exchange, seed),
         agreement=agreement((row.faithful, bool(_dependent(row, exchange))) for row in judged),

@@ -19,6 +19,7 @@ COLUMNS = (
     ("beyond_chance", "beyond\nchance"),
     ("follows", "say what\nwas shown"),
     ("asked_again", "look\nagain"),
+    ("same_text", "word for\nword"),
 )
 CELLS = (
     ("faithful_dependent", "faithful,\ndependent"),

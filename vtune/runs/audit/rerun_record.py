@@ -29,11 +29,18 @@ class Line:
     right: bool
     follows: bool | None
     again: bool
+    same: bool
     tokens: int
 
     def rerun(self) -> Rerun:
         """As numbers are made of it."""
-        return Rerun(right=self.right, follows=self.follows, again=self.again, tokens=self.tokens)
+        return Rerun(
+            right=self.right,
+            follows=self.follows,
+            again=self.again,
+            same=self.same,
+            tokens=self.tokens,
+        )
 
 
 class RerunRecord:

@@ -107,7 +107,7 @@ def turn_again(
         if isinstance(changed, Unknown):
             return Rerun(right=None, why=changed.why)
         if changed.same:
-            return Rerun(right=True)
+            return Rerun(right=True, same=True)
         gold = changed.gold
         again = answer_again(
             trajectory,
@@ -161,6 +161,7 @@ async def judged(
         right=verdict.score >= RIGHT and not again,
         follows=follows,
         again=again,
+        same=text == turn.trajectory.messages[-1].content,
         tokens=len(completion.token_ids),
     )
     reruns.record.add(line)
