@@ -51,7 +51,7 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
 
     Args:
         result: Of an audit.
-        everything: A row for every file, and the accuracy by number of calls.
+        everything: A row for every file, the accuracy by number of calls, and what calls were good for.
     """
     table = Table(title=f"{result['path']} (in percent [95 % interval])", title_justify="left")
     table.add_column("")
@@ -63,9 +63,9 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
     parts: list[RenderableType] = [Text(verdict(result)), table, *map(Text, _notes(result))]
     if everything:
         parts.append(render_values({"by number of calls": result["all"]["buckets"]}))
+        parts.append(_calls(result["calls"]))
     elif len(result["files"]) > ENDS:
         parts.append(Text(f"--all shows each of {len(result['files'])} files"))
-    parts.append(_calls(result["calls"]))
     if "judges" in result:
         parts.append(calibration_table(result["judges"], truth="boxes"))
         parts += map(Text, calibration_notes(result["judges"]))
@@ -173,7 +173,7 @@ def _by_people(people: Mapping[str, Any]) -> Iterator[str]:
                 f"kappa {cell(found['kappa'])}; wrongly right {found['first_only']}, "
                 f"wrongly wrong {found['second_only']}"
             )
-    yield from calibration_notes({"judge of looks, by labels": people["judge"]})
+    yield from calibration_notes({"judge of looks, by labels": people["calibration"]})
     for name, looks in people["looks"].items():
         if looks["labelled"]:
             yield (

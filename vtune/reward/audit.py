@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vtune.errors import DataError, RunFailed, VtuneError
 from vtune.judge.pictures import picture_size
 from vtune.parts import OURS
-from vtune.reward import evidence_boxes
+from vtune.reward import evidence_boxes, evidence_model, evidence_passages
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.recipe import RIGHT
@@ -97,10 +97,10 @@ async def audit(
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
-    """How many trajectories with calls each judge has judged: ours always, others where they have."""
+    """How many trajectories with calls each has judged: boxes and a model always, others where they have."""
     by = Counter(row.by for row in rows if row.calls and row.any_faithful is not None)
     counted = {name: count for name, count in by.items() if name is not None}
-    return dict.fromkeys(OURS["evidence"], 0) | counted
+    return dict.fromkeys((evidence_boxes.NAME, evidence_model.NAME), 0) | counted
 
 
 def comparison(judged_by: Mapping[str, int]) -> str:
@@ -108,6 +108,8 @@ def comparison(judged_by: Mapping[str, int]) -> str:
     boxes, together = judged_by[evidence_boxes.NAME], sum(judged_by.values())
     if own := sorted(set(judged_by) - set(OURS["evidence"])):
         return f"by {', '.join(own)} (the user's own): not comparable with CodeV's Table 5"
+    if searched := judged_by.get(evidence_passages.NAME, 0):
+        return f"{searched} of {together} by returned passages (ours): not comparable with CodeV's Table 5"
     if not boxes:
         return (
             "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"

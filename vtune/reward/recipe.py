@@ -25,7 +25,7 @@ Miss = Literal["miss", "red_flag"]
 """What a call earns that has not looked: the level of that name."""
 
 
-JUDGES = tuple(OURS["evidence"])
+JUDGES = tuple(OURS["evidence"])[:2]
 """Boxes where a sample has them, else the model."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError, RecipeError, RunFailed
+from vtune.errors import DataError, RunFailed
 from vtune.metrics.calls import calls_of
 from vtune.metrics.faithfulness import faithfulness
 from vtune.reward.audit import (
@@ -89,34 +89,39 @@ def run_faithfulness(
     """
     audited = locate(path, tuple(map(str, data)))
     reward = audited.reward
-    ways = ways_of(looks, reward, judge_urls, judge_models)
-    if any(way.reward.judge is None and way.asks_model for way in ways):
-        raise RecipeError(
-            "there is no model to ask",
-            where=audited.settings,
-            fix="name it with --judge-url and --judge-model",
-        )
+    ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
     reruns = None if rerun is None else prepared(rerun, audited.settings, path, seed=audited.seed)
     people, looking = People(path), Looking()
     judged = asyncio.run(_audit(audited, ways, [people, looking], every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
-    first = judged[BASE]
-    failed = nobody_audited(_flat(first))
     result = {"path": str(path), "settings": audited.settings, "looks": looks}
-    result |= _results(first, audited.seed, reward.max_unscored)
-    if looks == BOTH:
-        judges = {way.name: _flat(judged[way.name]) for way in ways if way.asks_model}
-        result |= _compared(_flat(first), judges, audited.seed, reward.max_unscored)
-        failures = (failed, *map(nobody_audited, judges.values()))
-        failed = next((one for one in failures if one is not None), None)
-    result |= {"people": people.result()}
+    numbers, failed = _told(judged, ways, looks, audited.seed, reward.max_unscored)
+    result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         samples = {sample.id: sample for sample in read_records(audited.source)}
         found = run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), ways[0].reward)
         result |= {"counterfactual": found}
     return result, failed
+
+
+def _told(
+    judged: Mapping[str, Mapping[str, list[AuditRow]]],
+    ways: Sequence[Way],
+    looks: str,
+    seed: int,
+    limit: float,
+) -> tuple[dict[str, Any], RunFailed | None]:
+    """What all ways to judge have found, and the failure of the first that could audit nothing."""
+    first = judged[BASE]
+    result = _results(first, seed, limit)
+    failures = [nobody_audited(_flat(first))]
+    if looks == BOTH:
+        judges = {way.name: _flat(judged[way.name]) for way in ways if way.asks_model}
+        result |= _compared(_flat(first), judges, seed, limit)
+        failures += map(nobody_audited, judges.values())
+    return result, next((one for one in failures if one is not None), None)
 
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:

@@ -78,7 +78,7 @@ class People:
         """`labels`, the file; `labelled`, how many of the audited have one; `not_found`, labels of others;
         `answers`, by verifier and together, the agreement of what it says (first) with right and wrong
         (second); `looks`, by what the judge of looks says, how many are labelled, and how often
-        `judge erred` and `box wrong`; `judge`, `vtune.metrics.calibration` of it by labels: where people saw
+        `judge erred` and `box wrong`; `calibration`, that of the judge of looks by labels: where people saw
         its verdict and did not write `judge erred`, it stands. Empty where nothing is labelled.
         """
         if not self._there:
@@ -93,7 +93,7 @@ class People:
             "labelled": len(self._found),
             "not_found": self._there - len(self._found),
             "answers": {name: _answers(found) for name, found in by_verifier.items()},
-            "judge": asdict(calibration(map(_judged, looked), seed=SEED)),
+            "calibration": asdict(calibration(map(_judged, looked), seed=SEED)),
             "looks": {
                 name: _looks([one for one in looked if one.faithful is said]) for said, name in LOOKS.items()
             },

@@ -19,6 +19,8 @@ API_KEY = "OPENAI_API_KEY"
 
 BASE = "base"
 """The way by which numbers are, among those to judge."""
+SEARCH = "search"
+"""The ability of questions to search agents, as their formats have it."""
 MAJORITY = "majority"
 """What several models say together."""
 
@@ -41,7 +43,9 @@ class Way:
         return self.only is not None and EVIDENCE[self.only].asks_model
 
 
-def ways_of(looks: str, reward: RewardRecipe, urls: Sequence[str], models: Sequence[str]) -> list[Way]:
+def ways_of(
+    looks: str, reward: RewardRecipe, urls: Sequence[str], models: Sequence[str], *, settings: str
+) -> list[Way]:
     """The ways that the command line asks for; the first is the one that numbers are by.
 
     Args:
@@ -49,6 +53,7 @@ def ways_of(looks: str, reward: RewardRecipe, urls: Sequence[str], models: Seque
         reward: Of the recipe.
         urls: Endpoints of judges: one of all models, or one for each.
         models: Their names; none: that of the recipe.
+        settings: The file that the recipe was read from.
 
     Raises:
         RecipeError: If there is no such judge, a model is asked for and nothing says which, or several models
@@ -62,6 +67,8 @@ def ways_of(looks: str, reward: RewardRecipe, urls: Sequence[str], models: Seque
                 fix=f"add --looks {evidence_model.NAME}, or --looks {BOTH} to hold them against boxes",
             )
         return [Way(AUTO, rewards[0], None)]
+    if looks in EVIDENCE and EVIDENCE[looks].reads_text:
+        rewards = [_of_searches(one) for one in rewards]
     names = (evidence_boxes.NAME, evidence_model.NAME) if looks == BOTH else (looks,)
     if names[0] not in EVIDENCE:
         known = [AUTO, *EVIDENCE, BOTH]
@@ -72,7 +79,19 @@ def ways_of(looks: str, reward: RewardRecipe, urls: Sequence[str], models: Seque
         for one in rewards if EVIDENCE[name].asks_model else rewards[:1]:
             asked = one.judge is not None and EVIDENCE[name].asks_model and len(rewards) > 1
             found.append(Way(one.judge.model if asked and one.judge else name, one, name))
+    if any(way.reward.judge is None and way.asks_model for way in found):
+        raise RecipeError(
+            "there is no model to ask", where=settings, fix="name it with --judge-url and --judge-model"
+        )
     return found
+
+
+def _of_searches(reward: RewardRecipe) -> RewardRecipe:
+    """The recipe, for which questions of search agents ask for a look, too."""
+    levels = reward.evidence
+    abilities = tuple(dict.fromkeys([*levels.search_abilities, SEARCH]))
+    evidence = levels.model_copy(update={"search_abilities": abilities})
+    return reward.model_copy(update={"evidence": evidence})
 
 
 def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str]) -> list[RewardRecipe]:
