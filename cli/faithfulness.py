@@ -17,7 +17,7 @@ Samples = Annotated[
 ]
 JudgeUrls = Annotated[
     list[str] | None,
-    typer.Option("--judge-url", help="OpenAI-compatible endpoint of a judge; one for all, or one each."),
+    typer.Option("--judge-url", help="OpenAI-compatible endpoint; one for all judges, or one each."),
 ]
 JudgeModels = Annotated[
     list[str] | None,
@@ -28,8 +28,8 @@ Looks = Annotated[
     typer.Option(
         "--looks",
         metavar="BY",
-        help="Who says what a call shows: auto (the judges of the recipe), boxes, model, passages, a judge of "
-        "your own, or both boxes and model: how far the model can be trusted.",
+        help="Who says what a call shows: auto (the judges of the recipe), boxes, model, passages, a judge "
+        "of your own, or both boxes and model: how far the model can be trusted.",
     ),
 ]
 EveryCall = Annotated[

@@ -20,6 +20,7 @@ from vtune.rollout.loaded import LoadedPictures
 from vtune.rollout.prompts import Style, ask
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
+from vtune.rollout.verdicts import Feedback, with_verdicts
 from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
@@ -48,6 +49,8 @@ class Rollout(Strict):
     """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
     tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
     """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
+    feedback: bool = Field(default=False, exclude_if=lambda shown: not shown)
+    """Whether what the evidence judge says of a look stands in the observation that the policy reads."""
 
     @model_validator(mode="after")
     def _a_batch_is_filled(self) -> Self:
@@ -104,6 +107,7 @@ class Agent:
             that blackens it, to prove that the picture is used.
         waiting: Runs while conversations wait for their environments.
         tools: What samples may offer beside `python`.
+        feedback: What the policy is told of its looks; None: nothing.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class Agent:
         observation_transform: Callable[[bytes], bytes] | None = None,
         waiting: Stopwatch | None = None,
         tools: Toolbox | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
         self._engine = engine
         self._sandbox = sandbox
@@ -125,6 +130,7 @@ class Agent:
         self._observation_transform = observation_transform
         self._waiting = waiting or Stopwatch()
         self._tools = tools or Toolbox({})
+        self._feedback = feedback
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
         self._lost = 0
@@ -260,6 +266,8 @@ class Agent:
             if acts is None:
                 return "answer"
             images = [await self._shown(act.seen, seen) for act in acts]
+            if self._feedback is not None:
+                acts = await with_verdicts(self._feedback, acts, job.sample, book)
             if stop := self._append(acts, images, said, job.sample, book):
                 return stop
         return "turns"

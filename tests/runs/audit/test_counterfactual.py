@@ -10,6 +10,7 @@ import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import Once
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.manners import Manner, Manners
+from vtune.runs.agent.feedback import HELPFUL, UNHELPFUL
 from vtune.runs.data.lens import make_lens
 from vtune.schema.parquet import read_samples, read_trajectories, write_trajectories
 
@@ -268,3 +269,23 @@ def copied(run: Path, to: Path) -> Path:
     for name in ("suite.yaml", "trajectories.parquet"):
         (to / name).write_bytes((run / name).read_bytes())
     return to
+
+
+def test_the_policy_is_told_of_its_looks_where_a_recipe_asks_for_it(
+    tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
+) -> None:
+    for manner, told, untold in (("uses", HELPFUL, UNHELPFUL), ("elsewhere", UNHELPFUL, HELPFUL)):
+        out = evaluated(tiny, puzzles, tmp_path / manner, manner, rollout__feedback="true")
+        trajectories = list(read_trajectories(out / "trajectories.parquet"))
+        assert len(trajectories) == COUNT
+        for trajectory in trajectories:
+            shown = trajectory.messages[-2].content
+            assert told in shown
+            assert untold not in shown
+            assert told not in trajectory.calls[0].output
+            # It is read by the policy, and not learnt from.
+            assert trajectory.loss_mask.count(True) < len(trajectory.loss_mask)
+    for run in runs.values():
+        assert HELPFUL not in (run / "suite.yaml").read_text()
+        said = [m.content for t in read_trajectories(run / "trajectories.parquet") for m in t.messages]
+        assert not any(HELPFUL in one or UNHELPFUL in one for one in said)

@@ -95,7 +95,7 @@ def run_faithfulness(
     judged = asyncio.run(_audit(audited, ways, [people, looking], every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
-    result = {"path": str(path), "settings": audited.settings, "looks": looks}
+    result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
     numbers, failed = _told(judged, ways, looks, audited.seed, reward.max_unscored)
     result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}

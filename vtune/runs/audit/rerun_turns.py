@@ -218,7 +218,7 @@ def _others(
     sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
 ) -> list[tuple[Sample, Trajectory]]:
     """Other questions of the source, with another ground truth; each once."""
-    found = {}
+    found: dict[str, tuple[Sample, Trajectory]] = {}
     for trajectory in portion:
         other = samples[trajectory.sample_id]
         if other.source == sample.source and other.ground_truth != sample.ground_truth:
