@@ -51,7 +51,7 @@ def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Mapping[str, 
     for _, name in columns:
         table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
     for name, row in rows.items():
-        table.add_row(name, str(row["n"]), *(_percent(row[key]) for key, _ in columns))
+        table.add_row(name, str(row["n"]), *(share_text(row[key]) for key, _ in columns))
     return table
 
 
@@ -70,7 +70,7 @@ def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
             parts = [found["by"][kind].get(value) for value in values]
             table.add_row(
                 name,
-                *(GAP if one is None else f"{_percent(one['dependent'])}\nof {one['n']}" for one in parts),
+                *(GAP if one is None else f"{share_text(one['dependent'])}\nof {one['n']}" for one in parts),
             )
         yield table
 
@@ -91,7 +91,8 @@ def _notes(result: Result) -> Iterator[str]:
             )
 
 
-def _percent(estimate: Mapping[str, float | None] | None) -> str:
+def share_text(estimate: Mapping[str, float | None] | None) -> str:
+    """A share in percent, with its interval in a second line where it has one."""
     if estimate is None or estimate["value"] is None:
         return GAP
     value = f"{100 * estimate['value']:.1f}"

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +11,16 @@ import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import Once
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.manners import Manner, Manners
+from vtune.config import find, load_recipe
+from vtune.rollout.agent import Rollout
 from vtune.runs.agent.feedback import HELPFUL, UNHELPFUL
+from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.data.lens import make_lens
+from vtune.runs.train.rl import RLRecipe
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.overview import overview
 from vtune.schema.parquet import read_samples, read_trajectories, write_trajectories
+from vtune.view.place import find_places
 
 COUNT = 30
 MANNERS: tuple[Manner, ...] = ("uses", "ignores", "elsewhere", "none")
@@ -289,3 +297,34 @@ def test_the_policy_is_told_of_its_looks_where_a_recipe_asks_for_it(
         assert HELPFUL not in (run / "suite.yaml").read_text()
         said = [m.content for t in read_trajectories(run / "trajectories.parquet") for m in t.messages]
         assert not any(HELPFUL in one or UNHELPFUL in one for one in said)
+
+
+@pytest.mark.parametrize("name", ["codev-tiny", "credit-tiny", "codev"])
+def test_the_recipe_of_a_training_says_how_its_trajectories_were_drawn(name: str) -> None:
+    recipe = load_recipe(find(name, "recipes.rl"), RLRecipe)
+    drawn = drawn_as(str(find(name, "recipes.rl")), None)
+    assert (drawn.dtype, drawn.threads) == (recipe.update.dtype, recipe.update.threads)
+    assert drawn.images == recipe.images
+    assert drawn.rollout.model_dump() == {
+        key: value for key, value in recipe.rollout.model_dump().items() if key in Rollout.model_fields
+    }
+
+
+def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
+    runs: dict[Manner, Path], found: dict[Manner, Any], tmp_path: Path
+) -> None:
+    assert found
+    (place,) = find_places(runs["uses"])
+    page = overview(Opened(place, show=False))
+    assert page["problem"] == ""
+    titles = [table["title"] for table in page["tables"]]
+    (first,) = [n for n, title in enumerate(titles) if title.startswith("right answers with other pictures")]
+    table = page["tables"][first]
+    rows = {row[0]: row for row in table["rows"]}
+    assert list(rows) == EVERY.split(",")
+    assert rows["glyph"][1:3] == [str(COUNT), "100.0 [88.6, 100.0]"]
+    assert "the judge's verdict and the exchange's" in titles[first + 1]
+    shutil.copytree(runs["uses"], tmp_path / "run")
+    (tmp_path / "run/audit.json").write_text('{"counterfactual": {}}')
+    (place,) = find_places(tmp_path / "run")
+    assert "audit.json" in overview(Opened(place, show=False))["problem"]

@@ -31,6 +31,7 @@ from vtune.runs.audit.people import People
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
+from vtune.schema.audit import keep_audit
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -103,6 +104,8 @@ def run_faithfulness(
         samples = {sample.id: sample for sample in read_records(audited.source)}
         found = run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), ways[0].reward)
         result |= {"counterfactual": found}
+    if path.is_dir():
+        keep_audit(path, result)
     return result, failed
 
 
