@@ -143,7 +143,7 @@ async def _rerun(
     asked = {one.place for one in looked if one.asked}
     found: dict[Place, dict[str, Rerun]] = {place: {} for place in asked}
     rows: Counter[Path] = Counter()
-    drawn = 0
+    drawn, room = 0, reruns.settings.rollout.max_batch
     async with (
         _opened(reruns) as model,
         Scorer(reward, shown=model.policy.pictures.shown_size) as scorer,
@@ -154,34 +154,35 @@ async def _rerun(
                 rows[file] += len(portion)
                 todo = [(place, one) for place, one in zip(places, portion, strict=True) if place in asked]
                 for name in reruns.exchanges:
-                    turns = [
-                        await asyncio.to_thread(turn_again, reruns, name, one, samples, portion, model)
-                        for _, one in todo
-                    ]
-                    drawn += sum(isinstance(turn, Turn) for turn in turns)
-                    results = await _results(reruns, turns, model, scorer, steps)
-                    for (place, _), rerun in zip(todo, results, strict=True):
-                        found[place][name] = rerun
+                    # As many at a time as are drawn together: each holds its pictures.
+                    for start in range(0, len(todo), room):
+                        part = todo[start : start + room]
+                        turns = [
+                            await asyncio.to_thread(turn_again, reruns, name, one, samples, portion, model)
+                            for _, one in part
+                        ]
+                        drawn += sum(isinstance(turn, Turn) for turn in turns)
+                        results = await _results(reruns, turns, model, scorer, steps)
+                        for (place, _), rerun in zip(part, results, strict=True):
+                            found[place][name] = rerun
     return found, drawn
 
 
 async def _results(
     reruns: Reruns, turns: Sequence[Turn | Rerun], model: Model, scorer: Scorer, steps: Steps
 ) -> list[Rerun]:
-    """What came of turns, in order; each is on record before the next are begun."""
-    room = reruns.settings.rollout.max_batch
-    results = {number: turn for number, turn in enumerate(turns) if isinstance(turn, Rerun)}
-    for _ in results:
+    """What came of turns that are drawn together, in order."""
+    todo = [turn for turn in turns if isinstance(turn, Turn)]
+    again = [turn.again for turn in todo]
+    said = await draw_side_by_side(model.engine, again, model.policy.chat, room=max(1, len(todo)))
+    drawn = iter(
+        await asyncio.gather(
+            *(judged(reruns, turn, one, scorer) for turn, one in zip(todo, said, strict=True))
+        )
+    )
+    for _ in turns:
         steps.advance()
-    todo = [(number, turn) for number, turn in enumerate(turns) if isinstance(turn, Turn)]
-    for start in range(0, len(todo), room):
-        part = todo[start : start + room]
-        again = [turn.again for _, turn in part]
-        said = await draw_side_by_side(model.engine, again, model.policy.chat, room=room)
-        for (number, turn), one in zip(part, said, strict=True):
-            results[number] = await judged(reruns, turn, one, scorer)
-            steps.advance()
-    return [results[number] for number in range(len(turns))]
+    return [next(drawn) if isinstance(turn, Turn) else turn for turn in turns]
 
 
 @asynccontextmanager

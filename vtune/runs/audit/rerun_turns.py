@@ -185,8 +185,7 @@ def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Mod
 
 def _sampling(reruns: Reruns, trajectory: Trajectory, stop: tuple[str, ...]) -> Sampling:
     rollout = reruns.settings.rollout
-    own = sum(1 for _ in _last_turn(trajectory))
-    before = len(trajectory.token_ids) - own
+    before = len(trajectory.token_ids) - len(_last_turn(trajectory))
     room = max(1, rollout.max_tokens - before)
     return Sampling(
         temperature=rollout.temperature, max_new_tokens=min(rollout.max_new_tokens, room), stop=stop
