@@ -328,3 +328,12 @@ def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
     (tmp_path / "run/audit.json").write_text('{"counterfactual": {}}')
     (place,) = find_places(tmp_path / "run")
     assert "audit.json" in overview(Opened(place, show=False))["problem"]
+
+
+def test_vllm_is_asked_for_before_anything_is_audited(
+    tiny: Path, runs: dict[Manner, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.runs.agent.kinds.find_spec", lambda name: None)
+    ended = vtune("faithfulness", runs["uses"], "--counterfactual", "black", "--model", tiny, "--vllm")
+    assert ended.code == 2, ended.err
+    assert "vllm is not installed" in ended.err

@@ -272,3 +272,17 @@ def test_the_terminal_shows_how_far_judges_can_be_trusted(evaluated: Path) -> No
     assert ended.code == 0, ended.err
     for text in ("judges of looks against boxes", "warning: model: the judge hardly tells", "Youden's J"):
         assert text in ended.out
+
+
+def test_a_model_is_asked_of_every_call_where_that_is_asked_for(tmp_path: Path) -> None:
+    write_samples(tmp_path / "samples.parquet", [sample()])
+    right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
+    write_trajectories(tmp_path / "some.parquet", [looks(TARGET, (0, 0, 30, 30), reward=right)])
+    words = [tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet", "--judge-model", "judge"]
+    for more, asked, helpful in (([], 1, None), (["--every-call"], 2, 1.0)):
+        with serve("1") as judge:
+            found = audited(*words, "--judge-url", judge.endpoint().base_url, *more)
+        assert len(judge.requests) == asked
+        share = found["calls"]["all"]["helpful_of_calls"]
+        assert (share and share["value"]) == helpful
+        assert found["calls"]["all"]["first_useful"]["value"] == 1.0
