@@ -52,10 +52,7 @@ def answer_again(
         DataError: If the record is not of this model, or a picture has another size.
     """
     kept = trajectory.messages[:-1]
-    start = len(trajectory.token_ids)
-    while start and trajectory.loss_mask[start - 1]:
-        start -= 1
-    return _again(trajectory, start, kept, images, chat, reader, sampling=sampling, key=key)
+    return _again(trajectory, last_turn(trajectory), kept, images, chat, reader, sampling=sampling, key=key)
 
 
 def answer_without(
@@ -90,6 +87,14 @@ def answer_without(
     turns = _policy_turns(trajectory)
     kept = trajectory.messages[: turns[0]]
     return _again(trajectory, start, kept, {}, chat, reader, sampling=sampling, key=key, opening=opening)
+
+
+def last_turn(trajectory: Trajectory) -> int:
+    """Number of the first token of the policy's last turn."""
+    start = len(trajectory.token_ids)
+    while start and trajectory.loss_mask[start - 1]:
+        start -= 1
+    return start
 
 
 async def draw_again(engine: Engine, again: Again, chat: Speech) -> tuple[str, Completion]:
@@ -154,6 +159,12 @@ def _check_tokens(
             "the record has no token ids: its model was behind an endpoint",
             where=_where(trajectory),
             fix="name that model, as openai:URL#model",
+        )
+    if chat.decode(trajectory.token_ids[last_turn(trajectory) :]) != trajectory.messages[-1].content:
+        raise DataError(
+            "its tokens do not say what its text says: another tokenizer wrote them",
+            where=_where(trajectory),
+            fix="name the model that drew it",
         )
     places = sum(token == chat.image_id for token in prefix)
     filled = sum(one.tokens for one in pixels)

@@ -2,6 +2,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,14 @@ def test_a_model_with_other_eyes_is_refused(
     assert ended.code == 2, ended.err
     assert "its pictures fill" in ended.err
     assert "name the model that drew it" in ended.err
+    first, *others = read_trajectories(runs["uses"] / "trajectories.parquet")
+    last = replace(first.messages[-1], content=f"{first.messages[-1].content} It is.")
+    told = replace(first, messages=(*first.messages[:-1], last))
+    write_trajectories(run / "trajectories.parquet", [told, *others])
+    (run / "suite.yaml").write_text(suite)
+    ended = vtune("faithfulness", run, "--counterfactual", "black", "--model", tiny)
+    assert ended.code == 2, ended.err
+    assert "another tokenizer wrote them" in ended.err
 
 
 def test_the_terminal_shows_both_tables(tiny: Path, puzzles: Path, runs: dict[Manner, Path]) -> None:

@@ -13,7 +13,7 @@ from vtune.models.policy import Policy
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import RIGHT
 from vtune.reward.score import Scorer
-from vtune.rollout.again import Again, answer_again, answer_without
+from vtune.rollout.again import Again, answer_again, answer_without, last_turn
 from vtune.rollout.engine import Completion, Engine, Sampling
 from vtune.rollout.openai import ServedPolicy
 from vtune.runs.agent.kinds import Kind
@@ -185,19 +185,10 @@ def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Mod
 
 def _sampling(reruns: Reruns, trajectory: Trajectory, stop: tuple[str, ...]) -> Sampling:
     rollout = reruns.settings.rollout
-    before = len(trajectory.token_ids) - len(_last_turn(trajectory))
-    room = max(1, rollout.max_tokens - before)
+    room = max(1, rollout.max_tokens - last_turn(trajectory))
     return Sampling(
         temperature=rollout.temperature, max_new_tokens=min(rollout.max_new_tokens, room), stop=stop
     )
-
-
-def _last_turn(trajectory: Trajectory) -> Sequence[int]:
-    """The tokens of the last turn."""
-    start = len(trajectory.token_ids)
-    while start and trajectory.loss_mask[start - 1]:
-        start -= 1
-    return trajectory.token_ids[start:]
 
 
 def _draw(reruns: Reruns, trajectory: Trajectory) -> tuple[int, ...]:
