@@ -28,6 +28,7 @@ from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfact
 from vtune.runs.audit.located import Audited, locate
 from vtune.runs.audit.looked import Looking
 from vtune.runs.audit.people import People
+from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
@@ -101,12 +102,15 @@ def run_faithfulness(
     result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
-        samples = {sample.id: sample for sample in read_records(audited.source)}
-        found = run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), ways[0].reward)
-        result |= {"counterfactual": found}
+        result |= {"counterfactual": _drawn_again(reruns, audited, looking, ways[0].reward)}
     if path.is_dir():
         keep_audit(path, result)
     return result, failed
+
+
+def _drawn_again(reruns: Reruns, audited: Audited, looking: Looking, reward: RewardRecipe) -> dict[str, Any]:
+    samples = {sample.id: sample for sample in read_records(audited.source)}
+    return run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), reward)
 
 
 def _told(
