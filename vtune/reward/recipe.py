@@ -26,7 +26,7 @@ Miss = Literal["miss", "red_flag"]
 
 
 JUDGES = tuple(OURS["evidence"])[:2]
-"""Boxes where a sample has them, else the model."""
+"""Boxes where a sample has them, else the model; others are asked by name."""
 
 
 def _are_ours(names: tuple[str, ...]) -> bool:

@@ -346,3 +346,20 @@ def test_vllm_is_asked_for_before_anything_is_audited(
     ended = vtune("faithfulness", runs["uses"], "--counterfactual", "black", "--model", tiny, "--vllm")
     assert ended.code == 2, ended.err
     assert "vllm is not installed" in ended.err
+
+
+def test_a_model_that_cannot_read_is_drawn_again_by_itself(
+    tiny: Path, runs: dict[Manner, Path], tmp_path: Path
+) -> None:
+    run = copied(runs["uses"], tmp_path / "run")
+    suite = (run / "suite.yaml").read_text()
+    assert "max_new_tokens: 90" in suite
+    (run / "suite.yaml").write_text(suite.replace("max_new_tokens: 90", "max_new_tokens: 4"))
+    ended = vtune("faithfulness", run, "--counterfactual", "shown,withheld", "--model", tiny, "--json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)["counterfactual"]
+    assert told["drawn"] == 2 * COUNT
+    assert told["tokens"] <= 4 * told["drawn"]
+    # Random weights say nothing that is right, with the very same pictures either.
+    assert [value(one, "dependent_of_looked") for one in told["exchanges"].values()] == [1.0, 1.0]
+    assert value(told["exchanges"]["withheld"], "beyond_chance") == 0.0

@@ -1,6 +1,7 @@
 """`vtune faithfulness`: CodeV's algorithm 1 over stored trajectories."""
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -103,7 +104,7 @@ def run_faithfulness(
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         result |= {"counterfactual": _drawn_again(reruns, audited, looking, ways[0].reward)}
-    if path.is_dir():
+    if path.is_dir() and os.access(path, os.W_OK):  # of a folder that is only read there is no page to fill
         keep_audit(path, result)
     return result, failed
 
