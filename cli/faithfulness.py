@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Samples = Annotated[
     list[Path] | None,
-    typer.Option("--data", help="What they are about, in the format of their suite; repeatable."),
+    typer.Option("--data", help="Samples that they answer, in the format of their suite; repeatable."),
 ]
 JudgeUrls = Annotated[
     list[str] | None,

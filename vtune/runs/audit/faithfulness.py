@@ -197,7 +197,7 @@ async def _audit(
     """For each way to judge, and for `BASE`, audit rows by `_name_of`; a portion is in memory at a time.
 
     The base is the first way, or what most say where all ways are models. What people said, and what is drawn
-    again, is held against it.
+    again, is compared with it.
     """
     samples = {sample.id: sample for sample in read_records(audited.source)}
     names = [BASE, *(way.name for way in ways)]
