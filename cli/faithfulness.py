@@ -2,61 +2,106 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import AsJson
 
+if TYPE_CHECKING:
+    from vtune.runs.audit.counterfactual import RerunWith
+
+Samples = Annotated[
+    list[Path] | None,
+    typer.Option("--data", help="Samples that they answer, in the format of their suite; repeatable."),
+]
+JudgeUrls = Annotated[
+    list[str] | None,
+    typer.Option("--judge-url", help="OpenAI-compatible endpoint; one for all judges, or one each."),
+]
+JudgeModels = Annotated[
+    list[str] | None,
+    typer.Option("--judge-model", help="Name of the judge's model; several judge by majority."),
+]
+Looks = Annotated[
+    str,
+    typer.Option(
+        "--looks",
+        metavar="BY",
+        help="Who says what a call shows: auto (the judges of the recipe), boxes, model, passages, a judge "
+        "of your own, or both boxes and model: how far the model can be trusted.",
+    ),
+]
+EveryCall = Annotated[
+    bool,
+    typer.Option("--every-call", help="Ask a model of calls after the first useful one, too."),
+]
+Exchanges = Annotated[
+    str | None,
+    typer.Option(
+        "--counterfactual",
+        metavar="EXCHANGES",
+        help="Draw right answers again with other pictures in the place of what calls showed: black, random, "
+        "other, inpaint, recolor, glyph, withheld, and shown for what chance does; with commas.",
+    ),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="With --counterfactual: the model that drew the trajectories.")
+]
+AgentName = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", help="With --counterfactual: the agent that drew them, where no run folder says it."
+    ),
+]
+Vllm = Annotated[bool, typer.Option("--vllm", help="With --counterfactual: draw with vLLM.")]
+Everything = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="A row for each file, accuracy by number of calls, and what calls were good for."
+    ),
+]
+
 
 def faithfulness(
     path: Annotated[Path, typer.Argument(help="Run folder, or a Parquet file of trajectories.")],
-    data: Annotated[
-        list[Path] | None,
-        typer.Option("--data", help="Samples that they answer, in the format of their suite; repeatable."),
-    ] = None,
-    judge_url: Annotated[
-        str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of a judge.")
-    ] = None,
-    judge_model: Annotated[
-        str | None, typer.Option("--judge-model", help="Name of the judge's model.")
-    ] = None,
-    looks: Annotated[
-        str,
-        typer.Option(
-            "--looks",
-            metavar="BY",
-            help="Who says what a call shows: auto (the judges of the recipe), boxes, model, a judge of your "
-            "own, or both boxes and model, with their agreement.",
-        ),
-    ] = "auto",
-    everything: Annotated[
-        bool, typer.Option("--all", help="A row for each file, and accuracy by number of calls.")
-    ] = False,
+    data: Samples = None,
+    judge_url: JudgeUrls = None,
+    judge_model: JudgeModels = None,
+    looks: Looks = "auto",
+    every_call: EveryCall = False,
+    counterfactual: Exchanges = None,
+    model: Model = None,
+    agent: AgentName = None,
+    vllm: Vllm = False,
+    everything: Everything = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Every row as CSV.")] = False,
     as_latex: Annotated[bool, typer.Option("--latex", help="The table for a paper (booktabs).")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Audit what the tool calls of stored trajectories showed."""
+    """Audit what the tool calls of stored trajectories showed, and whether answers depend on it."""
     from vtune.errors import RecipeError
     from vtune.report.faithfulness import faithfulness_csv, faithfulness_latex, render_faithfulness
     from vtune.runs.audit.faithfulness import run_faithfulness
 
     from .output import show, show_text, stdout_for_the_result
 
-    if (judge_url is None) != (judge_model is None):
+    if bool(judge_url) != bool(judge_model):
         raise RecipeError("a judge needs both --judge-url and --judge-model", fix="give both, or none")
     if as_json + as_csv + as_latex > 1:
         raise typer.BadParameter("choose one of --json, --csv and --latex", param_hint="--csv")
     if everything and (as_csv or as_latex):
         raise typer.BadParameter("--csv has every row, --latex those of the short table", param_hint="--all")
+    rerun = _rerun(counterfactual, model, agent, vllm=vllm)
     with stdout_for_the_result():
         result, failed = run_faithfulness(
             path,
             tuple(data or ()),
-            judge_url=judge_url,
-            judge_model=judge_model,
+            judge_urls=tuple(judge_url or ()),
+            judge_models=tuple(judge_model or ()),
             looks=looks,
+            every=every_call,
+            rerun=rerun,
         )
     if as_csv or as_latex:
         show_text((faithfulness_csv if as_csv else faithfulness_latex)(result))
@@ -64,3 +109,22 @@ def faithfulness(
         show(result, partial(render_faithfulness, everything=everything), as_json=as_json)
     if failed is not None:
         raise failed
+
+
+def _rerun(exchanges: str | None, model: str | None, agent: str | None, *, vllm: bool) -> "RerunWith | None":
+    """What is drawn again; None where nothing is.
+
+    Raises:
+        RecipeError: If only a part of it is said.
+    """
+    from vtune.errors import RecipeError
+    from vtune.runs.audit.counterfactual import RerunWith
+
+    if exchanges is not None and model is not None:
+        return RerunWith(exchanges=exchanges, model=model, agent=agent, vllm=vllm)
+    if exchanges is not None or model is not None or agent is not None or vllm:
+        raise RecipeError(
+            "--counterfactual, --model, --agent and --vllm belong together",
+            fix="name exchanges and the model that drew the trajectories, or none of them",
+        )
+    return None

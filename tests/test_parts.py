@@ -65,7 +65,7 @@ OTHER_MEANINGS = {
     ("vtune/runs/evaluate/causes.py", "judge"): "a cause of a difference",
     ("vtune/runs/evaluate/published.py", "judge"): "a cause of a difference",
     ("vtune/runs/evaluate/rescored.py", "judge"): "a cause of a difference",
-    ("vtune/runs/audit/faithfulness.py", "judge"): "a key of a recipe",
+    ("vtune/runs/audit/ways.py", "judge"): "a key of a recipe",
     ("vtune/report/machine.py", "python"): "the interpreter",
     ("vtune/runs/plan/doctor.py", "python"): "the interpreter",
     ("vtune/runs/folder.py", "python"): "the interpreter",

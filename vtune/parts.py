@@ -109,7 +109,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
                 **_listed("vtune.runs.curate", "recipe:pass_rate people:labels"),
             }
         ),
-        "evidence": _listed("vtune.reward", "evidence_boxes:boxes evidence_model:model"),
+        "evidence": _listed(
+            "vtune.reward", "evidence_boxes:boxes evidence_model:model evidence_passages:passages"
+        ),
         "reward": _listed("vtune.reward", "answer:accuracy format evidence:tool consistency"),
         "prompt": _listed("vtune.rollout", "prompts:codev prompts:plain prompts:tools prompts:pool"),
         "family": _listed("vtune.models.families", "qwen2_5_vl qwen3_vl"),

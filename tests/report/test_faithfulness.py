@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from tests.report.test_tables import printed
-from vtune.report.faithfulness import COLUMNS, faithfulness_csv, faithfulness_latex, render_faithfulness
+from vtune.report.faithfulness import (
+    CALLS,
+    COLUMNS,
+    faithfulness_csv,
+    faithfulness_latex,
+    render_faithfulness,
+)
 
 ESTIMATE = {"value": 0.898, "low": 0.835, "high": 0.949}
 NUMBERS: dict[str, Any] = {
@@ -23,6 +29,10 @@ RESULT: dict[str, Any] = {
     "unscored": {"the judge is down": 1},
     "all": NUMBERS | {"faithful_of_all": None},
     "sources": {"charts_50%": NUMBERS, "=lens": NUMBERS},
+    "calls": {
+        among: {"n": 60, "calls": 70, "first_useful": ESTIMATE, **{name: ESTIMATE for name, _ in CALLS}}
+        for among in ("correct", "all")
+    },
     "files": {f"step-{step:06d}.parquet": NUMBERS for step in range(40)},
 }
 
@@ -34,7 +44,9 @@ def test_it_is_one_short_table_unless_all_is_asked_for() -> None:
     assert "step 39" in text
     assert "step 7" not in text
     assert len(text.splitlines()) < 30
-    assert "step 7" in printed(render_faithfulness(RESULT, everything=True), width=160)
+    whole = printed(render_faithfulness(RESULT, everything=True), width=160)
+    assert "step 7" in whole
+    assert "first useful" in whole
 
 
 def test_what_could_not_be_measured_is_a_gap_with_its_reason() -> None:

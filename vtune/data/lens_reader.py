@@ -107,10 +107,10 @@ def target_of(puzzle: lens.Puzzle) -> Target | None:
     return Target(sign.digit, candidates, sign.box, spots, drawn)
 
 
-def _redrawn(
+def with_digit(
     pixels: lens.Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str
 ) -> lens.Pixels:
-    """The sign with another digit, and `CONTEXT` pixels around it; its edge continues outside."""
+    """A puzzle's picture whose sign shows another digit in the same places."""
     x, y, right, bottom = sign.box
     paper = np.array(lens.COLOURS[sign.colour])
     picture = pixels.copy()
@@ -119,6 +119,15 @@ def _redrawn(
     light = np.where((rows + columns) % 2, 1, -1)[:, None]
     for left, top in spots:
         picture[top + rows, left + columns] = paper + light * np.minimum(paper, 255 - paper)
+    return picture
+
+
+def _redrawn(
+    pixels: lens.Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str
+) -> lens.Pixels:
+    """The sign with another digit, and `CONTEXT` pixels around it; its edge continues outside."""
+    x, y, right, bottom = sign.box
+    picture = with_digit(pixels, sign, spots, digit)
     wide: lens.Pixels = np.pad(picture, ((CONTEXT, CONTEXT), (CONTEXT, CONTEXT), (0, 0)), mode="edge")
     return wide[y : bottom + 2 * CONTEXT, x : right + 2 * CONTEXT]
 

@@ -239,4 +239,5 @@ def _sample(trail: Trail, identity: str) -> Sample:
         format_ratio=0.1,
         tools=TOOLS,
         evidence=(Evidence("seal", 0, (x0, y0, x1, y1)),),
+        extra={"documents": [trail.towns[-2]]},  # the article that says where the last road leads
     )

@@ -11,6 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.report.calibration import calibration_notes, calibration_table
+from vtune.report.counterfactual import render_counterfactual
 from vtune.report.numbers import GAP, number
 from vtune.report.values import cell, render_values
 
@@ -49,7 +51,7 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
 
     Args:
         result: Of an audit.
-        everything: A row for every file, and the accuracy by number of calls.
+        everything: A row for every file, the accuracy by number of calls, and what calls were good for.
     """
     table = Table(title=f"{result['path']} (in percent [95 % interval])", title_justify="left")
     table.add_column("")
@@ -61,8 +63,14 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
     parts: list[RenderableType] = [Text(verdict(result)), table, *map(Text, _notes(result))]
     if everything:
         parts.append(render_values({"by number of calls": result["all"]["buckets"]}))
+        parts.append(_calls(result["calls"]))
     elif len(result["files"]) > ENDS:
         parts.append(Text(f"--all shows each of {len(result['files'])} files"))
+    if "judges" in result:
+        parts.append(calibration_table(result["judges"], truth="boxes"))
+        parts += map(Text, calibration_notes(result["judges"]))
+    if "counterfactual" in result:
+        parts.append(render_counterfactual(result["counterfactual"]))
     return Group(*parts)
 
 
@@ -104,6 +112,29 @@ def faithfulness_latex(result: Result) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
+CALLS = (
+    ("helpful_of_calls", "helpful,\nof calls"),
+    ("helpful_ratio", "helpful,\nmean ratio"),
+    ("keep_unhelpful", "keep-\nunhelpful"),
+    ("unused_of_calls", "cut, not\nshown"),
+    ("repeated_of_calls", "shown\nbefore"),
+    ("late_of_calls", "after the\nfirst useful"),
+)
+"""Shares of calls that have a column."""
+
+
+def _calls(calls: Mapping[str, Numbers]) -> Table:
+    """What calls were good for: a row for right answers, and one for all."""
+    table = Table(title="calls (in percent [95 % interval])", title_justify="left")
+    for name in ("of", "trajectories\nwith calls", "calls", *(title for _, title in CALLS), "first\nuseful"):
+        table.add_column(name, justify="left" if name == "of" else "right", vertical="bottom", no_wrap=True)
+    for name, found in calls.items():
+        shares = [_shown(found[key], Column(key, "")) for key, _ in CALLS]
+        first = _shown(found["first_useful"], Column("first_useful", "", percent=False))
+        table.add_row(name, cell(found["n"]), cell(found["calls"]), *shares, first)
+    return table
+
+
 def _rows(result: Result, everything: bool) -> Iterator[tuple[str, Numbers]]:
     yield "all", result["all"]
     if len(result["sources"]) > 1:
@@ -142,6 +173,7 @@ def _by_people(people: Mapping[str, Any]) -> Iterator[str]:
                 f"kappa {cell(found['kappa'])}; wrongly right {found['first_only']}, "
                 f"wrongly wrong {found['second_only']}"
             )
+    yield from calibration_notes({"judge of looks, by labels": people["calibration"]})
     for name, looks in people["looks"].items():
         if looks["labelled"]:
             yield (

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtune.errors import DataError, RunFailed, VtuneError
+from vtune.judge.pictures import picture_size
 from vtune.parts import OURS
-from vtune.reward import evidence_boxes
+from vtune.reward import evidence_boxes, evidence_model, evidence_passages
 from vtune.reward.evidence import Judges, needs_look
+from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.recipe import RIGHT
+from vtune.schema.box import area
 from vtune.schema.clusters import cluster_of
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Call, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,18 @@ class AuditRow:
     """Calls with a red flag."""
     small: bool = False
     """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
+    helpful: int | None = None
+    """Calls that show a target; None where the judge was not asked of each, or could not tell."""
+    first: int | None = None
+    """Number of the first call that shows a target, counted from 1; None where none does."""
+    unused: int = 0
+    """Calls that cut out a region and show it to nobody."""
+    repeated: int = 0
+    """Calls that show what was shown before (red flags `repeated_crop` and `scratchpad`)."""
+    looked: bool = False
+    """A call has given back a picture."""
+    target: float | None = None
+    """Share of its picture that the largest evidence box takes up; None where there is none."""
     by: str | None = None
     """The name of the judge of its looks; None where there was none."""
     why: str = ""
@@ -39,7 +54,12 @@ class AuditRow:
 
 
 async def audit(
-    samples: Iterable[Sample], trajectories: Sequence[Trajectory], judges: Judges, *, at_once: int = 64
+    samples: Iterable[Sample],
+    trajectories: Sequence[Trajectory],
+    judges: Judges,
+    *,
+    at_once: int = 64,
+    every: bool = False,
 ) -> list[AuditRow]:
     """One row for each trajectory whose question needs a look, in order.
 
@@ -50,6 +70,8 @@ async def audit(
         trajectories: Scored ones: correctness and red flags are read from what `Scorer.score` filled in.
         judges: The judges of the reward (`Scorer.judges`).
         at_once: Trajectories that are audited at the same time.
+        every: Whether a model is asked of the calls after the first that shows a target, too; others are
+            asked of each call anyway.
 
     Raises:
         DataError: If a trajectory answers none of the samples.
@@ -63,7 +85,7 @@ async def audit(
 
     async def audit_in_turn(trajectory: Trajectory) -> AuditRow:
         async with room:
-            return await _audit(by_id[trajectory.sample_id], trajectory, judges)
+            return await _audit(by_id[trajectory.sample_id], trajectory, judges, every=every)
 
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -75,10 +97,10 @@ async def audit(
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
-    """How many trajectories with calls each judge has judged: ours always, others where they have."""
+    """How many trajectories with calls each has judged: boxes and a model always, others where they have."""
     by = Counter(row.by for row in rows if row.calls and row.any_faithful is not None)
     counted = {name: count for name, count in by.items() if name is not None}
-    return dict.fromkeys(OURS["evidence"], 0) | counted
+    return dict.fromkeys((evidence_boxes.NAME, evidence_model.NAME), 0) | counted
 
 
 def comparison(judged_by: Mapping[str, int]) -> str:
@@ -86,6 +108,8 @@ def comparison(judged_by: Mapping[str, int]) -> str:
     boxes, together = judged_by[evidence_boxes.NAME], sum(judged_by.values())
     if own := sorted(set(judged_by) - set(OURS["evidence"])):
         return f"by {', '.join(own)} (the user's own): not comparable with CodeV's Table 5"
+    if searched := judged_by.get(evidence_passages.NAME, 0):
+        return f"{searched} of {together} by returned passages (ours): not comparable with CodeV's Table 5"
     if not boxes:
         return (
             "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"
@@ -146,22 +170,21 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
     )
 
 
-async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> AuditRow:
-    faithful: bool | None = False
-    why = ""
-    for k, call in enumerate(trajectory.calls):
-        try:
-            shows = await judges.of(sample).shows_target(sample, trajectory, k)
-        except RunFailed:
-            raise  # a judge of the user's is broken
-        except VtuneError as error:
-            faithful, why = None, error.what
-            continue
-        if shows:
-            faithful, why = True, ""
+async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, every: bool) -> AuditRow:
+    who = judges.who(sample)
+    every = every or who is None or not EVIDENCE[who].asks_model
+    shows, whys = [], []
+    for k in range(len(trajectory.calls)):
+        one, why = await _shows(sample, trajectory, k, judges)
+        shows.append(one)
+        whys.append(why)
+        if one and not every:
             break
-        if call.status == "infra":
-            faithful, why = None, f"the sandbox failed: {call.error or 'no reason given'}"
+    first = shows.index(True) + 1 if True in shows else None
+    unknown = [why for one, why in zip(shows, whys, strict=True) if one is None]
+    faithful: bool | None = True if first else None if unknown else False
+    why = unknown[-1] if faithful is None else ""
+    asked = len(shows) == len(trajectory.calls) and not unknown
     small = False
     if faithful is False and trajectory.calls:
         small = await _any_small(sample, trajectory, judges)
@@ -175,9 +198,43 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges) -> Audi
         any_faithful=faithful,
         flagged=sum(bool(call.flags) for call in trajectory.calls),
         small=small,
-        by=judges.who(sample),
+        helpful=sum(map(bool, shows)) if asked else None,
+        first=first,
+        unused=sum(_unused(call) for call in trajectory.calls),
+        repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
+        looked=any(call.images for call in trajectory.calls),
+        target=_target(sample, trajectory),
+        by=who,
         why=why or ("the answer is unscored" if accuracy is None else ""),
     )
+
+
+async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> tuple[bool | None, str]:
+    """Whether call `k` shows a target; None where nobody could tell, and why."""
+    try:
+        shows = await judges.of(sample).shows_target(sample, trajectory, k)
+    except RunFailed:
+        raise  # a judge of the user's is broken
+    except VtuneError as error:
+        return None, error.what
+    call = trajectory.calls[k]
+    if not shows and call.status == "infra":
+        return None, f"the sandbox failed: {call.error or 'no reason given'}"
+    return bool(shows), ""
+
+
+def _unused(call: Call) -> bool:
+    """Whether a call cuts out a region and shows none."""
+    return bool(call.crops) and not call.images
+
+
+def _target(sample: Sample, trajectory: Trajectory) -> float | None:
+    sizes = []
+    for item in sample.evidence:
+        if item.image < len(trajectory.images):
+            width, height = picture_size(trajectory.images[item.image])
+            sizes.append(area(item.bbox) / (width * height))
+    return max(sizes, default=None)
 
 
 async def _any_small(sample: Sample, trajectory: Trajectory, judges: Judges) -> bool:

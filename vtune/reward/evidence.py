@@ -137,10 +137,11 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
         return Verdict(judges.levels.red_flag, f"red flag: {', '.join(call.flags)}")
     if not needs_look(sample, judges.levels):
         return Verdict(0.0, "no look needed")
-    if not call.images:
+    who = judges.who(sample)
+    if not call.images and not (who is not None and EVIDENCE[who].reads_text):
         return Verdict(0.0, "no picture")
     found = await judges.of(sample).judge(sample, trajectory, k)
-    return given(found, Verdict, EVIDENCE.kind, judges.who(sample) or "")
+    return given(found, Verdict, EVIDENCE.kind, who or "")
 
 
 async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:

@@ -66,6 +66,8 @@ class EvidencePart:
     """What is not there where it cannot, in words: "no evidence boxes"."""
     asks_model: bool = False
     """Whether it asks the model of `reward.judge`: without one it judges nothing, and it costs calls."""
+    reads_text: bool = False
+    """Whether what a call returns in words is what it judges: calls without a picture are judged, too."""
     example: Callable[[], Example] | None = None
     """What it is tried with; None: a sample with an evidence box, and crops on it and beside it."""
 

@@ -25,8 +25,8 @@ Miss = Literal["miss", "red_flag"]
 """What a call earns that has not looked: the level of that name."""
 
 
-JUDGES = tuple(OURS["evidence"])
-"""Boxes where a sample has them, else the model."""
+JUDGES = tuple(OURS["evidence"])[:2]
+"""Boxes where a sample has them, else the model; others are asked by name."""
 
 
 def _are_ours(names: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError
+from vtune.judge.budget import Purse
 from vtune.judge.client import JudgeClient
 from vtune.reward.client import RewardClient
 from vtune.reward.combining import combine, weights_of
@@ -57,7 +58,12 @@ class Scorer:
     """
 
     def __init__(
-        self, recipe: RewardRecipe, *, judge_cache: Path | None = None, shown: ShownSize | None = None
+        self,
+        recipe: RewardRecipe,
+        *,
+        judge_cache: Path | None = None,
+        shown: ShownSize | None = None,
+        purse: Purse | None = None,
     ) -> None:
         """Prepare, without starting or connecting anything.
 
@@ -65,10 +71,13 @@ class Scorer:
             recipe: Weights, levels and judge.
             judge_cache: Where the judge's replies are kept between runs, as JSONL; one file per process.
             shown: Tells how large the policy sees a picture; needed only where replies are in such pixels.
+            purse: Counts what the judge takes; None counts nothing.
         """
         self._shown = shown
         self._recipe = recipe
-        self._client = JudgeClient(recipe.judge, cache=judge_cache) if recipe.judge is not None else None
+        self._client = (
+            JudgeClient(recipe.judge, cache=judge_cache, purse=purse) if recipe.judge is not None else None
+        )
         self._verifying = Verifying()
         self._remote = RewardClient(recipe.service, settings_of(recipe)) if recipe.service else None
         self._open = AsyncExitStack()
@@ -150,6 +159,21 @@ class Scorer:
         except ExceptionGroup as failures:
             first = failures.exceptions[0]
             raise first from first.__cause__  # what it says of its own cause is kept
+
+    async def accuracy(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored:
+        """What the answer alone earns, before any weight; nothing else of the trajectory is looked at.
+
+        Args:
+            sample: What was asked.
+            trajectory: Whose reply is judged.
+        """
+        try:
+            if answers_in_shown_pixels(sample):
+                sample = await asyncio.to_thread(self.with_shown_size, sample, trajectory)
+        except DataError as error:
+            return Unscored(error.what)
+        scene = Scene(sample, trajectory, self._recipe, self._verifying, self.judges)
+        return await scored("accuracy", self._recipe.accuracy, scene)
 
     def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
         """The sample, told how large the policy saw its picture where its reply is in such pixels."""

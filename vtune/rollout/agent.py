@@ -20,6 +20,7 @@ from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
+from vtune.rollout.verdicts import Feedback, with_verdicts
 from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
@@ -58,6 +59,7 @@ class Agent:
             that blackens it, to prove that the picture is used.
         waiting: Runs while conversations wait for their environments.
         tools: What samples may offer beside `python`.
+        feedback: What the policy is told of its looks; None: nothing.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Agent:
         observation_transform: Callable[[bytes], bytes] | None = None,
         waiting: Stopwatch | None = None,
         tools: Toolbox | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
         self._engine = engine
         self._sandbox = sandbox
@@ -79,6 +82,7 @@ class Agent:
         self._observation_transform = observation_transform
         self._waiting = waiting or Stopwatch()
         self._tools = tools or Toolbox({})
+        self._feedback = feedback
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
         self._places: Places | None = None
@@ -221,6 +225,8 @@ class Agent:
             if acts is None:
                 return "answer"
             images = [await self._shown(act.seen, seen) for act in acts]
+            if self._feedback is not None:
+                acts = await with_verdicts(self._feedback, acts, job.sample, book)
             if stop := self._append(acts, images, said, job.sample, book):
                 return stop
         return "turns"

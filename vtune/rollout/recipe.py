@@ -25,6 +25,8 @@ class Rollout(Strict):
     """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
     tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
     """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
+    feedback: bool = Field(default=False, exclude_if=lambda shown: not shown)
+    """Whether what the evidence judge says of a look stands in the observation that the policy reads."""
 
     @model_validator(mode="after")
     def _a_batch_is_filled(self) -> Self:
@@ -66,10 +68,6 @@ class TrainingRollout(Rollout):
         if self.interrupt and not self.staleness:
             raise ValueError(
                 "interrupt has no effect with staleness 0: nothing is drawn while weights change"
-            )
-        if self.interrupt and self.servers and self.adapters == "alone":
-            raise ValueError(
-                "servers take adapters when nothing is drawn: set adapters to merged, or interrupt to false"
             )
         if self.interrupt and self.servers and self.adapters == "alone":
             raise ValueError(

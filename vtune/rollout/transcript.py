@@ -130,6 +130,10 @@ class Transcript:
         """A call whose output had no room: it counts, though the policy never saw what came of it."""
         self.calls.append(call)
 
+    def shown_size(self, data: bytes) -> tuple[int, int]:
+        """(width, height) in pixels in which the policy sees a picture."""
+        return self._reader.shown_size(data)
+
     def row(self) -> Row:
         """The conversation as a row of a batch."""
         return Row(tuple(self.token_ids), tuple(self.pixels))

@@ -1,4 +1,5 @@
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,72 @@ def test_the_reasons_of_what_an_audit_left_out_are_told(evaluated: Path, tmp_pat
     found = audited(tmp_path)
     assert found["unscored"] == {"the answer is unscored": 1}
     assert found["all"]["n_unscored"] == 1
+
+
+def held_against_boxes(evaluated: Path, *replies: str) -> Any:
+    """The audit of an evaluation by boxes and by judges, each of which always replies the same."""
+    with ExitStack() as stack:
+        judges = [stack.enter_context(serve(reply)) for reply in replies]
+        words: list[str | Path] = ["--looks", "both"]
+        for number, judge in enumerate(judges):
+            words += ["--judge-url", judge.endpoint().base_url, "--judge-model", f"judge-{number}"]
+        return audited(evaluated, *words)
+
+
+def test_a_judge_is_held_against_boxes_by_name(evaluated: Path) -> None:
+    found = held_against_boxes(evaluated, "1")
+    judge = found["judges"]["model"]
+    # Of four looks two are at the whole picture, which is no look to any judge.
+    assert judge["agreement"]["n"] == 4
+    assert (judge["agreement"]["both"], judge["agreement"]["neither"]) == (2, 2)
+    assert judge["agreement"]["kappa"] == 1.0
+    assert judge["sensitivity"]["value"] == judge["specificity"]["value"] == 1.0
+    assert list(judge["by_size"]) == ["1 to 10 %"]
+    assert judge["corrected"]["share"]["value"] == judge["corrected"]["apparent"] == 0.5
+    assert judge["corrected"]["share"]["low"] < 0.25
+    assert set(found["spent"]) == {"boxes", "model"}
+
+
+def test_a_judge_that_says_one_thing_is_warned_of(evaluated: Path) -> None:
+    found = held_against_boxes(evaluated, "0")["judges"]["model"]
+    assert found["corrected"]["youden"] == 0.0
+    assert found["corrected"]["share"] is None
+    assert "hardly tells looks apart" in found["warning"]
+
+
+def test_several_judges_judge_by_majority(evaluated: Path) -> None:
+    found = held_against_boxes(evaluated, "1", "0", "1")
+    assert list(found["judges"]) == ["judge-0", "judge-1", "judge-2", "majority"]
+    kappas = [one["agreement"]["kappa"] for one in found["judges"].values()]
+    assert kappas == [1.0, 0.0, 1.0, 1.0]
+    assert found["by_model"]["all"]["faithful_of_correct"]["value"] == 0.5
+    told = vtune("faithfulness", evaluated, "--looks", "auto", *("--judge-model", "a", "--judge-model", "b"))
+    assert told.code == 2
+    two = ["--judge-url", "http://localhost:1/v1", "--judge-model", "a", "--judge-model", "b"]
+    told = vtune("faithfulness", evaluated, *two)
+    assert told.code == 2
+    assert "--looks auto asks one model, and 2 are named" in told.err
+    assert "--looks both" in told.err
+
+
+def test_the_terminal_shows_how_far_judges_can_be_trusted(evaluated: Path) -> None:
+    with serve("0") as judge:
+        url = judge.endpoint().base_url
+        ended = vtune("faithfulness", evaluated, "--looks", "both", "--judge-url", url, "--judge-model", "j")
+    assert ended.code == 0, ended.err
+    for text in ("judges of looks against boxes", "warning: model: the judge hardly tells", "Youden's J"):
+        assert text in ended.out
+
+
+def test_a_model_is_asked_of_every_call_where_that_is_asked_for(tmp_path: Path) -> None:
+    write_samples(tmp_path / "samples.parquet", [sample()])
+    right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
+    write_trajectories(tmp_path / "some.parquet", [looks(TARGET, (0, 0, 30, 30), reward=right)])
+    words = [tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet", "--judge-model", "judge"]
+    for more, asked, helpful in (([], 1, None), (["--every-call"], 2, 1.0)):
+        with serve("1") as judge:
+            found = audited(*words, "--judge-url", judge.endpoint().base_url, *more)
+        assert len(judge.requests) == asked
+        share = found["calls"]["all"]["helpful_of_calls"]
+        assert (share and share["value"]) == helpful
+        assert found["calls"]["all"]["first_useful"]["value"] == 1.0

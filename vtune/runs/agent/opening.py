@@ -5,8 +5,10 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from vtune.errors import RecipeError
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Dtype, Policy, load_policy
+from vtune.reward.evidence import Judges
 from vtune.rollout.agent import Agent
 from vtune.rollout.engine import Engine
 from vtune.rollout.openai import Served, ServedPolicy
@@ -14,6 +16,7 @@ from vtune.rollout.recipe import Rollout
 from vtune.rollout.script import ScriptEngine, read_script
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech
+from vtune.runs.agent.feedback import feedback_of
 from vtune.runs.agent.kinds import Kind, check_tensor_parallel
 from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
 from vtune.runs.agent.served import served_engine
@@ -68,6 +71,7 @@ async def open_agent(
     runs_code: bool = True,
     observation_transform: Callable[[bytes], bytes] | None = None,
     waiting: Stopwatch | None = None,
+    judges: Judges | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent around an engine that is open, and stays so.
 
@@ -81,12 +85,22 @@ async def open_agent(
         runs_code: Whether a sample may run code or has an environment; else no sandbox is started.
         observation_transform: What the policy is shown of a tool's picture; None: the picture.
         waiting: Runs while conversations wait for the sandbox.
+        judges: Of the reward, for the feedback that a recipe asks for; None: it may ask for none.
 
     Raises:
-        RecipeError: If a key or token of a tool is not set.
+        RecipeError: If feedback is asked for, and nobody judges; or a key or token of a tool is not set.
         DataError: If an index of a tool is not there or not complete.
         MissingExtra: If a tool needs a package that is not installed.
     """
+    feedback = None
+    if recipe.rollout.feedback:
+        if judges is None:
+            raise RecipeError(
+                "nobody judges looks here, so the policy cannot be told what they showed",
+                where="rollout.feedback",
+                fix="set it to false",
+            )
+        feedback = feedback_of(judges)
     async with (
         sandbox_of(recipe.sandbox, sessions=recipe.rollout.conversations, runs_code=runs_code) as sandbox,
         tools_of(recipe.tools, record) as tools,
@@ -102,6 +116,7 @@ async def open_agent(
             observation_transform,
             waiting=waiting,
             tools=tools,
+            feedback=feedback,
         )
 
 
@@ -119,9 +134,10 @@ def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | Serv
 
 
 @asynccontextmanager
-async def _opened_engine(
+async def opened_engine(
     recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind, apart: bool
 ) -> AsyncIterator[Engine]:
+    """An engine for weights that stay as they are, without sandbox and tools; see `open_fixed`."""
     if kind in ("openai", "scripted"):
         check_tensor_parallel(recipe.rollout.tensor_parallel, None, kind=kind)
     if kind == "scripted":
@@ -158,6 +174,7 @@ async def open_fixed(
     apart: bool = False,
     runs_code: bool = True,
     observation_transform: Callable[[bytes], bytes] | None = None,
+    judges: Judges | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent with an engine of its own, for weights that stay as they are.
 
@@ -171,12 +188,13 @@ async def open_fixed(
             alone is drawn alike; vLLM always does so.
         runs_code: See `open_agent`.
         observation_transform: See `open_agent`.
+        judges: See `open_agent`.
 
     Raises:
         VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
     """
     async with (
-        _opened_engine(recipe, policy, model, out, kind=kind, apart=apart) as engine,
+        opened_engine(recipe, policy, model, out, kind=kind, apart=apart) as engine,
         open_agent(
             recipe,
             engine,
@@ -186,6 +204,7 @@ async def open_fixed(
             announced=True,
             runs_code=runs_code,
             observation_transform=observation_transform,
+            judges=judges,
         ) as agent,
     ):
         yield agent

@@ -4,15 +4,14 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError, RecipeError, RunFailed
-from vtune.judge.client import JudgeEndpoint
-from vtune.metrics.agreement import agreement
+from vtune.errors import DataError, RunFailed
+from vtune.metrics.calls import calls_of
 from vtune.metrics.faithfulness import faithfulness
-from vtune.reward import evidence_boxes, evidence_model
 from vtune.reward.audit import (
     AuditRow,
     audit,
@@ -22,20 +21,22 @@ from vtune.reward.audit import (
     nobody_audited,
     unscored_reasons,
 )
-from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
+from vtune.reward.evidence_judge import AUTO, BOTH
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
+from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.located import Audited, locate
+from vtune.runs.audit.looked import Looking
 from vtune.runs.audit.people import People
+from vtune.runs.audit.rerun_turns import Reruns
+from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
+from vtune.schema.audit import keep_audit
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-
-API_KEY = "OPENAI_API_KEY"
-"""The environment variable with the key of a judge that the command line names; many local ones want none."""
 
 REASONS = 5
 """Of unscored trajectories, how many reasons are reported."""
@@ -50,9 +51,11 @@ def run_faithfulness(
     path: Path,
     data: Sequence[Path],
     *,
-    judge_url: str | None = None,
-    judge_model: str | None = None,
+    judge_urls: Sequence[str] = (),
+    judge_models: Sequence[str] = (),
     looks: str = AUTO,
+    every: bool = False,
+    rerun: RerunWith | None = None,
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """Audit what the tool calls of stored trajectories showed.
 
@@ -60,21 +63,27 @@ def run_faithfulness(
         path: The folder of an `rl` or `eval` run, or a Parquet file of trajectories. A file outside of such a
             folder is judged by the levels of the shipped recipe `codev`.
         data: The samples that the trajectories answer; the run's own where it is empty.
-        judge_url: An OpenAI-compatible endpoint that judges what boxes do not.
-        judge_model: The model's name there.
+        judge_urls: OpenAI-compatible endpoints that judge what boxes do not: one of all models, or one each.
+        judge_models: The models' names there. Several judge by majority.
         looks: Who says what a call shows: `auto`, `both` or the name of a judge. With `both` the numbers are
             those by boxes.
+        every: Whether models judge the calls after the first that shows a target, too.
+        rerun: With which exchanges, and which model, right answers are drawn again; None: they are not.
 
     Returns:
         The result, and the failure in which the command ends if no trajectory with calls could be audited:
         the result then has what needs no look. `all` and `sources`: algorithm 1 with both denominators,
         shares, buckets and intervals; `files`, with the same numbers for each file of a training run,
-        those that several processes wrote of one step together, as `step-000000.parquet`;
+        those that several processes wrote of one step together, as `step-000000.parquet`; `calls`, what
+        calls were good for (`vtune.metrics.calls`), of right answers and of all;
         `settings`; `looks`; `judged_by`, how many trajectories with calls boxes and a model have judged;
         `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
-        not known, with their numbers. With `both` also `by_model`, the numbers by the model, and `agreement`
-        of boxes and model on the trajectories that have calls. `people`: how far labels of people agree, see
-        `People.result`; empty where there are none.
+        not known, with their numbers. With `both` also `by_model`, the numbers by the model (or by the
+        majority of several), `agreement` of boxes and model on the trajectories that have calls, and
+        `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
+        models took. `people`: how far labels of people agree, see `People.result`; empty where there are
+        none. `counterfactual`: see
+        `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is asked for.
 
     Raises:
         DataError: If there are no trajectories, or the samples they answer are not found.
@@ -82,26 +91,45 @@ def run_faithfulness(
         RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
     """
     audited = locate(path, tuple(map(str, data)))
-    reward = _with_judge(audited.reward, judge_url, judge_model)
-    names = _judges(looks)
-    if reward.judge is None and any(name is not None and EVIDENCE[name].asks_model for name in names):
-        raise RecipeError(
-            "there is no model to ask",
-            where=audited.settings,
-            fix="name it with --judge-url and --judge-model",
-        )
-    people = People(path)
-    judged = asyncio.run(_audit(audited, reward, names, people))
-    for rows in judged:
+    reward = audited.reward
+    ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
+    reruns = None if rerun is None else prepared(rerun, audited.settings, path, seed=audited.seed)
+    people, looking = People(path), Looking()
+    judged = asyncio.run(_audit(audited, ways, [people, looking], every=every))
+    for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
-    first, *others = judged
-    failed = nobody_audited(_flat(first))
-    result = {"path": str(path), "settings": audited.settings, "looks": looks}
-    result |= _results(first, audited.seed, reward.max_unscored)
-    for rows in others:
-        result |= _compared(_flat(first), _flat(rows), audited.seed, reward.max_unscored)
-        failed = failed or nobody_audited(_flat(rows))
-    return result | {"people": people.result()}, failed
+    result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
+    numbers, failed = _told(judged, ways, looks, audited.seed, reward.max_unscored)
+    result |= numbers | {"people": people.result()}
+    result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
+    if reruns is not None and failed is None:
+        result |= {"counterfactual": _drawn_again(reruns, audited, looking, ways[0].reward)}
+    if path.is_dir() and os.access(path, os.W_OK):  # of a folder that is only read there is no page to fill
+        keep_audit(path, result)
+    return result, failed
+
+
+def _drawn_again(reruns: Reruns, audited: Audited, looking: Looking, reward: RewardRecipe) -> dict[str, Any]:
+    samples = {sample.id: sample for sample in read_records(audited.source)}
+    return run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), reward)
+
+
+def _told(
+    judged: Mapping[str, Mapping[str, list[AuditRow]]],
+    ways: Sequence[Way],
+    looks: str,
+    seed: int,
+    limit: float,
+) -> tuple[dict[str, Any], RunFailed | None]:
+    """What all ways to judge have found, and the failure of the first that could audit nothing."""
+    first = judged[BASE]
+    result = _results(first, seed, limit)
+    failures = [nobody_audited(_flat(first))]
+    if looks == BOTH:
+        judges = {way.name: _flat(judged[way.name]) for way in ways if way.asks_model}
+        result |= _compared(_flat(first), judges, seed, limit)
+        failures += map(nobody_audited, judges.values())
+    return result, next((one for one in failures if one is not None), None)
 
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
@@ -123,6 +151,7 @@ def _results(rows: Mapping[str, list[AuditRow]], seed: int, limit: float) -> dic
         "note": comparison(judged_by),
         "unscored": dict(unscored_reasons(everything)[:REASONS]),
         **_numbers(everything, seed, limit),
+        "calls": {name: asdict(one) for name, one in calls_of(everything, seed=seed).items()},
         "files": {
             name: asdict(faithfulness(part, seed=seed, max_unaudited=limit))
             for name, part in rows.items()
@@ -132,32 +161,18 @@ def _results(rows: Mapping[str, list[AuditRow]], seed: int, limit: float) -> dic
 
 
 def _compared(
-    by_boxes: Sequence[AuditRow], by_model: Sequence[AuditRow], seed: int, limit: float
+    by_boxes: Sequence[AuditRow], judges: Mapping[str, list[AuditRow]], seed: int, limit: float
 ) -> dict[str, Any]:
-    """What the model has found, and where it agrees with boxes."""
-    said = [
-        (a.any_faithful, b.any_faithful)
-        for a, b in zip(by_boxes, by_model, strict=True)
-        if a.calls  # without a call there is nothing to disagree about
-    ]
-    return {"by_model": _numbers(by_model, seed, limit), "agreement": asdict(agreement(said))}
-
-
-def _judges(looks: str) -> tuple[str | None, ...]:
-    """The judges that are asked one after the other; None: those of the recipe.
-
-    Raises:
-        RecipeError: If there is none of that name.
-    """
-    if looks == AUTO:
-        return (None,)
-    if looks == BOTH:
-        return evidence_boxes.NAME, evidence_model.NAME
-    if looks not in EVIDENCE:
-        known = [AUTO, *EVIDENCE, BOTH]
-        what = f"{looks!r} is not one of {', '.join(known)}"
-        raise RecipeError(what, where="--looks", fix=EVIDENCE.meant(looks, AUTO, BOTH))
-    return (looks,)
+    """What models have found, where they agree with boxes, and how far each can be trusted."""
+    if len(judges) > 1:
+        judges = {**judges, MAJORITY: together(list(judges.values()))}
+    last = judges[list(judges)[-1]]
+    calibrated = against_boxes(by_boxes, judges, seed=seed)
+    return {
+        "by_model": _numbers(last, seed, limit),
+        "agreement": asdict(agreed(by_boxes, last)),
+        "judges": {name: asdict(one) for name, one in calibrated.items()},
+    }
 
 
 def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any]:
@@ -176,43 +191,34 @@ def _flat(rows: Mapping[str, list[AuditRow]]) -> list[AuditRow]:
     return [row for part in rows.values() for row in part]
 
 
-def _with_judge(reward: RewardRecipe, url: str | None, model: str | None) -> RewardRecipe:
-    """The recipe, with the judge that the command line names."""
-    if not url or not model:
-        return reward
-    judge = JudgeEndpoint(
-        base_url=url,
-        model=model,
-        temperature=0.0,  # CodeV's evaluation script
-        max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
-        concurrency=16,
-        retries=5,
-        timeout_s=60.0,
-        api_key_env=API_KEY if API_KEY in os.environ else None,
-    )
-    return reward.model_copy(update={"judge": judge})
-
-
 async def _audit(
-    audited: Audited, reward: RewardRecipe, judges: Sequence[str | None], people: People
-) -> list[dict[str, list[AuditRow]]]:
-    """For each way to judge, audit rows by `_name_of`; a portion of trajectories is in memory at a time.
+    audited: Audited, ways: Sequence[Way], takers: Sequence[People | Looking], *, every: bool
+) -> dict[str, dict[str, list[AuditRow]]]:
+    """For each way to judge, and for `BASE`, audit rows by `_name_of`; a portion is in memory at a time.
 
-    What people said is compared with the first way.
+    The base is the first way, or what most say where all ways are models. What people said, and what is drawn
+    again, is compared with it.
     """
     samples = {sample.id: sample for sample in read_records(audited.source)}
-    found: list[dict[str, list[AuditRow]]] = [{_name_of(file): [] for file in audited.files} for _ in judges]
+    names = [BASE, *(way.name for way in ways)]
+    found = {name: {_name_of(file): list[AuditRow]() for file in audited.files} for name in names}
+    votes = len(ways) > 1 and all(way.asks_model for way in ways)
     gone: set[str] = set()
-    async with Scorer(reward) as scorer:
+    async with AsyncExitStack() as stack:
+        scorers = [await stack.enter_async_context(Scorer(way.reward, purse=way.purse)) for way in ways]
         for file, portion in _portions(audited.files):
             gone |= unknown_tools(portion)
-            scored = await _scored(samples, portion, scorer)
+            scored = await _scored(samples, portion, scorers[0])
             asked = [samples[t.sample_id] for t in scored]
-            for number, (rows, by) in enumerate(zip(found, judges, strict=True)):
-                audits = await audit(asked, scored, scorer.judges.by(by))
-                rows[_name_of(file)] += audits
-                if number == 0:
-                    people.take(file, samples, scored, audits, scorer.judges.levels)
+            audits = [
+                await audit(asked, scored, scorer.judges.by(way.only), every=every)
+                for way, scorer in zip(ways, scorers, strict=True)
+            ]
+            base = together(audits) if votes else audits[0]
+            for name, rows in zip(names, (base, *audits), strict=True):
+                found[name][_name_of(file)] += rows
+            for taker in takers:
+                taker.take(file, samples, scored, base, scorers[0].judges.levels)
     warn_of(gone)
     return found
 

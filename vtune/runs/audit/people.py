@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vtune.metrics.agreement import agreement
+from vtune.metrics.calibration import Judged, calibration
+from vtune.metrics.resampling import SEED
 from vtune.reward.audit import AuditRow
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RIGHT, EvidenceLevels
@@ -31,6 +33,9 @@ class Labelled:
     """Its question needs a look, and it has calls."""
     faithful: bool | None
     """What the judge of looks says; None where it could not tell, or there was nothing to look at."""
+    cluster: str = ""
+    """As of `AuditRow`, as is the target."""
+    target: float | None = None
 
 
 class People:
@@ -73,7 +78,8 @@ class People:
         """`labels`, the file; `labelled`, how many of the audited have one; `not_found`, labels of others;
         `answers`, by verifier and together, the agreement of what it says (first) with right and wrong
         (second); `looks`, by what the judge of looks says, how many are labelled, and how often
-        `judge erred` and `box wrong`. Empty where nothing is labelled.
+        `judge erred` and `box wrong`; `calibration`, that of the judge of looks by labels: where people saw
+        its verdict and did not write `judge erred`, it stands. Empty where nothing is labelled.
         """
         if not self._there:
             return {}
@@ -87,6 +93,7 @@ class People:
             "labelled": len(self._found),
             "not_found": self._there - len(self._found),
             "answers": {name: _answers(found) for name, found in by_verifier.items()},
+            "calibration": asdict(calibration(map(_judged, looked), seed=SEED)),
             "looks": {
                 name: _looks([one for one in looked if one.faithful is said]) for said, name in LOOKS.items()
             },
@@ -106,7 +113,19 @@ def _labelled(label: Label, sample: Sample, trajectory: Trajectory, row: AuditRo
         correct=None if accuracy is None else accuracy >= RIGHT,
         looked=row is not None and bool(row.calls),
         faithful=None if row is None else row.any_faithful,
+        cluster="" if row is None else row.cluster,
+        target=None if row is None else row.target,
     )
+
+
+def _judged(one: Labelled) -> Judged:
+    """A label `box wrong` says nothing of what was shown."""
+    truth = one.faithful
+    if one.label == "box wrong" or one.faithful is None:
+        truth = None
+    elif one.label == "judge erred":
+        truth = not one.faithful
+    return Judged(cluster=one.cluster, correct=one.correct, target=one.target, said=one.faithful, truth=truth)
 
 
 def _answers(found: Sequence[Labelled]) -> dict[str, Any]:

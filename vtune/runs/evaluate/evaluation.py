@@ -251,6 +251,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     policy = load_fixed(suite, asked.model, kind=asked.kind)
     began = time.monotonic()
     look = black if suite.call_images == "black" else None
+    scoring = Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size)
     opening = open_fixed(
         suite,
         policy,
@@ -259,11 +260,9 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         kind=asked.kind,
         runs_code=asked.found.codes > 0,
         observation_transform=look,
+        judges=scoring.judges,
     )
-    async with (
-        opening as agent,
-        Scorer(suite.reward, judge_cache=out / "judge.jsonl", shown=policy.pictures.shown_size) as scorer,
-    ):
+    async with opening as agent, scoring as scorer:
         records = await _draw(asked, agent, scorer)
         everything = parts(asked.portions)
         found = await with_model(suite, stored(everything), records, out)

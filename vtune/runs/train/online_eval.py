@@ -164,6 +164,7 @@ class OnlineEvaluation:
         found = _Share()
         searches = self._out / f"search-eval-{ranks.rank}.jsonl"
         judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
+        scoring = Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size)
         async with (
             open_agent(
                 suite,
@@ -173,8 +174,9 @@ class OnlineEvaluation:
                 record=searches,
                 announced=False,
                 observation_transform=transform,
+                judges=scoring.judges,
             ) as agent,
-            Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size) as scorer,
+            scoring as scorer,
         ):
             for window in windows(questions, rollouts=suite.rollouts, done={}):
                 await self._portion(window, one, step, agent, scorer, found)

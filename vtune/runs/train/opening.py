@@ -81,12 +81,20 @@ async def opened(
     began = time.monotonic()
     searches, judgements = out / f"search-{ranks.rank}.jsonl", out / f"judge-{ranks.rank}.jsonl"
     eyes = policy.pictures
+    scoring = Scorer(recipe.reward, judge_cache=judgements, shown=eyes.shown_size)
     async with (
         aclosing(engine),
         open_agent(
-            recipe, engine, policy.chat, eyes, record=searches, announced=ranks.first, waiting=waiting
+            recipe,
+            engine,
+            policy.chat,
+            eyes,
+            record=searches,
+            announced=ranks.first,
+            waiting=waiting,
+            judges=scoring.judges,
         ) as agent,
-        Scorer(recipe.reward, judge_cache=judgements, shown=eyes.shown_size) as scorer,
+        scoring as scorer,
     ):
         yield Opened(
             recipe=recipe,

@@ -13,6 +13,7 @@ from vtune.report.curves import charts_of
 from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
+from vtune.runs.view.audited import audited_tables
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.reported import reported_rows
@@ -101,6 +102,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
             _buckets(results["faithfulness"]),
             _by_source(results["sources"]),
             *reported_rows(suite, results["score"]),
+            *audited_tables(path),
         ],
         "recipe": _flat(suite),
         "environment": _flat(environment | (results.get("environment") or {})),

@@ -1,0 +1,59 @@
+from dataclasses import dataclass
+
+import pytest
+
+from vtune.metrics.calls import calls_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """An audited trajectory."""
+
+    cluster: str = "a"
+    correct: bool | None = True
+    calls: int = 1
+    any_faithful: bool | None = True
+    helpful: int | None = 1
+    first: int | None = 1
+    unused: int = 0
+    repeated: int = 0
+    looked: bool = True
+
+
+ROWS = [
+    Row(cluster="0", calls=4, helpful=1, first=2, unused=1, repeated=1),
+    Row(cluster="1", calls=2, helpful=2),
+    Row(cluster="2", calls=2, helpful=0, first=None, any_faithful=False, correct=False),
+    Row(cluster="3", calls=0, helpful=0, first=None, any_faithful=False, looked=False),
+    Row(cluster="4", calls=1, correct=None),
+]
+
+
+def value(rows: list[Row], name: str, among: str = "all") -> float | None:
+    found = getattr(calls_of(rows, seed=0)[among], name)
+    return found if found is None or isinstance(found, int) else found.value
+
+
+def test_each_share_has_both_denominators() -> None:
+    assert (value(ROWS, "n"), value(ROWS, "calls")) == (3, 8)
+    assert (value(ROWS, "n", "correct"), value(ROWS, "calls", "correct")) == (2, 6)
+    assert value(ROWS, "helpful_of_calls") == pytest.approx(3 / 8)
+    assert value(ROWS, "helpful_of_calls", "correct") == pytest.approx(3 / 6)
+    assert value(ROWS, "helpful_ratio") == pytest.approx((1 / 4 + 1 + 0) / 3)
+    assert value(ROWS, "keep_unhelpful") == pytest.approx(2 / 3)
+    assert value(ROWS, "keep_unhelpful", "correct") == 1.0
+    assert value(ROWS, "unused_of_calls") == value(ROWS, "repeated_of_calls") == pytest.approx(1 / 8)
+    assert value(ROWS, "late_of_calls") == pytest.approx((2 + 1) / 8)
+    assert value(ROWS, "first_useful") == pytest.approx(1.5)
+
+
+def test_what_was_not_judged_call_by_call_is_in_no_share_of_helpful_calls() -> None:
+    rows = [*ROWS, Row(cluster="5", calls=9, helpful=None)]
+    assert value(rows, "helpful_of_calls") == pytest.approx(3 / 8)
+    assert value(rows, "unused_of_calls") == pytest.approx(1 / 17)
+
+
+def test_without_calls_there_is_nothing_to_divide_by() -> None:
+    found = calls_of([Row(calls=0, helpful=0, first=None, looked=False)], seed=0)["all"]
+    assert (found.n, found.calls) == (0, 0)
+    assert found.helpful_of_calls is found.helpful_ratio is found.first_useful is found.keep_unhelpful is None

@@ -1,0 +1,94 @@
+from collections.abc import Mapping
+
+import pytest
+
+from vtune.metrics.counterfactual import Answered, Rerun, dependence, resolution
+
+
+def answered(
+    number: int,
+    reruns: Mapping[str, Rerun] | None = None,
+    *,
+    correct: bool | None = True,
+    faithful: bool | None = True,
+    looked: bool = True,
+    calls: int = 1,
+    pixels: int = 10,
+) -> Answered:
+    return Answered(
+        cluster=str(number),
+        source="a" if number % 2 else "b",
+        pixels=pixels,
+        calls=calls,
+        correct=correct,
+        faithful=faithful,
+        looked=looked,
+        reruns=reruns or {},
+    )
+
+
+def rerun(right: bool | None, shown: bool = True, **more: object) -> dict[str, Rerun]:
+    return {"black": Rerun(right=right, tokens=10, **more), "shown": Rerun(right=shown)}  # type: ignore[arg-type]
+
+
+ROWS = [
+    answered(0, rerun(False)),
+    answered(1, rerun(False, again=True), faithful=False),
+    answered(2, rerun(True, same=True), calls=4),
+    answered(3, rerun(False, shown=False), pixels=5_000_000),
+    answered(4, looked=False, calls=0),
+    answered(5, correct=False),
+    answered(6, rerun(None, why="the judge gave no reply")),
+    answered(7, correct=None),
+]
+
+
+def test_dependence_has_every_denominator() -> None:
+    found = dependence(ROWS, "black", seed=0)
+    assert (found.n, found.n_unscored, found.why) == (4, 1, "the judge gave no reply")
+    shares = (found.dependent_of_looked, found.dependent_of_correct, found.dependent_of_all)
+    assert [one.value for one in shares if one is not None] == pytest.approx([3 / 4, 3 / 5, 3 / 6])
+    assert found.beyond_chance is not None
+    assert found.beyond_chance.value == pytest.approx(2 / 4)
+    assert found.asked_again is not None
+    assert found.asked_again.value == 1 / 4
+    assert found.same_text is not None
+    assert found.same_text.value == 1 / 4
+    assert found.tokens == 10
+
+
+def test_the_table_sets_the_judge_against_the_exchange() -> None:
+    found = dependence(ROWS, "black", seed=0)
+    values = {name: one.value for name, one in found.table.items() if one is not None}
+    assert values == {
+        "faithful_dependent": 1 / 2,
+        "faithful_independent": 1 / 4,
+        "unfaithful_dependent": 1 / 4,
+        "unfaithful_independent": 0.0,
+    }
+    assert (found.agreement.n, found.agreement.both) == (4, 2)
+
+
+def test_it_is_split_by_source_resolution_and_calls() -> None:
+    found = dependence(ROWS, "black", seed=0).by
+    assert {kind: {name: part.n for name, part in parts.items()} for kind, parts in found.items()} == {
+        "source": {"a": 2, "b": 2},
+        "resolution": {"from 4 MP": 1, "under 1 MP": 3},
+        "calls": {"1": 3, "3+": 1},
+    }
+    late = found["calls"]["3+"].dependent
+    assert late is not None
+    assert late.value == 0.0
+    assert [resolution(one) for one in (999_999, 1_000_000, 4_000_000)] == [
+        "under 1 MP",
+        "1 to 4 MP",
+        "from 4 MP",
+    ]
+
+
+def test_where_nothing_was_drawn_again_nothing_is_said() -> None:
+    found = dependence([answered(0, looked=False)], "black", seed=0)
+    assert (found.n, found.dependent_of_looked, found.tokens) == (0, None, None)
+    assert found.dependent_of_correct is not None
+    assert found.dependent_of_correct.value == 0.0
+    assert dependence([], "black", seed=0).dependent_of_all is None

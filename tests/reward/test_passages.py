@@ -1,0 +1,105 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reward.build import LEVELS
+from vtune.data import trails
+from vtune.data.trail_world import make_world
+from vtune.reward.audit import audit
+from vtune.reward.evidence import Judges, score_call
+from vtune.reward.evidence_passages import NAME, holding
+from vtune.schema.message import Message
+from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools import text_search
+
+SEARCH = LEVELS.model_copy(update={"search_abilities": ("search",), "judges": (NAME,)})
+
+
+def sample(**changes: object) -> Sample:
+    values = {
+        "id": "q",
+        "source": "q",
+        "prompt": (Message("user", "Where does the red road of Ulm lead?"),),
+        "ground_truth": "Bad Orb",
+        "verifier": "exact",
+        "ability": "search",
+        "tools": (text_search.NAME,),
+    }
+    return Sample(**(values | changes))  # type: ignore[arg-type]
+
+
+def found(output: str, **changes: object) -> Call:
+    call = Call(tool=text_search.NAME, arguments="{}", status="ok", output=output)
+    return replace(call, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("output", "held"),
+    [
+        ("1. Ulm\nThe red road leads to bad orb.", True),
+        ("1. Ulm\nThe red road leads to Bad Orben.", False),
+        ("1. Ulm\nA bad road. 2. Orb\nA town.", False),
+        ("No matching passages were found.", False),
+        ("1. Ulm\nNothing.\naddresses:\nhttp://bad-orb.de", False),
+    ],
+)
+def test_the_answer_is_looked_for_as_whole_words(output: str, held: bool) -> None:
+    assert (holding(sample(), found(output)) is not None) is held
+
+
+def test_where_documents_are_named_only_they_count() -> None:
+    gold = sample(extra={"documents": ["Ulm"]})
+    assert holding(gold, found("1. Trier\nThe red road leads to Bad Orb.")) is None
+    assert holding(gold, found("1. Trier\nA town.\n\n2. Ulm\nThe red road leads to Bad Orb.")) == "Bad Orb"
+    assert holding(sample(ground_truth="7", extra={"documents": ["Ulm"]}), found("1. Ulm\nIt has 7.")) == "7"
+
+
+def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> None:
+    choice = sample(ground_truth="B", choices=("Worms", "Trier"))
+    assert holding(choice, found("1. Ulm\nTo Trier.")) == "Trier"
+    assert holding(choice, found("1. Ulm\nB")) is None
+    assert holding(sample(), found("Bad Orb", tool="python")) is None
+    assert holding(sample(), found("Bad Orb", status="error")) is None
+
+
+@given(st.text(max_size=60), st.text(max_size=20))
+def test_no_text_breaks_it(output: str, answer: str) -> None:
+    held = holding(sample(ground_truth=answer), found(output))
+    assert held is None or held == answer
+
+
+def test_a_search_is_paid_and_audited_by_the_same_judge() -> None:
+    right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
+    asked = sample()
+    both = [
+        Trajectory(sample_id="q", source="q", calls=(found(output),), reward=right)
+        for output in ("1. Ulm\nTo Bad Orb.", "1. Ulm\nA town.")
+    ]
+    judges = Judges(SEARCH, None)
+    scores = [asyncio.run(score_call(asked, one, 0, judges)).score for one in both]
+    assert scores == [SEARCH.full, SEARCH.miss]
+    rows = asyncio.run(audit([asked], both, judges))
+    assert [(row.any_faithful, row.by, row.helpful) for row in rows] == [(True, NAME, 1), (False, NAME, 0)]
+
+
+def test_on_trails_it_agrees_with_how_they_were_made() -> None:
+    world = make_world(40, 20, seed=0)
+    made = list(trails.traces(world, 90, seed=0))
+    stream = trails.trails(world, seed=0, split="traces")
+    samples = {t.sample_id: trails._sample(next(stream), t.sample_id) for t in made}
+    told = {True: 0, False: 0}
+    for trace in made:
+        asked = samples[trace.sample_id]
+        held = any(holding(asked, call) is not None for call in trace.calls)
+        if trace.answer == asked.ground_truth and held:
+            told[True] += 1
+        elif not held:
+            # Whoever took the wrong roads, or stopped too early, has not read where the right one leads.
+            assert trace.answer != asked.ground_truth or asked.extra["documents"] == []
+            told[False] += 1
+    assert min(told.values()) > 5

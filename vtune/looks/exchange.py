@@ -1,0 +1,122 @@
+"""Pictures of calls with something else in the place of what they showed: what a counterfactual shows.
+
+The target is changed in the picture that it lies in, and carried from there into the returned picture, which
+keeps its size and all else that a call made of it.
+"""
+
+import io
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vtune.looks.agreement import Pixels
+from vtune.looks.geometry import Map, corners, inverse, onto
+from vtune.looks.view import sampled
+from vtune.schema.box import Box, clamp
+
+RADIUS = 5
+"""Pixels around a hole that its filling is made of; ours."""
+FRAME = 16
+"""Pixels around a target that inpainting looks at, at least; ours."""
+
+
+def cut(source: Pixels, box: Box, size: tuple[int, int]) -> Pixels:
+    """A region of a picture.
+
+    Args:
+        source: The picture, RGB, shape (h, w, 3).
+        box: xyxy in its pixels.
+        size: Width and height of the result, in pixels.
+    """
+    return sampled(source, onto(box, size), size)
+
+
+def inpainted(source: Pixels, box: Box) -> Pixels:
+    """A picture without its target: the box is filled by what surrounds it.
+
+    Source: Telea, An image inpainting technique based on the fast marching method, 2004 (OpenCV).
+    """
+    height, width = source.shape[:2]
+    x0, y0, x1, y1 = _whole(box, width, height)
+    margin = max(FRAME, 2 * RADIUS)
+    left, top = max(0, x0 - margin), max(0, y0 - margin)
+    part = source[top : y1 + margin, left : x1 + margin]
+    hole = np.zeros(part.shape[:2], np.uint8)
+    hole[y0 - top : y1 - top, x0 - left : x1 - left] = 255
+    after = source.copy()
+    after[top : y1 + margin, left : x1 + margin] = cv2.inpaint(
+        np.ascontiguousarray(part), hole, RADIUS, cv2.INPAINT_TELEA
+    )
+    return after
+
+
+def recoloured(source: Pixels, box: Box) -> Pixels:
+    """A picture whose target has other colours: red is shown as green, green as blue and blue as red.
+
+    Shapes and what is written stay; greys have no colour to change.
+    """
+    height, width = source.shape[:2]
+    x0, y0, x1, y1 = _whole(box, width, height)
+    after = source.copy()
+    after[y0:y1, x0:x1] = np.roll(source[y0:y1, x0:x1], 1, axis=2)
+    return after
+
+
+def carried(after: Pixels, returned: Pixels, way: Map, box: Box) -> Pixels | None:
+    """A returned picture with a changed part of the picture that it shows a region of.
+
+    Args:
+        after: The changed picture.
+        returned: What the call returned.
+        way: From pixels of the returned picture to those of the other.
+        box: What was changed, xyxy in pixels of the other.
+
+    Returns:
+        None where the returned picture shows nothing of the box.
+    """
+    height, width = returned.shape[:2]
+    there = corners(box, inverse(way))
+    if there is None:
+        return None
+    mask = np.zeros((height, width), np.uint8)
+    # OpenCV fills polygons over the centres of pixels.
+    cv2.fillPoly(mask, [np.round(there.T - 0.5).astype(np.int32)], 1)
+    inside = mask.astype(bool)
+    if not inside.any():
+        return None
+    found = returned.copy()
+    found[inside] = sampled(after, way, (width, height))[inside]
+    return found
+
+
+def region(centre: tuple[float, float], size: tuple[float, float], bounds: tuple[int, int]) -> Box:
+    """The box of a size around a point, moved (and cut where it is too large) to lie within a picture.
+
+    Args:
+        centre: (x, y) in pixels.
+        size: Width and height, in pixels.
+        bounds: Of the picture.
+    """
+    ends = []
+    for middle, side, most in zip(centre, size, bounds, strict=True):
+        length = min(side, float(most))
+        start = min(max(0.0, middle - length / 2), most - length)
+        ends.append((start, start + length))
+    (x0, x1), (y0, y1) = ends
+    return x0, y0, x1, y1
+
+
+def encoded(pixels: NDArray[np.uint8]) -> bytes:
+    """Pixels as a PNG."""
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def _whole(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
+    """A box in whole pixels, at least one to a side."""
+    x0, y0, x1, y1 = clamp(box, width, height)
+    left, top = min(int(x0), width - 1), min(int(y0), height - 1)
+    return left, top, max(left + 1, int(np.ceil(x1))), max(top + 1, int(np.ceil(y1)))

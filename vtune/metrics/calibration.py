@@ -1,0 +1,134 @@
+"""How far a judge of looks can be trusted, and what its errors do to the share that it finds."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vtune.metrics.agreement import Agreement, agreement
+from vtune.metrics.corrected import LEAST_J, Confusion, Corrected, corrected
+from vtune.metrics.intervals import Estimate, effective, share
+from vtune.metrics.resampling import totals
+
+SIZES = (("under 0.1 %", 0.001), ("0.1 to 1 %", 0.01), ("1 to 10 %", 0.1))
+"""Sizes of a target that are counted apart, and the share of its picture below which one belongs there; ours:
+V*'s targets take up 0.05 % on average, a sign of a lens puzzle 1.6 %."""
+LARGE = "from 10 %"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A trajectory with calls: what a judge says of it, and what is so."""
+
+    cluster: str
+    """What belongs together (`vtune.schema.clusters`)."""
+    correct: bool | None
+    """Whether its answer is right; None = unscored."""
+    target: float | None
+    """Share of its picture that the largest target takes up; None where no box says it."""
+    said: bool | None
+    """Whether a call shows a target, as the judge says; None where it could not tell."""
+    truth: bool | None
+    """Whether one does; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A judge against the truth, on trajectories with calls. None: there is nothing to divide by."""
+
+    agreement: Agreement
+    """Of the truth (first) with the judge (second): accuracy (`agree`), kappa and the confusion."""
+    sensitivity: Estimate | None
+    """Of the trajectories of which it is so, those of which the judge says it."""
+    specificity: Estimate | None
+    """Of those of which it is not so, those of which the judge says that."""
+    warning: str
+    """Why its shares are not to be quoted; empty where they are."""
+    by_size: dict[str, Agreement]
+    """The same agreement by the size of the target."""
+    n: int
+    """Right answers with calls that it judges, whose share is corrected: those whose truth is not known, or
+    all where it is known of each."""
+    corrected: Corrected | None
+    """Of these, the faithful ones as it says, and as a perfect judge would have seen them."""
+
+
+def calibration(rows: Iterable[Judged], *, seed: int) -> Calibration:
+    """Hold a judge against the truth.
+
+    Trajectories about one question say less than as many questions: counts are taken for as many independent
+    ones as have the same spread.
+
+    Args:
+        rows: Trajectories with calls.
+        seed: Of the bootstrap.
+    """
+    rows = [row for row in rows if row.said is not None]
+    known = [row for row in rows if row.truth is not None]
+    yes, no = ([row for row in known if row.truth is so] for so in (True, False))
+    asked = [row for row in rows if row.correct and row.truth is None] or [row for row in rows if row.correct]
+    hits, hits_of = _independent(yes, True)
+    rejections, rejections_of = _independent(no, False)
+    said, of = _independent(asked, True)
+    errs = Confusion(
+        hits=hits, misses=hits_of - hits, false_alarms=rejections_of - rejections, rejections=rejections
+    )
+    found = corrected(said, of, errs)
+    sizes = [size_of(row.target) for row in known]
+    return Calibration(
+        agreement=_agreement(known),
+        sensitivity=share([row.cluster for row in yes], [float(bool(row.said)) for row in yes], seed=seed),
+        specificity=share([row.cluster for row in no], [float(not row.said) for row in no], seed=seed),
+        warning=_warning(found, len(yes), len(no)),
+        by_size={
+            size: _agreement([row for row, own in zip(known, sizes, strict=True) if own == size])
+            for size in (*(name for name, _ in SIZES), LARGE)
+            if size in sizes
+        },
+        n=len(asked),
+        corrected=found,
+    )
+
+
+def majority(said: Iterable[bool | None]) -> bool | None:
+    """What more than half of the judges say that could tell; None where as many say the one as the other."""
+    known = [one for one in said if one is not None]
+    yes = sum(known)
+    return None if 2 * yes == len(known) else 2 * yes > len(known)
+
+
+def size_of(target: float | None) -> str:
+    """The size of a target as it is counted."""
+    if target is None:
+        return "unknown"
+    return next((name for name, most in SIZES if target < most), LARGE)
+
+
+def _agreement(rows: Sequence[Judged]) -> Agreement:
+    return agreement((row.truth, row.said) for row in rows)
+
+
+def _warning(found: Corrected | None, yes: int, no: int) -> str:
+    if found is None:
+        lacking = "is so" if not yes else "is not so"
+        return f"the judge is not calibrated: the truth is known of no trajectory of which it {lacking}"
+    if found.youden_low < LEAST_J:
+        return (
+            f"the judge hardly tells looks apart: Youden's J is {found.youden:.2f}, and may be "
+            f"{found.youden_low:.2f}; do not quote its shares"
+        )
+    return ""
+
+
+def _independent(rows: Sequence[Judged], says: bool) -> tuple[float, float]:
+    """How many rows the judge says this of, and how many there are, as independent ones."""
+    if not rows:
+        return 0.0, 0.0
+    said = np.array([row.said is says for row in rows], dtype=np.float64)
+    table = totals([row.cluster for row in rows], said, np.ones_like(said))
+    part = float(said.mean())
+    spread = float(((table[:, 0] - part * table[:, 1]) ** 2).sum()) / len(rows) ** 2
+    # Without a spread nothing says how much rows of a cluster have in common: all, as if it were one trial.
+    count = effective(table) if spread == 0 or len(table) < 2 else part * (1 - part) / spread
+    count = min(float(len(rows)), max(1.0, count))
+    return part * count, count

@@ -1,0 +1,126 @@
+"""What tool calls were good for: how many helped, how many were decoration, and when the first one helped."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from vtune.metrics.intervals import Estimate, mean, share
+
+
+class Row(Protocol):
+    """What is known about one trajectory; `vtune.reward.audit` makes such rows."""
+
+    @property
+    def cluster(self) -> str:
+        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
+        ...
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer is right; None = unscored."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """Number of tool calls."""
+        ...
+
+    @property
+    def any_faithful(self) -> bool | None:
+        """Whether a call shows a target; None = unscored."""
+        ...
+
+    @property
+    def helpful(self) -> int | None:
+        """Calls that show a target; None where not each was judged."""
+        ...
+
+    @property
+    def first(self) -> int | None:
+        """Number of the first such call, from 1."""
+        ...
+
+    @property
+    def unused(self) -> int:
+        """Calls that cut out a region and show it to nobody."""
+        ...
+
+    @property
+    def repeated(self) -> int:
+        """Calls that show what was shown before."""
+        ...
+
+    @property
+    def looked(self) -> bool:
+        """Whether a call has given back a picture."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """The calls of some trajectories. None stands where a denominator is 0."""
+
+    n: int
+    """Trajectories with calls."""
+    calls: int
+    """Their calls."""
+    helpful_of_calls: Estimate | None
+    """Calls that show a target."""
+    helpful_ratio: Estimate | None
+    """The same share in each trajectory, on average: what FaithEyes pays (r_tool)."""
+    unused_of_calls: Estimate | None
+    """Declared and not used: calls that cut out a region and show it to nobody."""
+    repeated_of_calls: Estimate | None
+    """Calls that show what was shown before."""
+    late_of_calls: Estimate | None
+    """Calls after the one that first showed a target."""
+    first_useful: Estimate | None
+    """Number of the first call that shows a target, from 1, on average where one does."""
+    keep_unhelpful: Estimate | None
+    """FaithEyes' share of that name: of trajectories that saw a picture, those in which one shows a target;
+    pictures that the policy itself finds unhelpful count. On right answers this is what its paper prints."""
+
+
+def calls_of(rows: Iterable[Row], *, seed: int) -> dict[str, Calls]:
+    """`correct`, over right answers, and `all`, over all whose answer is scored.
+
+    Args:
+        rows: Audited trajectories, one each.
+        seed: Of the bootstrap.
+
+    Source: FaithEyes (Wang et al. 2026, arXiv 2607.28225), README and `judge_faithfulness.py`, for
+    `helpful_ratio` and `keep_unhelpful`; the others are ours.
+    """
+    scored = [row for row in rows if row.correct is not None]
+    return {
+        "correct": _calls([row for row in scored if row.correct], seed),
+        "all": _calls(scored, seed),
+    }
+
+
+def _calls(rows: Sequence[Row], seed: int) -> Calls:
+    users = [row for row in rows if row.calls]
+    known = [row for row in users if row.helpful is not None]
+    found = [row for row in users if row.first is not None]
+    looked = [row for row in users if row.looked and row.any_faithful is not None]
+
+    def of_calls(among: Sequence[Row], parts: Sequence[int]) -> Estimate | None:
+        names, wholes = [row.cluster for row in among], [float(row.calls) for row in among]
+        return share(names, [float(part) for part in parts], wholes, seed=seed)
+
+    ratios = [(row.helpful or 0) / row.calls for row in known]
+    return Calls(
+        n=len(users),
+        calls=sum(row.calls for row in users),
+        helpful_of_calls=of_calls(known, [row.helpful or 0 for row in known]),
+        helpful_ratio=share([row.cluster for row in known], ratios, seed=seed),
+        unused_of_calls=of_calls(users, [row.unused for row in users]),
+        repeated_of_calls=of_calls(users, [row.repeated for row in users]),
+        late_of_calls=of_calls(known, [row.calls - row.first if row.first else 0 for row in known]),
+        first_useful=mean(
+            [row.cluster for row in found], [float(row.first or 0) for row in found], seed=seed
+        ),
+        keep_unhelpful=share(
+            [row.cluster for row in looked], [float(bool(row.any_faithful)) for row in looked], seed=seed
+        ),
+    )

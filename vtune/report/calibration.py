@@ -1,0 +1,64 @@
+"""How far judges of looks can be trusted, as tables."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from vtune.report.numbers import GAP, percent
+
+Result = Mapping[str, Any]
+"""Name of a judge -> what `vtune.metrics.calibration.Calibration` says of it."""
+
+
+def calibration_table(judges: Result, *, truth: str) -> Table:
+    """A row for each judge and each size of target, where there are several.
+
+    Args:
+        judges: By name.
+        truth: What says what is so, e.g. `boxes`.
+    """
+    table = Table(title=f"judges of looks against {truth} (in percent)", title_justify="left")
+    for name in ("", "n", "agree", "kappa", "yes, yes", "yes, no", "no, yes", "no, no"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, found in judges.items():
+        table.add_row(name, *_cells(found["agreement"]))
+        if len(found["by_size"]) > 1:
+            for size, part in found["by_size"].items():
+                table.add_row(f"  target {size}", *_cells(part))
+    table.caption = f"yes, no: {truth} say yes, the judge says no"
+    return table
+
+
+def calibration_notes(judges: Result) -> Iterator[str]:
+    """Of each judge the share that a perfect one would have seen, and what warns of it."""
+    for name, found in judges.items():
+        one = found["corrected"]
+        if one is not None:
+            says = (
+                f"{name}: finds {percent(one['apparent'])} of {found['n']} right answers with calls faithful"
+            )
+            share = one["share"]
+            if share is not None:
+                says += (
+                    f"; a perfect judge {percent(share['value'])} "
+                    f"[{100 * share['low']:.1f}, {100 * share['high']:.1f}]"
+                )
+            errs = [f"{key} {_share(found[key])}" for key in ("sensitivity", "specificity")]
+            yield f"{says} ({', '.join(errs)})"
+        if found["warning"]:
+            yield f"warning: {name}: {found['warning']}"
+
+
+def _cells(agreement: Mapping[str, Any]) -> list[str]:
+    kappa = agreement["kappa"]
+    return [
+        str(agreement["n"]),
+        GAP if agreement["agree"] is None else f"{100 * agreement['agree']:.1f}",
+        GAP if kappa is None else f"{kappa:.2f}",
+        *(str(agreement[key]) for key in ("both", "first_only", "second_only", "neither")),
+    ]
+
+
+def _share(estimate: Mapping[str, Any] | None) -> str:
+    return GAP if estimate is None else percent(estimate["value"])

@@ -1,0 +1,100 @@
+"""Counterfactual re-runs as tables: what right answers depend on, and how that agrees with the judge."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vtune.report.numbers import GAP
+
+Result = Mapping[str, Any]
+"""What `vtune.runs.audit.counterfactual.run_counterfactual` returned."""
+
+COLUMNS = (
+    ("dependent_of_looked", "dependent, of\nthose with a look"),
+    ("dependent_of_correct", "of the\ncorrect"),
+    ("dependent_of_all", "of all"),
+    ("beyond_chance", "beyond\nchance"),
+    ("follows", "say what\nwas shown"),
+    ("asked_again", "look\nagain"),
+    ("same_text", "word for\nword"),
+)
+CELLS = (
+    ("faithful_dependent", "faithful,\ndependent"),
+    ("faithful_independent", "faithful,\nindependent"),
+    ("unfaithful_dependent", "unfaithful,\ndependent"),
+    ("unfaithful_independent", "unfaithful,\nindependent"),
+)
+
+
+def render_counterfactual(result: Result) -> RenderableType:
+    """One row an exchange, then the judge against each, then where it differs, then what has to be known."""
+    exchanges = result["exchanges"]
+    parts: list[RenderableType] = [
+        _table("right answers with other pictures (in percent [95 % interval])", COLUMNS, exchanges),
+        _table(
+            "the judge's verdict x the exchange's, of right answers with a look",
+            CELLS,
+            {name: found["table"] | {"n": found["agreement"]["n"]} for name, found in exchanges.items()},
+        ),
+    ]
+    parts += _where(exchanges)
+    return Group(*parts, *map(Text, _notes(result)))
+
+
+def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Mapping[str, Any]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column("n", justify="right")
+    for _, name in columns:
+        table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
+    for name, row in rows.items():
+        table.add_row(name, str(row["n"]), *(share_text(row[key]) for key, _ in columns))
+    return table
+
+
+def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """The dependent share by what answers differ in, where they do."""
+    kinds = next(iter(exchanges.values()))["by"]
+    for kind in kinds:
+        values = sorted({value for found in exchanges.values() for value in found["by"][kind]})
+        if len(values) < 2:
+            continue
+        table = Table(title=f"dependent, by {kind}", title_justify="left")
+        table.add_column("")
+        for value in values:
+            table.add_column(value, justify="right")
+        for name, found in exchanges.items():
+            parts = [found["by"][kind].get(value) for value in values]
+            table.add_row(
+                name,
+                *(GAP if one is None else f"{share_text(one['dependent'])}\nof {one['n']}" for one in parts),
+            )
+        yield table
+
+
+def _notes(result: Result) -> Iterator[str]:
+    yield (
+        f"drawn with {result['model']} at temperature {result['temperature']:g}: {result['drawn']} turns "
+        f"now, {result['tokens']} tokens on record in {result['record']}"
+    )
+    for name, found in result["exchanges"].items():
+        if found["n_unscored"]:
+            yield f"{name}: {found['n_unscored']} not known, most often: {found['why']}"
+        kappa = found["agreement"]["kappa"]
+        if found["agreement"]["n"]:
+            yield (
+                f"{name}: the judge and the exchange agree on {100 * found['agreement']['agree']:.1f} % of "
+                f"{found['agreement']['n']}, kappa {GAP if kappa is None else f'{kappa:.2f}'}"
+            )
+
+
+def share_text(estimate: Mapping[str, float | None] | None) -> str:
+    """A share in percent, with its interval in a second line where it has one."""
+    if estimate is None or estimate["value"] is None:
+        return GAP
+    value = f"{100 * estimate['value']:.1f}"
+    low, high = estimate["low"], estimate["high"]
+    return value if low is None or high is None else f"{value}\n[{100 * low:.1f}, {100 * high:.1f}]"

@@ -1,0 +1,131 @@
+"""The evidence judge of searches: a call shows the target where a passage that it returned holds the answer.
+
+Only tools that search are believed: what a policy's own code prints is its own writing.
+"""
+
+import re
+from collections.abc import Sequence
+
+from vtune.judge.client import JudgeClient
+from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
+from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.message import Message
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.schema.verdict import Verdict
+from vtune.tools import image_search, text_search
+from vtune.tools.tool import SOURCES
+from vtune.verifiers import exact
+from vtune.verifiers.exact import normalise
+
+NAME = "passages"
+
+SEARCHES = (text_search.NAME, image_search.NAME)
+
+SHORTEST = 3
+"""Characters of an answer that is looked for in any passage; ours: a digit or "no" stands in most of them."""
+
+DOCUMENTS = "documents"
+"""The key of `extra_info` with the titles of the documents that hold the answer; without it any may."""
+
+_HEAD = re.compile(r"^\d+\. ", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+
+
+class PassageJudge:
+    """Looks for the answer, as whole words, in what searches returned; in the gold documents where known."""
+
+    def __init__(self, levels: EvidenceLevels) -> None:
+        self._levels = levels
+
+    async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
+        """`full` where a passage holds the answer, else `miss`."""
+        held = holding(sample, trajectory.calls[k])
+        if held is None:
+            return Verdict(self._levels.miss, "miss: no returned passage holds the answer")
+        return Verdict(self._levels.full, f"full: a returned passage holds {held!r}")
+
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Whether a returned passage holds the answer."""
+        return holding(sample, trajectory.calls[k]) is not None
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        """Never: a text has no size."""
+        return False
+
+
+def holding(sample: Sample, call: Call) -> str | None:
+    """The spelling of the answer that a passage of a search holds; None where none does."""
+    if call.tool not in SEARCHES or call.status != "ok":
+        return None
+    titles = _titles(sample)
+    for passage in _passages(call.output):
+        title, _, text = passage.partition("\n")
+        if titles and normalise(title) not in titles:
+            continue
+        words = _words(text if titles else passage)
+        for answer in _answers(sample):
+            if f" {_words(answer)} " in f" {words} ":
+                return answer
+    return None
+
+
+def _passages(output: str) -> Sequence[str]:
+    """The passages of a call's output, without their numbers; a summary is one."""
+    text = output.partition(f"\n{SOURCES}")[0]
+    return [part for part in _HEAD.split(text) if part.strip()]
+
+
+def _answers(sample: Sample) -> list[str]:
+    """The spellings of the answer that are long enough to be looked for."""
+    options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
+    aliases = sample.verifier_parm.get("aliases", ())
+    told = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
+    said = [options.get(str(one), str(one)) for one in told]
+    least = 1 if _titles(sample) else SHORTEST
+    return [one for one in dict.fromkeys(said) if len(_words(one)) >= least]
+
+
+def _titles(sample: Sample) -> frozenset[str]:
+    titles = sample.extra.get(DOCUMENTS)
+    return frozenset(map(normalise, titles)) if isinstance(titles, list | tuple) else frozenset()
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def opened(levels: EvidenceLevels, client: JudgeClient | None) -> PassageJudge:
+    """It asks nobody."""
+    return PassageJudge(levels)
+
+
+def _example() -> Example:
+    sample = Sample(
+        id="example",
+        source="example",
+        prompt=(Message("user", "Where does the red road of Ulm lead?"),),
+        ground_truth="Worms",
+        verifier=exact.NAME,
+        ability="search",
+        tools=(text_search.NAME,),
+    )
+    return Example(sample, _searched("1. Ulm\nThe red road leads to Worms."), _searched("1. Trier\nA town."))
+
+
+def _searched(output: str) -> Trajectory:
+    call = Call(tool=text_search.NAME, arguments="{}", status="ok", output=output)
+    return Trajectory(sample_id="example", source="example", calls=(call,))
+
+
+EVIDENCE.add(
+    NAME,
+    EvidencePart(
+        "The answer, as whole words, in the passages that searches returned.",
+        opened,
+        judges=lambda sample: bool(set(SEARCHES) & set(sample.tools)) and bool(_answers(sample)),
+        lacking="no search among the tools, or no answer that can be looked for",
+        reads_text=True,
+        example=_example,
+    ),
+)

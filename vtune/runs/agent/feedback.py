@@ -1,0 +1,30 @@
+"""What a policy is told of its looks, where a recipe has `rollout.feedback`: by the judge of the reward."""
+
+import asyncio
+
+from vtune.reward.evidence import Judges, needs_look
+from vtune.reward.looks import with_looks
+from vtune.rollout.verdicts import Feedback
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+HELPFUL = "This picture shows what was asked for."
+UNHELPFUL = "This picture does not show what was asked for."
+"""Ours; FaithEyes writes {"is_helpful": …, "reasons": …}."""
+
+
+def feedback_of(judges: Judges) -> Feedback:
+    """What says of a look whether it shows the target, with the judges of the reward.
+
+    Args:
+        judges: Of the reward, opened before the first conversation begins.
+    """
+
+    async def told(sample: Sample, so_far: Trajectory, k: int) -> str:
+        if not so_far.calls[k].images or not needs_look(sample, judges.levels):
+            return ""
+        looked = await asyncio.to_thread(with_looks, so_far, judges.levels)
+        shows = await judges.of(sample).shows_target(sample, looked, k)
+        return HELPFUL if shows else UNHELPFUL
+
+    return told

@@ -1,0 +1,194 @@
+"""`vtune faithfulness --counterfactual`: right answers once more, with other pictures in the same place."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import RecipeError, nearest
+from vtune.metrics.counterfactual import Rerun, dependence
+from vtune.models.policy import resolved
+from vtune.models.served import is_served
+from vtune.report.progress import Steps
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import Scorer
+from vtune.rollout.again import draw_side_by_side
+from vtune.runs.agent.kinds import check_vllm
+from vtune.runs.agent.opening import load_fixed, opened_engine
+from vtune.runs.agent.served import check_model, kind_of
+from vtune.runs.audit.drawn import drawn_as
+from vtune.runs.audit.exchanges import EXCHANGES, WITHHELD
+from vtune.runs.audit.looked import Looked, Place
+from vtune.runs.audit.rerun_record import NAME, RerunRecord
+from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+
+def asked_exchanges(names: str) -> tuple[str, ...]:
+    """The exchanges of a list with commas, in order.
+
+    Raises:
+        RecipeError: If there is none of a name, or none at all.
+    """
+    asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    for name in asked or ("",):
+        if name not in EXCHANGES:
+            raise RecipeError(
+                f"there is no exchange {name!r}",
+                where="--counterfactual",
+                fix=nearest(name, EXCHANGES),
+            )
+    return asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunWith:
+    """What the command line says of drawing again."""
+
+    exchanges: str
+    """Names, with commas between them."""
+    model: str
+    """Folder or hub name, or `openai:URL#model`: the one that drew the trajectories."""
+    agent: str | None = None
+    """Name or path of the agent that drew them, in the place of what the run says."""
+    vllm: bool = False
+
+
+def prepared(asked: RerunWith, settings: str, path: Path, *, seed: int) -> Reruns:
+    """Everything that can be known before an audit begins.
+
+    Args:
+        asked: What the command line says.
+        settings: The file with the settings of the run.
+        path: Folder or file of the trajectories.
+        seed: Of draws, random regions and intervals.
+
+    Raises:
+        RecipeError: If an exchange wants the policy's tokens, and its model is behind an endpoint.
+        VtuneError: If the model cannot be had.
+    """
+    exchanges = asked_exchanges(asked.exchanges)
+    drawn = drawn_as(settings, asked.agent)
+    model = resolved(asked.model)
+    kind = kind_of(model, "vllm" if asked.vllm else "transformers")
+    if kind == "vllm":
+        check_vllm()
+    if is_served(model) and WITHHELD in exchanges:
+        raise RecipeError(
+            f"`{WITHHELD}` begins the policy's turn, which an endpoint does not take",
+            where="--counterfactual",
+            fix="leave it out, or give a folder of weights",
+        )
+    check_model(model, drawn.openai, drawn.rollout)
+    record = (path if path.is_dir() else path.parent) / NAME
+    return Reruns(
+        exchanges=exchanges,
+        model=model,
+        settings=drawn,
+        kind=kind,
+        seed=seed,
+        record=RerunRecord(record),
+    )
+
+
+def run_counterfactual(
+    reruns: Reruns,
+    looked: Sequence[Looked],
+    samples: Mapping[str, Sample],
+    portions: Iterator[tuple[Path, Sequence[Trajectory]]],
+    reward: RewardRecipe,
+) -> dict[str, Any]:
+    """Draw right answers again, with each exchange, and say what depends on what was seen.
+
+    Args:
+        reruns: What is asked for.
+        looked: What the audit has found.
+        samples: By id, without pictures.
+        portions: The same trajectories again, by file.
+        reward: How answers are judged.
+
+    Returns:
+        `model`; `exchanges`, for each what `vtune.metrics.counterfactual.Dependence` says; `drawn`, turns
+        that were drawn now; `tokens`, of all on record; `record`, the file that they are kept in.
+
+    Raises:
+        DataError: If a record is not of this model.
+        RunFailed: If nothing is left that could draw.
+    """
+    reruns.record.trim()
+    found, drawn = asyncio.run(_rerun(reruns, looked, samples, portions, reward))
+    rows = [replace(one.answered, reruns=found.get(one.place, {})) for one in looked]
+    return {
+        "model": reruns.model,
+        "temperature": reruns.settings.rollout.temperature,
+        "exchanges": {name: asdict(dependence(rows, name, seed=reruns.seed)) for name in reruns.exchanges},
+        "drawn": drawn,
+        "tokens": sum(one.tokens for row in rows for one in row.reruns.values()),
+        "record": str(reruns.record.path),
+    }
+
+
+async def _rerun(
+    reruns: Reruns,
+    looked: Sequence[Looked],
+    samples: Mapping[str, Sample],
+    portions: Iterator[tuple[Path, Sequence[Trajectory]]],
+    reward: RewardRecipe,
+) -> tuple[dict[Place, dict[str, Rerun]], int]:
+    """The re-runs by place and exchange, and how many turns were drawn now."""
+    asked = {one.place for one in looked if one.asked}
+    found: dict[Place, dict[str, Rerun]] = {place: {} for place in asked}
+    rows: Counter[Path] = Counter()
+    drawn, room = 0, reruns.settings.rollout.max_batch
+    async with (
+        _opened(reruns) as model,
+        Scorer(reward, shown=model.policy.pictures.shown_size) as scorer,
+    ):
+        with Steps("counterfactual", len(asked) * len(reruns.exchanges)) as steps:
+            for file, portion in portions:
+                places = [(file, number) for number in range(rows[file], rows[file] + len(portion))]
+                rows[file] += len(portion)
+                todo = [(place, one) for place, one in zip(places, portion, strict=True) if place in asked]
+                for name in reruns.exchanges:
+                    # As many at a time as are drawn together: each holds its pictures.
+                    for start in range(0, len(todo), room):
+                        part = todo[start : start + room]
+                        turns = [
+                            await asyncio.to_thread(turn_again, reruns, name, one, samples, portion, model)
+                            for _, one in part
+                        ]
+                        drawn += sum(isinstance(turn, Turn) for turn in turns)
+                        results = await _results(reruns, turns, model, scorer, steps)
+                        for (place, _), rerun in zip(part, results, strict=True):
+                            found[place][name] = rerun
+    return found, drawn
+
+
+async def _results(
+    reruns: Reruns, turns: Sequence[Turn | Rerun], model: Model, scorer: Scorer, steps: Steps
+) -> list[Rerun]:
+    """What came of turns that are drawn together, in order."""
+    todo = [turn for turn in turns if isinstance(turn, Turn)]
+    again = [turn.again for turn in todo]
+    said = await draw_side_by_side(model.engine, again, model.policy.chat, room=max(1, len(todo)))
+    drawn = iter(
+        await asyncio.gather(
+            *(judged(reruns, turn, one, scorer) for turn, one in zip(todo, said, strict=True))
+        )
+    )
+    for _ in turns:
+        steps.advance()
+    return [next(drawn) if isinstance(turn, Turn) else turn for turn in turns]
+
+
+@asynccontextmanager
+async def _opened(reruns: Reruns) -> AsyncIterator[Model]:
+    settings, folder = reruns.settings, reruns.record.path.parent
+    policy = load_fixed(settings, reruns.model, kind=reruns.kind)
+    opening = opened_engine(settings, policy, reruns.model, folder, kind=reruns.kind, apart=True)
+    async with opening as engine:
+        yield Model(policy, engine)

@@ -1,0 +1,75 @@
+"""How the trajectories of a run were drawn: what its model is opened with, to draw a turn of them again."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from vtune.config import Strict, find, load_recipe
+from vtune.errors import RecipeError
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Dtype
+from vtune.rollout.agent import Rollout
+from vtune.rollout.openai import Served
+from vtune.runs.agent.sandbox import SandboxRecipe
+from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.questions import as_today
+from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
+
+
+class Drawn(Strict):
+    """What the settings of a run say of drawing; their other sections may be older than today's."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    images: PixelBudget
+    rollout: Rollout
+    sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    dtype: Dtype
+    threads: int = Field(gt=0)
+    openai: Served = Served()
+    call_images: Literal["shown", "black"] = "shown"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_run(cls, values: Any) -> Any:
+        """The settings of an evaluation as they are; those of training have weights under `update`."""
+        if not isinstance(values, dict):
+            return values
+        values = as_today(values)
+        update, rollout = values.get("update"), values.get("rollout")
+        if isinstance(update, dict):
+            values |= {key: update[key] for key in ("dtype", "threads") if key in update}
+        if isinstance(rollout, dict):
+            values |= {"rollout": {key: rollout[key] for key in Rollout.model_fields if key in rollout}}
+        return values
+
+
+def drawn_as(settings: str, agent: str | None) -> Drawn | AgentRecipe:
+    """What a model is opened with.
+
+    Args:
+        settings: The file with the settings of the run.
+        agent: Name or path of an agent, in the place of what the run says.
+
+    Raises:
+        RecipeError: If neither says it, or the pictures of calls were not shown.
+    """
+    if agent is not None:
+        found: Drawn | AgentRecipe = load_recipe(find(agent, AGENTS), AgentRecipe)
+    elif Path(settings).is_file():
+        found = load_recipe(Path(settings), Drawn)
+    else:
+        raise RecipeError(
+            "nothing says how these trajectories were drawn",
+            where=settings,
+            fix="name the agent that drew them with --agent, e.g. --agent codev",
+        )
+    if found.call_images != "shown":
+        raise RecipeError(
+            "the pictures of its calls were blackened already: there is nothing to exchange",
+            where=settings,
+            fix="take a run with call_images: shown",
+        )
+    return found

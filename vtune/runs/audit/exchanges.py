@@ -1,0 +1,223 @@
+"""What is shown in the place of what calls showed: the exchanges of counterfactual re-runs, by name."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from vtune.data import lens_exchange
+from vtune.judge.pictures import picture_size, read_bytes
+from vtune.looks.agreement import Pixels
+from vtune.looks.exchange import carried, cut, encoded, inpainted, recoloured, region
+from vtune.looks.geometry import Map, map_of, onto
+from vtune.looks.pictures import decoded
+from vtune.metrics.counterfactual import SHOWN
+from vtune.rollout.agent import black
+from vtune.schema.box import Box, intersection
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Crop, Trajectory
+
+TRIES = 32
+"""Regions that are drawn for a random one, of which the one beside what was seen is taken; ours."""
+
+WITHHELD = "withheld"
+"""The exchange that lets the policy answer in the place of its first call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """An answer that is to be drawn again."""
+
+    sample: Sample
+    trajectory: Trajectory
+    others: Sequence[tuple[Sample, Trajectory]]
+    """Other questions of its source, with another ground truth."""
+    rng: random.Random
+
+    @property
+    def looks(self) -> list[int]:
+        """Pictures that calls returned: indices into the trajectory's images."""
+        return [number for call in self.trajectory.calls for number in call.images]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown in the place of a trajectory's pictures."""
+
+    images: Mapping[int, bytes]
+    """By the index of the picture whose place it takes."""
+    gold: str | None = None
+    """The ground truth of what is shown now; None where it has no other answer."""
+    same: bool = False
+    """Nothing of what the calls showed has changed, so that the answer cannot change either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is nothing to show, and why."""
+
+    why: str
+
+
+Exchange = Callable[[Scene], Shown | Unknown]
+
+
+def shown(scene: Scene) -> Shown | Unknown:
+    """The same pictures: what drawing once more changes by itself."""
+    return Shown({})
+
+
+def blackened(scene: Scene) -> Shown | Unknown:
+    """Black pictures."""
+    return Shown({number: black(_bytes(scene, number)) for number in scene.looks})
+
+
+def random_regions(scene: Scene) -> Shown | Unknown:
+    """Regions of the same size, elsewhere in the same pictures."""
+    found = {}
+    for number in scene.looks:
+        size = picture_size(scene.trajectory.images[number])
+        crop = _crop(scene, number)
+        source = 0 if crop is None else crop.image
+        pixels = _pixels(scene, source)
+        bounds = pixels.shape[1], pixels.shape[0]
+        seen = [] if crop is None else [crop.bbox]
+        seen += [item.bbox for item in scene.sample.evidence if item.image == source]
+        wide, high = size if crop is None else _sides(crop.bbox)
+        draws = [
+            region((scene.rng.uniform(0, bounds[0]), scene.rng.uniform(0, bounds[1])), (wide, high), bounds)
+            for _ in range(TRIES)
+        ]
+        box = min(draws, key=lambda one: sum(intersection(one, other) for other in seen))
+        found[number] = encoded(cut(pixels, box, size))
+    return Shown(found)
+
+
+def of_another(scene: Scene) -> Shown | Unknown:
+    """The target of another question, of which the right answer is another."""
+    if not scene.others:
+        return Unknown("no other question of its source has another answer")
+    sample, trajectory = scene.rng.choice(list(scene.others))
+    found = {}
+    for number in scene.looks:
+        size = picture_size(scene.trajectory.images[number])
+        crop = _crop(scene, number)
+        if sample.evidence:
+            item = sample.evidence[0]
+            pixels = decoded(read_bytes(trajectory.images[item.image]))
+            sides = _sides(item.bbox) if crop is None else _sides(crop.bbox)
+            box = region(_middle(item.bbox), _holding(sides, item.bbox), (pixels.shape[1], pixels.shape[0]))
+            found[number] = encoded(cut(pixels, box, size))
+            continue
+        looks = [index for call in trajectory.calls for index in call.images]
+        if not looks:
+            return Unknown("no other question of its source has a box or a look")
+        picture = Image.fromarray(decoded(read_bytes(trajectory.images[looks[-1]])))
+        found[number] = encoded(np.asarray(picture.resize(size, Image.Resampling.BICUBIC)))
+    return Shown(found, gold=sample.ground_truth)
+
+
+def without_target(scene: Scene) -> Shown | Unknown:
+    """The target filled by its surroundings (needs evidence boxes)."""
+    return _edited(scene, lambda pixels, box: inpainted(pixels, box))
+
+
+def with_other_colours(scene: Scene) -> Shown | Unknown:
+    """The target in other colours (needs evidence boxes): for questions about colours."""
+    return _edited(scene, lambda pixels, box: recoloured(pixels, box))
+
+
+def with_other_glyph(scene: Scene) -> Shown | Unknown:
+    """Another digit on the sign of a lens puzzle: the right answer is then another one."""
+    sample = scene.sample
+    if not lens_exchange.is_puzzle(sample):
+        return Unknown("only lens puzzles can be drawn again with another digit")
+    redrawn = lens_exchange.exchanged(sample, _pixels(scene, sample.evidence[0].image), scene.rng)
+    if redrawn is None:
+        return Unknown("its sign does not show the digit of the sample")
+    pixels, digit = redrawn
+    return _edited(scene, lambda before, box: pixels, gold=digit)
+
+
+def _edited(
+    scene: Scene, edit: Callable[[Pixels, Box], Pixels], *, gold: str | None = None
+) -> Shown | Unknown:
+    """The pictures with their targets changed in the question's own picture, and carried over."""
+    if not scene.sample.evidence:
+        return Unknown("no evidence boxes")
+    found: dict[int, bytes] = {}
+    for number in scene.looks:
+        placed = _placed(scene, number)
+        if placed is None:
+            return Unknown("it is not known of which region a picture is")
+        image, way = placed
+        returned = decoded(_bytes(scene, number))
+        for item in scene.sample.evidence:
+            if item.image == image:
+                changed = carried(edit(_pixels(scene, image), item.bbox), returned, way, item.bbox)
+                returned = returned if changed is None else changed
+                if changed is not None:
+                    found[number] = encoded(returned)
+    return Shown(found, gold=gold if found else None, same=not found)
+
+
+def _placed(scene: Scene, number: int) -> tuple[int, Map] | None:
+    """The picture that a returned one shows a region of, and the way from its pixels to that one's."""
+    crop = _crop(scene, number)
+    if crop is None:
+        return None
+    size = picture_size(scene.trajectory.images[number])
+    way = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
+    return None if way is None else (crop.image, way)
+
+
+def _crop(scene: Scene, number: int) -> Crop | None:
+    """The region of the question's own pictures that a returned picture shows, as far as it is believed."""
+    inputs = len(scene.sample.images)
+    return next(
+        (
+            crop
+            for call in scene.trajectory.calls
+            for crop in call.crops
+            if crop.shown == number and crop.image < inputs and crop.look not in ("unverified", "faked")
+        ),
+        None,
+    )
+
+
+def _bytes(scene: Scene, number: int) -> bytes:
+    return read_bytes(scene.trajectory.images[number])
+
+
+def _pixels(scene: Scene, number: int) -> Pixels:
+    return decoded(_bytes(scene, number))
+
+
+def _sides(box: Box) -> tuple[float, float]:
+    return box[2] - box[0], box[3] - box[1]
+
+
+def _middle(box: Box) -> tuple[float, float]:
+    return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+
+
+def _holding(sides: tuple[float, float], box: Box) -> tuple[float, float]:
+    """Sides of the same shape, large enough for a box."""
+    wide, high = _sides(box)
+    scale = max(1.0, wide / sides[0], high / sides[1])
+    return sides[0] * scale, sides[1] * scale
+
+
+EXCHANGES: Mapping[str, Exchange | None] = {
+    SHOWN: shown,
+    "black": blackened,
+    "random": random_regions,
+    "other": of_another,
+    "inpaint": without_target,
+    "recolor": with_other_colours,
+    "glyph": with_other_glyph,
+    WITHHELD: None,
+}
+"""Name on the command line -> what is shown; None: the policy answers in the place of its first call."""

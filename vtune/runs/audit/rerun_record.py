@@ -1,0 +1,117 @@
+"""What has been drawn again, a line of JSON each: it is not drawn another time."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import open_input, read_lines
+from vtune.files.writing import unwritable
+from vtune.metrics.counterfactual import Rerun
+
+NAME = "counterfactual.jsonl"
+"""The file, beside the trajectories."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A turn that was drawn again, and what came of it."""
+
+    key: str
+    """Of the model, its settings, the conversation and the exchange."""
+    exchange: str
+    sample_id: str
+    rollout: int
+    text: str
+    right: bool
+    follows: bool | None
+    again: bool
+    same: bool
+    tokens: int
+
+    def rerun(self) -> Rerun:
+        """As numbers are made of it."""
+        return Rerun(
+            right=self.right,
+            follows=self.follows,
+            again=self.again,
+            same=self.same,
+            tokens=self.tokens,
+        )
+
+
+class RerunRecord:
+    """The file of a run; lines are appended as turns end, so that a kill loses what was under way.
+
+    Args:
+        path: The file; it need not be there.
+
+    Raises:
+        DataError: If a line of it cannot be read. A last one without its line break is left out.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = _read(path)
+
+    def get(self, key: str) -> Line | None:
+        """What is on record under a key."""
+        return self._lines.get(key)
+
+    def add(self, line: Line) -> None:
+        """Put one more on record.
+
+        Raises:
+            RecipeError: If the file cannot be written.
+        """
+        self._lines[line.key] = line
+        text = json.dumps(asdict(line), ensure_ascii=False, allow_nan=False) + "\n"
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise unwritable(self.path, error, "--counterfactual") from error
+
+    def trim(self) -> None:
+        """Cut off what a kill has left of a line, before others follow it.
+
+        Raises:
+            RecipeError: If the file cannot be written.
+        """
+        if not self.path.exists():
+            return
+        try:
+            with self.path.open("r+b") as stream:
+                whole = stream.read().rfind(b"\n") + 1
+                stream.truncate(whole)
+        except OSError as error:
+            raise unwritable(self.path, error, "--counterfactual") from error
+
+
+def _read(path: Path) -> dict[str, Line]:
+    if not path.exists():
+        return {}
+    found = {}
+    with open_input(path) as stream:
+        for number, line in enumerate(read_lines(stream), start=1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                values = parse_json(line)
+                if not isinstance(values, Mapping):
+                    raise ValueError("it is not an object")
+                one = Line(**values)
+            except (ValueError, TypeError) as error:
+                raise DataError(
+                    f"not a turn that was drawn again: {error}",
+                    where=f"{path}:{number}",
+                    fix="remove the line, or the file: what is missing is drawn again",
+                ) from None
+            found[one.key] = one
+    return found

@@ -1,0 +1,241 @@
+"""One right answer as a turn to be drawn again, and what came of that turn."""
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vtune.errors import ServiceError
+from vtune.metrics.counterfactual import Rerun
+from vtune.models.policy import Policy
+from vtune.reward.part import Unscored
+from vtune.reward.recipe import RIGHT
+from vtune.reward.score import Scorer
+from vtune.rollout.again import Again, answer_again, answer_without, last_turn
+from vtune.rollout.engine import Completion, Engine, Sampling
+from vtune.rollout.openai import ServedPolicy
+from vtune.runs.agent.kinds import Kind
+from vtune.runs.audit.drawn import Drawn
+from vtune.runs.audit.exchanges import EXCHANGES, Scene, Unknown
+from vtune.runs.audit.rerun_record import Line, RerunRecord
+from vtune.runs.evaluate.suite import AgentRecipe
+from vtune.schema.message import Message
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools.calls import read_calls
+from vtune.tools.python import CODE
+from vtune.tools.python import NAME as PYTHON
+from vtune.verifiers.asking import MARKS
+from vtune.verifiers.tags import answer, tagged
+from vtune.verifiers.verifier import one_of
+
+OPENINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "tag": ("<answer>", ("</answer>",)),
+    "boxed": ("\\boxed{", ()),
+}
+"""`answer_in` -> how a turn begins that answers at once, and the texts that end it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reruns:
+    """What is to be drawn again, and with what."""
+
+    exchanges: tuple[str, ...]
+    model: str
+    """Folder or hub name, or `openai:URL#model`: the one that drew the trajectories."""
+    settings: Drawn | AgentRecipe
+    kind: Kind
+    seed: int
+    record: RerunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The policy, opened."""
+
+    policy: Policy | ServedPolicy
+    engine: Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn to be drawn."""
+
+    key: str
+    exchange: str
+    sample: Sample
+    gold: str | None
+    """The ground truth of what is shown in the place of its pictures."""
+    trajectory: Trajectory
+    again: Again
+
+
+def turn_again(
+    reruns: Reruns,
+    name: str,
+    trajectory: Trajectory,
+    samples: Mapping[str, Sample],
+    portion: Sequence[Trajectory],
+    model: Model,
+) -> Turn | Rerun:
+    """The last turn of a right answer with an exchange, or what is known of it without drawing.
+
+    Args:
+        reruns: What is asked for.
+        name: Of the exchange.
+        trajectory: That saw a picture of a call.
+        samples: By id.
+        portion: Trajectories whose questions may lend their targets.
+        model: Its policy, whose eyes and tokens are asked.
+
+    Raises:
+        DataError: If the record is not of this model.
+    """
+    sample = samples[trajectory.sample_id]
+    key = _key(reruns, name, trajectory)
+    kept = reruns.record.get(key)
+    if kept is not None:
+        return kept.rerun()
+    exchange, gold = EXCHANGES[name], None
+    if exchange is None:
+        again = _withheld(reruns, sample, trajectory, model)
+    else:
+        rng = random.Random(f"{reruns.seed} {name} {sample.id} {trajectory.rollout}")
+        changed = exchange(Scene(sample, trajectory, _others(sample, samples, portion), rng))
+        if isinstance(changed, Unknown):
+            return Rerun(right=None, why=changed.why)
+        if changed.same:
+            return Rerun(right=True, same=True)
+        gold = changed.gold
+        again = answer_again(
+            trajectory,
+            changed.images,
+            model.policy.chat,
+            model.policy.pictures,
+            sampling=_sampling(reruns, trajectory, (f"</{CODE}>",) if PYTHON in sample.tools else ()),
+            key=_draw(reruns, trajectory),
+        )
+    if again is None:
+        return Rerun(right=None, why="nothing says where its answer begins")
+    return Turn(key=key, exchange=name, sample=sample, gold=gold, trajectory=trajectory, again=again)
+
+
+async def judged(
+    reruns: Reruns, turn: Turn, said: tuple[str, Completion] | ServiceError, scorer: Scorer
+) -> Rerun:
+    """What came of a turn; on record where it is known.
+
+    Args:
+        reruns: With the record.
+        turn: That was drawn.
+        said: Its text and tokens, or why there are none.
+        scorer: Open.
+    """
+    if isinstance(said, ServiceError):
+        return Rerun(right=None, why=said.what)
+    text, completion = said
+    sample = turn.sample
+    again = _calls(text, sample, completion)
+    told = replace(
+        turn.trajectory,
+        messages=(*turn.again.kept, Message("assistant", text)),
+        calls=(),
+        reward=None,
+    )
+    told = replace(told, answer=answer(told.reply))
+    verdict = await scorer.accuracy(sample, told)
+    if isinstance(verdict, Unscored):
+        return Rerun(right=None, why=verdict.why)
+    follows: bool | None = None
+    if turn.gold is not None:
+        other = await scorer.accuracy(replace(sample, ground_truth=turn.gold, answer=turn.gold), told)
+        follows = None if isinstance(other, Unscored) else other.score >= RIGHT and not again
+    line = Line(
+        key=turn.key,
+        exchange=turn.exchange,
+        sample_id=sample.id,
+        rollout=turn.trajectory.rollout,
+        text=text,
+        right=verdict.score >= RIGHT and not again,
+        follows=follows,
+        again=again,
+        same=text == turn.trajectory.messages[-1].content,
+        tokens=len(completion.token_ids),
+    )
+    reruns.record.add(line)
+    return line.rerun()
+
+
+def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Model) -> Again | None:
+    """The answer in the place of the first call; None where nothing says how an answer begins."""
+    opening = OPENINGS.get(one_of(sample, "answer_in", MARKS, default="tag"))
+    if opening is None:
+        return None
+    return answer_without(
+        trajectory,
+        opening[0],
+        model.policy.chat,
+        model.policy.pictures,
+        sampling=_sampling(reruns, trajectory, opening[1]),
+        key=_draw(reruns, trajectory),
+    )
+
+
+def _sampling(reruns: Reruns, trajectory: Trajectory, stop: tuple[str, ...]) -> Sampling:
+    rollout = reruns.settings.rollout
+    room = max(1, rollout.max_tokens - last_turn(trajectory))
+    return Sampling(
+        temperature=rollout.temperature, max_new_tokens=min(rollout.max_new_tokens, room), stop=stop
+    )
+
+
+def _draw(reruns: Reruns, trajectory: Trajectory) -> tuple[int, ...]:
+    turns = sum(message.role == "assistant" for message in trajectory.messages)
+    return reruns.seed, 0, trajectory.group, trajectory.rollout, turns - 1
+
+
+def _calls(text: str, sample: Sample, completion: Completion) -> bool:
+    """Whether a turn asks for another look in the place of an answer."""
+    if PYTHON in sample.tools and completion.finish == "stop" and tagged(text, CODE) is not None:
+        return True
+    offered = [name for name in sample.tools if name != PYTHON]
+    return bool(offered) and "</answer>" not in text and bool(read_calls(text, offered))
+
+
+def _others(
+    sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
+) -> list[tuple[Sample, Trajectory]]:
+    """Other questions of the source, with another ground truth; each once."""
+    found: dict[str, tuple[Sample, Trajectory]] = {}
+    for trajectory in portion:
+        other = samples[trajectory.sample_id]
+        if other.source == sample.source and other.ground_truth != sample.ground_truth:
+            found.setdefault(other.id, (other, trajectory))
+    return [found[name] for name in sorted(found)]
+
+
+def _key(reruns: Reruns, name: str, trajectory: Trajectory) -> str:
+    """By what a turn that was drawn is known again."""
+    rollout = reruns.settings.rollout
+    said: object = trajectory.token_ids or [message.content for message in trajectory.messages]
+    facts = [
+        _weights(reruns.model),
+        name,
+        reruns.seed,
+        [rollout.temperature, rollout.max_new_tokens, rollout.max_tokens],
+        reruns.settings.images.model_dump(),
+        [trajectory.sample_id, trajectory.rollout, trajectory.policy_version],
+        said,
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+
+def _weights(model: str) -> list[object]:
+    """A model's name, and when the files of its folder were written: a folder may be written again."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return [model]
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return [model, *([path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files)]

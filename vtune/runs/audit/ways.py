@@ -1,0 +1,176 @@
+"""How an audit judges what calls show: by the recipe's judges, by boxes, by one or more models."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vtune.errors import RecipeError
+from vtune.judge.budget import Budget, Purse
+from vtune.judge.client import JudgeEndpoint
+from vtune.metrics.agreement import Agreement, agreement
+from vtune.metrics.calibration import Calibration, Judged, calibration, majority
+from vtune.reward import evidence_boxes, evidence_model
+from vtune.reward.audit import AuditRow
+from vtune.reward.evidence_judge import AUTO, BOTH, EVIDENCE
+from vtune.reward.recipe import RewardRecipe
+
+API_KEY = "OPENAI_API_KEY"
+"""The environment variable with the key of a judge that the command line names; many local ones want none."""
+
+BASE = "base"
+"""The way by which numbers are, among those to judge."""
+SEARCH = "search"
+"""The ability of questions to search agents, as their formats have it."""
+MAJORITY = "majority"
+"""What several models say together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One judge of all trajectories."""
+
+    name: str
+    reward: RewardRecipe
+    """With the model that is asked, if one is."""
+    only: str | None
+    """The one judge that is asked; None: those of the recipe."""
+    purse: Purse = field(default_factory=lambda: Purse(Budget(), None))
+    """Counts what its model takes."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it is a model alone."""
+        return self.only is not None and EVIDENCE[self.only].asks_model
+
+
+def ways_of(
+    looks: str, reward: RewardRecipe, urls: Sequence[str], models: Sequence[str], *, settings: str
+) -> list[Way]:
+    """The ways that the command line asks for; the first is the one that numbers are by.
+
+    Args:
+        looks: `auto`, `both` or the name of a judge.
+        reward: Of the recipe.
+        urls: Endpoints of judges: one of all models, or one for each.
+        models: Their names; none: that of the recipe.
+        settings: The file that the recipe was read from.
+
+    Raises:
+        RecipeError: If there is no such judge, a model is asked for and nothing says which, or several models
+            are named where one is asked.
+    """
+    rewards = _with_judges(reward, urls, models)
+    if looks == AUTO:
+        if len(rewards) > 1:
+            raise RecipeError(
+                f"--looks {AUTO} asks one model, and {len(rewards)} are named",
+                fix=f"add --looks {evidence_model.NAME}, or --looks {BOTH} to hold them against boxes",
+            )
+        return [Way(AUTO, rewards[0], None)]
+    if looks in EVIDENCE and EVIDENCE[looks].reads_text:
+        rewards = [_of_searches(one) for one in rewards]
+    names = (evidence_boxes.NAME, evidence_model.NAME) if looks == BOTH else (looks,)
+    if names[0] not in EVIDENCE:
+        known = [AUTO, *EVIDENCE, BOTH]
+        what = f"{looks!r} is not one of {', '.join(known)}"
+        raise RecipeError(what, where="--looks", fix=EVIDENCE.meant(looks, AUTO, BOTH))
+    found = []
+    for name in names:
+        for one in rewards if EVIDENCE[name].asks_model else rewards[:1]:
+            asked = one.judge is not None and EVIDENCE[name].asks_model and len(rewards) > 1
+            found.append(Way(one.judge.model if asked and one.judge else name, one, name))
+    if any(way.reward.judge is None and way.asks_model for way in found):
+        raise RecipeError(
+            "there is no model to ask", where=settings, fix="name it with --judge-url and --judge-model"
+        )
+    return found
+
+
+def _of_searches(reward: RewardRecipe) -> RewardRecipe:
+    """The recipe, for which questions of search agents ask for a look, too."""
+    levels = reward.evidence
+    abilities = tuple(dict.fromkeys([*levels.search_abilities, SEARCH]))
+    evidence = levels.model_copy(update={"search_abilities": abilities})
+    return reward.model_copy(update={"evidence": evidence})
+
+
+def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str]) -> list[RewardRecipe]:
+    """The recipe with each judge that the command line names; as it is where it names none."""
+    if not models:
+        return [reward]
+    if len(urls) not in (1, len(models)):
+        raise RecipeError(
+            f"{len(models)} models of judges at {len(urls)} endpoints",
+            fix="give one --judge-url for all of them, or one for each --judge-model, in the same order",
+        )
+    if len(set(models)) < len(models):
+        raise RecipeError("a judge is named twice", where="--judge-model", fix="name each once")
+    if taken := {BASE, MAJORITY, *EVIDENCE} & set(models) if len(models) > 1 else set():
+        raise RecipeError(
+            f"several judges are told apart by their models' names, and {min(taken)!r} has another meaning",
+            fix="serve it under another name",
+        )
+    return [
+        reward.model_copy(update={"judge": _endpoint(url, model)})
+        for url, model in zip(urls if len(urls) > 1 else [urls[0]] * len(models), models, strict=True)
+    ]
+
+
+def _endpoint(url: str, model: str) -> JudgeEndpoint:
+    return JudgeEndpoint(
+        base_url=url,
+        model=model,
+        temperature=0.0,  # CodeV's evaluation script
+        max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
+        concurrency=16,
+        retries=5,
+        timeout_s=60.0,
+        api_key_env=API_KEY if API_KEY in os.environ else None,
+    )
+
+
+def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
+    """What most of several judges say of each trajectory.
+
+    Args:
+        rows: Of each judge, on the same trajectories.
+    """
+    found = []
+    for of_one in zip(*rows, strict=True):
+        said = majority(row.any_faithful for row in of_one)
+        why = next((row.why for row in of_one if row.any_faithful is None), "as many judges say yes as no")
+        unscored = of_one[0].why if of_one[0].correct is None else ""
+        found.append(
+            replace(of_one[0], any_faithful=said, small=False, why=why if said is None else unscored)
+        )
+    return found
+
+
+def against_boxes(
+    by_boxes: Sequence[AuditRow], judges: Mapping[str, Sequence[AuditRow]], *, seed: int
+) -> dict[str, Calibration]:
+    """What `vtune.metrics.calibration` says of each judge, on the same trajectories; boxes say what is so."""
+    found = {}
+    for name, rows in judges.items():
+        judged = [
+            Judged(
+                cluster=box.cluster,
+                correct=box.correct,
+                target=box.target,
+                said=row.any_faithful,
+                truth=box.any_faithful,
+            )
+            for box, row in zip(by_boxes, rows, strict=True)
+            if box.calls  # without a call there is nothing to judge
+        ]
+        found[name] = calibration(judged, seed=seed)
+    return found
+
+
+def agreed(by_boxes: Sequence[AuditRow], rows: Sequence[AuditRow]) -> Agreement:
+    """How far a model and boxes agree."""
+    return agreement(
+        (a.any_faithful, b.any_faithful)
+        for a, b in zip(by_boxes, rows, strict=True)
+        if a.calls  # without a call there is nothing to disagree about
+    )

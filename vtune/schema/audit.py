@@ -1,0 +1,40 @@
+"""What an audit has found in a folder, for pages: answers that were drawn again, and judges."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
+
+NAME = "audit.json"
+"""The file, beside the trajectories."""
+
+PARTS = ("counterfactual", "judges")
+"""What of an audit is kept; the rest is counted again in seconds."""
+
+
+def read_audit(folder: Path) -> dict[str, Any]:
+    """What was found last, by its part; empty where nothing was kept.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return {}
+    return read_record(path, fix="remove it: `vtune faithfulness` writes it again")
+
+
+def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
+    """Keep what an audit has found; a part that it has not asked for stays as it was.
+
+    Raises:
+        DataError: If what is there cannot be read.
+        RecipeError: If it cannot be written.
+    """
+    found = {name: result[name] for name in PARTS if name in result}
+    if found:
+        text = json.dumps(read_audit(folder) | found, indent=2, ensure_ascii=False, allow_nan=False)
+        write_atomically(folder / NAME, text + "\n")
