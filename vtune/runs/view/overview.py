@@ -100,7 +100,12 @@ def _evaluation(path: Path) -> dict[str, Any]:
             _faithfulness(results),
             _buckets(results["faithfulness"]),
             _by_source(results["sources"]),
-            *reported_rows(suite, results["score"]),
+            *reported_rows(
+                suite,
+                results["score"],
+                results["faithfulness"],
+                by_boxes=bool((results.get("judged_by") or {}).get("boxes")),
+            ),
         ],
         "recipe": _flat(suite),
         "environment": _flat(environment | (results.get("environment") or {})),
