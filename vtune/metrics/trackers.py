@@ -25,6 +25,9 @@ SHOWN = 4
 _REFUSED = re.compile(r"[^\w\-. :/]", re.ASCII)
 """What MLflow takes in no name of a number."""
 
+LONGEST_NAME = 250
+"""Characters of one that it takes."""
+
 Rows = Mapping[str, Mapping[str, float]]
 """Source -> name -> value."""
 
@@ -49,6 +52,12 @@ def local_key(out: Path, file: Path, row: int) -> str:
 def verbatim(text: str) -> str:
     """A text for a tracker that reads Markdown, as a block of code: none of it is a link or picture."""
     return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def mlflow_name(name: str) -> str:
+    """The name of a number as MLflow takes it: plain characters, in a path that leads nowhere else."""
+    parts = _REFUSED.sub("_", name).split("/")
+    return "/".join(part.strip(". ") or "_" for part in parts)[-LONGEST_NAME:]
 
 
 class Backend(Protocol):
@@ -180,7 +189,7 @@ class MLflow:
         """See `Backend`."""
         now = int(time.time() * 1000)
         # One name that it refuses would cost all numbers of the step.
-        metrics = [self._metric(_REFUSED.sub("_", name), value, now, step) for name, value in values.items()]
+        metrics = [self._metric(mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
     def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:

@@ -64,8 +64,8 @@ def compared(opened: Sequence[Opened], first: Side, second: Side) -> dict[str, A
     Returns:
         `samples`, how many both have; `right`: counts of `both`, `first`, `second`, `neither`; `accuracy`
         of each side on them (None without any); and `gained`, `lost`, `found` (right in both, looked at in
-        the second alone) and `guessed` (the reverse): `count`, and `rows` of `sample`, `source`, `question`, and
-        `first` and `second` with `key` and `answer`.
+        the second alone) and `guessed` (the reverse): `count`, and `rows` of `sample`, `source`, `question`,
+        and `first` and `second` with `key` and `answer`.
 
     Raises:
         DataError: If there is no such place.
