@@ -1,7 +1,7 @@
 // Where one is stands in the address: #/PLACE?q=QUERY a list, #/PLACE/KEY a trajectory, #/run/PLACE,… a run or several,
 // #/film/SAMPLE and #/group/PLACE/KEY side by side, #/pair/SIDE,SIDE two models. Keys: j next, k previous, / search, u up.
 
-import { h } from "./dom.js";
+import { clean, h } from "./dom.js";
 import { filmPage, firstOfEach, groupPage, strip } from "./frames.js";
 import { address, listPage, placesPage, runAddress } from "./list.js";
 import { pairAddress, pairLinks, pairPage, sidesOf } from "./pair.js";
@@ -36,7 +36,7 @@ async function show() {
     const [children, title, place] = await pageOf(at, places);
     if (mine !== turn) return; // another page was asked for meanwhile
     crumbs(place, at);
-    document.title = `${title} · vtune view`;
+    document.title = clean(`${title} · vtune view`);
     main.replaceChildren(...children.filter(Boolean));
   } catch (error) {
     if (mine !== turn) return;
@@ -154,7 +154,7 @@ async function trajectory(at, place) {
       await source.label(place.number, at.key, { label, note });
       status.textContent = label ? `labelled: ${label}` : "label taken back";
     } catch (error) {
-      status.textContent = `not labelled: ${error.message}`;
+      status.textContent = clean(`not labelled: ${error.message}`);
       return;
     }
     await show();
