@@ -121,6 +121,8 @@ HEADLINE = {
     "red_flags": "calls with a red flag",
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its name in a headline."""
+SHARED = ("accuracy", "right and faithful, of all", "faithful, of the right")
+"""Those that are shares; scores of benchmarks need not be."""
 
 
 def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +131,9 @@ def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
     estimates = {"score": score.get("intervals", {}).get("score")}
     estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
     known = {name: one for name, one in estimates.items() if isinstance(one, Mapping) and is_estimate(one)}
-    rows = [{"name": name, "first": None, "last": one} for name, one in known.items()]
+    rows = [
+        {"name": name, "share": name in SHARED, "first": None, "last": one} for name, one in known.items()
+    ]
     return {"of": f"{results.get('samples')} samples, 95 % intervals", "rows": rows}
 
 

@@ -37,8 +37,8 @@ export function placesPage(places, runs) {
 }
 
 function shortly(row) {
-  const part = (one) => number(Number(one.value.toPrecision(3)));
   if (!row) return "";
+  const part = (one) => (row.share ? `${(100 * one.value).toFixed(1)} %` : number(Number(one.value.toPrecision(3))));
   return row.first ? `${part(row.first)} → ${part(row.last)}` : part(row.last);
 }
 

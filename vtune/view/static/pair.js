@@ -52,8 +52,8 @@ export function pairPage(places, sides, found, go) {
     h("p", {}, `${found.samples} samples are scored in both: ${percent(found.accuracy[0])} → ${percent(found.accuracy[1])} right. `
       + `${second} gained, ${first} lost.`),
     table(cells[0], cells.slice(1).map(([name, ...counts]) => h("tr", {}, h("th", { scope: "row" }, name), ...counts.map((one) => h("td", { class: "number" }, one))))),
-    h("p", { class: "quiet" }, "A sample that was drawn several times is right where half of its rollouts are. How sure the difference of two evaluations is: ",
-      h("code", {}, "vtune compare"), "."),
+    h("p", { class: "quiet" }, "A sample that was drawn several times is right where half of its rollouts are.",
+      ...(sides.every(({ number: place }) => places[place].kind === "evaluation") ? [" How sure the difference is: ", h("code", {}, "vtune compare"), "."] : [])),
     ...KINDS.flatMap(([kind, title]) => listed(places, sides, names, title, found[kind]))];
 }
 
