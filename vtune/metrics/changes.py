@@ -89,9 +89,7 @@ def telling(found: Sequence[Change]) -> list[Change]:
     """
     rewarded = {one.source for one in found if one.name == "reward"}
     order = ("worse", "fell back", "better", "higher", "lower")
-    said = {
-        (one.name, one.verdict) for one in found if one.source != ALL and not one.source.startswith(EVAL)
-    }
+    said = {(one.name, one.verdict) for one in found if one.source != ALL and not one.source.startswith(EVAL)}
     shown = [
         one
         for one in found

@@ -47,6 +47,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (made / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_tokenizer(made / "checkpoints" / "newest")
+    funnel = {"lens": {"before": 8, "valid": 6, "after": 2}, "all": {"before": 8, "valid": 6, "after": 2}}
+    (made.parent / "curation.json").write_text(json.dumps({"result": {"funnel": funnel}}))
+    (made / "recipe.yaml").write_text(f"steps: 2\ndata: [{made.parent / 'samples.parquet'}]\n")
     return made
 
 
@@ -152,6 +155,10 @@ def test_curves(browser: Any, address: str, tmp_path: Path) -> None:
     one.page.goto(f"{address}#/run/0")
     one.page.wait_for_selector(".charted")
     read_zoom_and_save(one.page, tmp_path)
+    one.page.click("summary:has-text('curation behind the data')")
+    bars = one.page.locator(".bar .part")
+    drawn = [bars.nth(nth).get_attribute("d") for nth in range(3)]
+    assert drawn == ["M0 3H100.0", "M0 3H75.0", "M0 3H25.0"]
     one.closed(address)
 
 

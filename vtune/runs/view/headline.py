@@ -23,8 +23,9 @@ def headline(table: pa.Table) -> dict[str, Any]:
         table: Of an index, with the columns of `vtune.view.facts.FACTS`.
 
     Returns:
-        `of`, which trajectories these are, and `rows`: `name`, whether it is a `share`, `first` and `last`, each
-        an estimate (`value`, `low`, `high`, `n`) or None. Where there is one step alone, `first` is None.
+        `of`, which trajectories these are, and `rows`: `name`, whether it is a `share`, `first` and `last`,
+        each an estimate (`value`, `low`, `high`, `n`) or None. Where there is one step alone, `first` is
+        None.
     """
     names = [
         name for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags") if table.num_rows

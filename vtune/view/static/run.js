@@ -20,7 +20,7 @@ export function runPage(places, runs, asked, change, film) {
     ...differing(names, runs, "recipe"), headlines(places, runs), ...changed(places, runs), ...film, ...curves(places, runs, asked, change),
     ...runs.flatMap((run, at) => run.tables.map((one) => drawn(one, runs.length > 1 ? `${names[at]}: ` : ""))),
     ...differing(names, runs, "environment"), ...recipes(names, runs, "recipe"), ...recipes(names, runs, "environment"),
-    ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, drawn({ ...one, title: "rows left after each step" }, ""))))];
+    ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, funnel(one))))];
 }
 
 function facts(place, run) {
@@ -190,6 +190,18 @@ function controls(sources, chosen, lines, asked, view, whole, change, colour) {
   return h("div", { class: "filters" }, h("fieldset", {}, h("legend", {}, "sources"), ...boxes),
     lines.length > 1 ? legend(lines.map((line) => ({ name: line.name, colour: colour(line) }))) : null, smooth,
     zoomed ? h("button", { type: "button", onclick: () => change({ ...asked, from: null, to: null }) }, `steps ${view.from} to ${view.to}: show all`) : null);
+}
+
+// Rows left after each filter, with their share of those that there were.
+function funnel(one) {
+  const rows = one.rows.map(([source, ...counts]) => h("tr", {}, h("th", { scope: "row" }, source),
+    ...counts.map((count) => h("td", { class: "number" }, count, bar(Number(count) / Number(counts[0]))))));
+  return h("section", {}, h("h2", {}, "rows left after each step"), table(one.head, rows));
+}
+
+function bar(share) {
+  return Number.isFinite(share) ? s("svg", { class: "bar", viewBox: "0 0 100 6", width: 100, height: 6, "aria-hidden": "true" },
+    s("path", { class: "whole", d: "M0 3H100" }), s("path", { class: "part", d: `M0 3H${(100 * share).toFixed(1)}` })) : "";
 }
 
 function drawn(one, prefix) {
