@@ -33,7 +33,9 @@ def reported_rows(
         by_boxes: Whether boxes say what a call shows: papers ask a model.
     """
     name = _shipped_name(suite)
-    for file in shipped(TABLES).values() if name else ():
+    if name is None:
+        return
+    for file in shipped(TABLES).values():
         table = read_values(file)
         if rows := _rows(table["rows"], name):
             yield _beside(
@@ -46,7 +48,7 @@ def reported_rows(
             yield _beside(title, "faithful", note, _percent(looks.get("faithful_of_all")), rows)
 
 
-def _rows(rows: Mapping[str, Mapping[str, float]], name: str | None) -> list[list[str]]:
+def _rows(rows: Mapping[str, Mapping[str, float]], name: str) -> list[list[str]]:
     return [[row, number(of[name]), "reported"] for row, of in rows.items() if name in of]
 
 
