@@ -15,7 +15,7 @@ from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened, told
-from vtune.runs.view.reported import reported_rows
+from vtune.runs.view.reported import in_percent, reported_rows
 
 Table = dict[str, Any]
 """`title`, `note`, `head` and `rows` of plain texts."""
@@ -145,26 +145,32 @@ SHARES = {
     "small_of_all": "of them: a target, but too small",
     "no_tool_of_all": "right without a tool",
     "shown_of_all": "a call shows a target, whatever the answer",
-    "tool_calls": "tool calls",
-    "red_flags": "calls with a red flag",
+    "tool_calls": "tool calls (of each trajectory)",
+    "red_flags": "calls with a red flag (of each trajectory)",
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its row."""
+COUNTS = ("tool_calls", "red_flags")
+"""Those that are a mean of counts."""
 
 
 def _faithfulness(results: Mapping[str, Any]) -> Table:
     looks = results["faithfulness"]
-    rows = [[title, cell(looks.get(name))] for name, title in SHARES.items() if name in looks]
+    rows = [
+        [title, (cell if name in COUNTS else in_percent)(looks.get(name))]
+        for name, title in SHARES.items()
+        if name in looks
+    ]
     judged = ", ".join(f"{count} by {who}" for who, count in (results.get("judged_by") or {}).items())
     said = [looks.get("no_shares"), f"looks were judged {judged}" if judged else None]
-    return _table("faithfulness", ["", "value [95 % interval]"], rows, "; ".join(filter(None, said)))
+    return _table("faithfulness", ["", "in percent [95 % interval]"], rows, "; ".join(filter(None, said)))
 
 
 def _buckets(looks: Mapping[str, Any]) -> Table:
     rows = [
-        [bucket["calls"], cell(bucket["share"]), cell(bucket["accuracy"])]
+        [bucket["calls"], in_percent(bucket["share"]), in_percent(bucket["accuracy"])]
         for bucket in looks.get("buckets", ())
     ]
-    return _table("by number of calls", ["calls", "share", "accuracy"], rows)
+    return _table("by number of calls", ["calls", "share, in percent", "accuracy, in percent"], rows)
 
 
 def _by_source(sources: Mapping[str, Mapping[str, Any]]) -> Table:

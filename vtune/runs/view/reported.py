@@ -45,7 +45,7 @@ def reported_rows(
         if printed and (rows := _rows(printed["rows"], name)):
             title = f"faithful and right, of all, beside {table['paper']}, {printed['table']}"
             note = f"{NOTE}; {BOXES if by_boxes else MODEL}"
-            yield _beside(title, "faithful", note, _percent(looks.get("faithful_of_all")), rows)
+            yield _beside(title, "faithful", note, in_percent(looks.get("faithful_of_all")), rows)
 
 
 def _rows(rows: Mapping[str, Mapping[str, float]], name: str) -> list[list[str]]:
@@ -65,11 +65,11 @@ def _beside(title: str, column: str, note: str, ours: str, rows: list[list[str]]
 def _score(score: Mapping[str, Any]) -> str:
     estimate, plain = (score.get("intervals") or {}).get("score"), score.get("score")
     known = isinstance(estimate, Mapping) and is_estimate(estimate)
-    return _percent(estimate if known else {"value": plain if isinstance(plain, int | float) else None})
+    return in_percent(estimate if known else {"value": plain if isinstance(plain, int | float) else None})
 
 
-def _percent(estimate: Any) -> str:
-    """A share with its interval, where there is one."""
+def in_percent(estimate: Any) -> str:
+    """A share with its interval, where there is one, as the text of a cell in percent."""
     if not isinstance(estimate, Mapping) or "value" not in estimate:
         return GAP
     scaled = {
