@@ -24,8 +24,7 @@ def headline(table: pa.Table) -> dict[str, Any]:
 
     Returns:
         `of`, which trajectories these are, and `rows`: `name`, whether it is a `share`, `first` and `last`,
-        each an estimate (`value`, `low`, `high`, `n`) or None. Where there is one step alone, `first` is
-        None.
+        each an estimate (`value`, `low`, `high`, `n`) or None, as `first` is where there is one step alone.
     """
     names = [
         name for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags") if table.num_rows
