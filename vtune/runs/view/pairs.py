@@ -85,7 +85,9 @@ def compared(opened: Sequence[Opened], first: Side, second: Side) -> dict[str, A
     found: dict[str, Any] = {
         "samples": len(rows),
         "right": counts,
-        "accuracy": [fmean(row[at]["share"] for row in rows) if rows else None for at in (1, 2)],
+        "accuracy": [
+            fmean(side[name]["share"] for name in shared) if shared else None for side in (ours, theirs)
+        ],
     }
     for kind, (before, after) in KINDS.items():
         those = [row for row in rows if _is(row[1], before) and _is(row[2], after)]
