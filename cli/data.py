@@ -317,19 +317,23 @@ def index(
 
 @app.command("inspect")
 def inspect(
-    file: Annotated[Path, typer.Argument(help="Parquet file of samples.")],
+    file: Annotated[Path, typer.Argument(help="Parquet file of samples, trajectories or traces.")],
     rows: Annotated[int, typer.Option("--rows", min=0, help="Rows to show.")] = 3,
     html: Annotated[
         Path | None, typer.Option("--html", help="Also write these rows, with pictures, as one page.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a sample file holds, and its first rows with the boxes on their pictures."""
-    from vtune.report.samples import render_inspection
+    """Show what a file holds, and its first rows with the boxes on their pictures."""
+    from vtune.report.samples import render_inspection, render_trajectories
     from vtune.runs.data.inspecting import inspect as inspect_file
+    from vtune.runs.view.inspecting import holds_trajectories, inspect_trajectories
 
     from .output import show
 
+    if holds_trajectories(file):
+        show(inspect_trajectories(file, rows, html=html), render_trajectories, as_json=as_json)
+        return
     show(inspect_file(file, rows, html=html), render_inspection, as_json=as_json)
 
 

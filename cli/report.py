@@ -12,7 +12,9 @@ from .show import Data
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
-    replies: Annotated[bool, typer.Option("--replies", help="Also replies of the last step.")] = False,
+    replies: Annotated[
+        bool, typer.Option("--replies", help="Also replies: of the last step of runs, and of evaluations.")
+    ] = False,
     credit: Annotated[
         bool,
         typer.Option(

@@ -12,8 +12,10 @@ from vtune.metrics.replies import (
     keep_replies,
     last_replies,
     reflects,
+    stored_replies,
 )
 from vtune.schema.message import Message
+from vtune.schema.parquet import write_trajectories
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Trajectory
 
@@ -78,3 +80,14 @@ def test_replies_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> N
         keep_replies(tmp_path, step, [reply(1.0)])
     forget_replies(tmp_path, 4)
     assert [path.name for path in (tmp_path / "replies").iterdir()] == ["step-000000.jsonl"]
+
+
+def test_stored_replies_are_chosen_as_kept_ones_are(tmp_path: Path) -> None:
+    drawn = [reply(total, number) for number, total in enumerate((0.5, None, 1.0, 0.0))]
+    drawn.append(reply(0.25, source="other"))
+    write_trajectories(tmp_path / "trajectories.parquet", drawn)
+    kept = examples(drawn, each=2)
+    keep_replies(tmp_path, 3, kept)
+    stored = stored_replies(tmp_path / "trajectories.parquet", each=2)
+    assert [{"step": 3, **one} for one in stored] == last_replies(tmp_path)
+    assert [one["reward"] for one in stored] == [0.25, 0.0, None]

@@ -56,11 +56,11 @@ def test_tensorboard_gets_numbers_and_pictures(tmp_path: Path) -> None:
     assert [(e.step, e.value) for e in events.Scalars("all/reward")] == [(0, 0.0), (1, 0.25)]
     assert sorted(events.Tags()["images"]) == [f"trajectories/{n}" for n in range(SHOWN)]
     said = events.Tensors("trajectories/0/text_summary")[0].tensor_proto.string_val[0].decode()
-    assert said.startswith("step-000001/1: #/0/step-000001/1 on the page of `vtune view /"), (
+    assert said.startswith("    step-000001/1: #/0/step-000001/1 on the page of `vtune view /"), (
         "with calls first"
     )
     page = events.Tensors("page/text_summary")[0].tensor_proto.string_val[0].decode()
-    assert page == f"`vtune view {tmp_path}`"
+    assert page == f"    vtune view {tmp_path}"
     (image,) = events.Images("trajectories/0")
     assert (image.step, image.height) == (1, HEIGHT)
 
@@ -96,7 +96,7 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
     history = client.get_metric_history(run.info.run_id, "all/reward")
     assert {(m.step, m.value) for m in history} == {(0, 0.0), (1, 0.25)}
     assert len(client.list_artifacts(run.info.run_id, "trajectories")) == SHOWN
-    assert run.data.tags["mlflow.note.content"] == f"`vtune view {tmp_path / 'run'}`"
+    assert run.data.tags["mlflow.note.content"] == f"    vtune view {tmp_path / 'run'}"
 
 
 def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

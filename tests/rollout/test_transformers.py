@@ -1,6 +1,7 @@
 import asyncio
 import copy
 import gc
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from vtune.models.batch import Row
 from vtune.models.decoder import Decoder
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Sampling
-from vtune.rollout.transformers import TransformersEngine
+from vtune.rollout.transformers import TransformersEngine, entropy_of
 from vtune.update.batch import Item
 
 
@@ -109,6 +110,17 @@ def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_poli
     trained = torch.cat(logprobs_of(each_policy, items))
     rolled = torch.tensor([value for one in drawn for value in one.logprobs])
     torch.testing.assert_close(rolled, trained, rtol=0, atol=1e-4)
+    for one in drawn:
+        assert len(one.entropies) == len(one.token_ids)
+        assert all(0 <= value <= math.log(len(each_policy.chat.tokenizer)) for value in one.entropies)
+
+
+def test_the_entropy_of_a_token_is_that_of_what_it_was_drawn_from() -> None:
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [9.0, -torch.inf, 0.0, -torch.inf]])
+    found = entropy_of(torch.log_softmax(logits, -1)).tolist()
+    assert found == pytest.approx(
+        [math.log(4), torch.distributions.Bernoulli(logits=torch.tensor(9.0)).entropy().item()], abs=1e-6
+    )
 
 
 def test_a_turn_may_be_longer_than_what_is_made_at_a_time(

@@ -147,6 +147,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         token_ids=tuple(draw(st.lists(st.integers(0, 2**31 - 1), min_size=tokens, max_size=tokens))),
         loss_mask=tuple(draw(st.lists(st.booleans(), min_size=tokens, max_size=tokens))),
         logprobs=tuple(draw(st.lists(score, min_size=tokens, max_size=tokens))),
+        entropies=tuple(draw(st.lists(score, min_size=tokens, max_size=tokens) | st.just([]))),
         answer=draw(st.none() | words),
         stop_reason=draw(st.sampled_from(["answer", "length", "turns", "context", "error"])),
         reward=draw(

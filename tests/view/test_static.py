@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from vtune.errors import RecipeError
+from vtune.files.terminal import clean
 from vtune.view.query import parse_query
 
 NODE = shutil.which("node") or ""
@@ -116,3 +117,18 @@ def test_a_change_leads_to_the_trajectories_behind_it(tmp_path: Path) -> None:
     assert found[:2] == ['source:"signs" right:no step>64', "stop:length step>9"]
     assert found[2:] == ["", 'source:"lens"']
     assert [term.name for term in parse_query(found[0]).terms] == ["source", "right", "step"]
+
+
+def test_a_page_spells_out_what_a_terminal_spells_out(tmp_path: Path) -> None:
+    """The same characters, of all that there are; how they are spelt differs."""
+    unsafe = [code for code in range(0x110000) if clean(chr(code)) != chr(code)]
+    code = """
+        const { clean } = await import("./dom.js");
+        const found = [];
+        for (let code = 0; code < 0x110000; code += 1) {
+          if (clean(String.fromCodePoint(code)) !== String.fromCodePoint(code)) found.push(code);
+        }
+        return found;
+    """
+    assert len(unsafe) > 2000
+    assert said(tmp_path, code) == unsafe

@@ -84,19 +84,18 @@ def changes(sources: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) 
 def telling(found: Sequence[Change]) -> list[Change]:
     """Clear changes of numbers that matter: what got worse first, then by the weight of the number.
 
-    Of a run with one source, the row over all says the same and is left out. The loss says something of
+    The row over all is left out where a source says the same of its number. The loss says something of
     supervised training alone: that of a policy gradient need not fall while a reward rises.
     """
     rewarded = {one.source for one in found if one.name == "reward"}
     order = ("worse", "fell back", "better", "higher", "lower")
-    sources = {one.source for one in found if not one.source.startswith(EVAL)}
-    alike = ALL if sources == {ALL, *sorted(sources - {ALL})[:1]} and len(sources) > 1 else None
+    said = {(one.name, one.verdict) for one in found if one.source != ALL and not one.source.startswith(EVAL)}
     shown = [
         one
         for one in found
         if one.name in TELLING
         and one.verdict in order
-        and one.source != alike
+        and not (one.source == ALL and (one.name, one.verdict) in said)
         and not (one.name == "loss" and one.source in rewarded)
     ]
     return sorted(shown, key=lambda one: (min(order.index(one.verdict), 3), TELLING.index(one.name)))

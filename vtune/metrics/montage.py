@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from PIL import Image, ImageDraw
 
+from vtune.errors import DataError
 from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Trajectory
 
@@ -22,7 +23,7 @@ def montage(trajectory: Trajectory) -> Image.Image:
     for call in trajectory.calls:
         for crop in call.crops:
             boxes.setdefault(crop.image, []).append(tuple(crop.bbox))
-    tiles = list(_tiles(trajectory, boxes))
+    tiles = list(_tiles(trajectory, boxes)) or [_unseen()]
     width = sum(tile.width for tile in tiles) + GAP * (len(tiles) - 1)
     canvas = Image.new("RGB", (width, HEIGHT), "white")
     left = 0
@@ -40,11 +41,22 @@ def caption(trajectory: Trajectory) -> str:
     return f"{trajectory.sample_id}: {answer}, {earned}\n{trajectory.reply[-TEXT:]}"
 
 
+def _unseen() -> Image.Image:
+    """In the place of a picture that is broken or too large to be decoded."""
+    tile = Image.new("RGB", (HEIGHT, HEIGHT), "lightgrey")
+    ImageDraw.Draw(tile).text((GAP, GAP), "not shown: broken, or too large", fill="black")
+    return tile
+
+
 def _tiles(trajectory: Trajectory, boxes: dict[int, list[tuple[float, ...]]]) -> Iterator[Image.Image]:
     for number, picture in enumerate(trajectory.images):
         if picture.data is None:
             continue
-        shown = decode_picture(picture.data)
+        try:
+            shown = decode_picture(picture.data)
+        except DataError:
+            yield _unseen()
+            continue
         draw = ImageDraw.Draw(shown)
         for box in boxes.get(number, ()):
             draw.rectangle(box, outline="red", width=max(1, shown.width // 150))

@@ -2,16 +2,19 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.models.families import placeholders
 from vtune.schema.message import IMAGE
+from vtune.schema.parquet import scan_columns
 from vtune.schema.trajectory import Trajectory
+
+T = TypeVar("T")
 
 REFLECTIVE = (
     "re-check",
@@ -63,9 +66,7 @@ def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajector
     for source in sorted({t.source for t in trajectories}):
         # Order of equals must not depend on who sampled first.
         group = sorted((t for t in trajectories if t.source == source), key=_rank)
-        count = min(each, len(group))
-        places = {round(number * (len(group) - 1) / max(count - 1, 1)) for number in range(count)}
-        found += [group[place] for place in sorted(places)]
+        found += _spread(group, each)
     return found
 
 
@@ -112,6 +113,57 @@ def last_replies(run: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, TypeError) as error:
         what = f"kept replies cannot be read: {error}"
         raise DataError(what, where=str(kept[-1]), fix="remove the file") from None
+
+
+def stored_replies(file: Path, *, each: int) -> list[dict[str, Any]]:
+    """Replies of a file of trajectories, chosen as `examples` does; no picture is read.
+
+    Returns:
+        What `last_replies` returns of each, without `step`.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for batch in scan_columns(file, _STORED):
+        for row in batch.to_pylist():
+            found.setdefault(row["data_source"], []).append(_stored(row))
+    return [one for source in sorted(found) for one in _spread(sorted(found[source], key=_worst), each)]
+
+
+_STORED = (
+    *("sample_id", "data_source", "group", "rollout", "messages.list.element.role"),
+    *("messages.list.element.content", "loss_mask", "stop_reason", "reward"),
+)
+
+
+def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
+    reward = row["reward"] or {}
+    said = [one["content"] or "" for one in row["messages"] or () if one["role"] == "assistant"]
+    return {
+        "source": row["data_source"],
+        "sample_id": row["sample_id"],
+        "rollout": row["rollout"],
+        "reward": reward.get("total"),
+        "accuracy": reward.get("accuracy"),
+        "parts": dict(reward.get("parts") or ()),
+        "why": reward.get("why") or "",
+        "stop_reason": row["stop_reason"],
+        "tokens": sum(row["loss_mask"] or ()),
+        "reply": "\n".join(said),
+    }
+
+
+def _worst(entry: Mapping[str, Any]) -> tuple[bool, float, str, int]:
+    total = entry["reward"]
+    return total is None, total or 0.0, entry["sample_id"], entry["rollout"] or 0
+
+
+def _spread(ranked: Sequence[T], each: int) -> list[T]:
+    """So many of a sequence, evenly, both ends among them."""
+    count = min(each, len(ranked))
+    places = {round(number * (len(ranked) - 1) / max(count - 1, 1)) for number in range(count)}
+    return [ranked[place] for place in sorted(places)]
 
 
 def _entry(trajectory: Trajectory) -> dict[str, Any]:

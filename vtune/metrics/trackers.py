@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,19 @@ from typing import Any, ClassVar, Protocol, Self
 from PIL import Image
 
 from vtune.errors import MissingExtra, RecipeError
+from vtune.files.terminal import clean, one_line
 from vtune.metrics.montage import caption, montage
 from vtune.schema.trajectory import Trajectory
 
 PROJECT = "vtune"
 SHOWN = 4
 """Trajectories of a step that are shown."""
+
+_REFUSED = re.compile(r"[^\w\-. :/]", re.ASCII)
+"""What MLflow takes in no name of a number."""
+
+LONGEST_NAME = 250
+"""Characters of one that it takes."""
 
 Rows = Mapping[str, Mapping[str, float]]
 """Source -> name -> value."""
@@ -39,6 +47,17 @@ def local_key(out: Path, file: Path, row: int) -> str:
     """
     key = f"{file.stem}/{row}"
     return f"{key}: #/0/{key} on the page of `{local_page(out)}`"
+
+
+def verbatim(text: str) -> str:
+    """A text for a tracker that reads Markdown, as a block of code: none of it is a link or picture."""
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def mlflow_name(name: str) -> str:
+    """The name of a number as MLflow takes it: plain characters, in a path that leads nowhere else."""
+    parts = _REFUSED.sub("_", name).split("/")
+    return "/".join(part.strip(". ") or "_" for part in parts)[-LONGEST_NAME:]
 
 
 class Backend(Protocol):
@@ -65,7 +84,7 @@ class TensorBoard:
 
         make: Any = SummaryWriter
         self._writer: Any = make(str(out / "tensorboard"), purge_step=first_step)
-        self._writer.add_text("page", f"`{local_page(out)}`", first_step)
+        self._writer.add_text("page", verbatim(local_page(out)), first_step)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
@@ -78,7 +97,7 @@ class TensorBoard:
         import numpy as np
 
         self._writer.add_image(name, np.asarray(picture), step, dataformats="HWC")
-        self._writer.add_text(name, text, step)
+        self._writer.add_text(name, verbatim(text), step)
 
     def close(self, *, failed: bool) -> None:
         """See `Backend`; event files have no word for a failure."""
@@ -163,13 +182,14 @@ class MLflow:
         experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
         self._run = self._client.create_run(experiment, run_name=out.name).info.run_id
         self._client.log_dict(self._run, dict(settings), "recipe.json")
-        self._client.set_tag(self._run, "mlflow.note.content", f"`{local_page(out)}`")
+        self._client.set_tag(self._run, "mlflow.note.content", verbatim(local_page(out)))
         known.write_text(self._run, encoding="utf-8")
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
         now = int(time.time() * 1000)
-        metrics = [self._metric(name, value, now, step) for name, value in values.items()]
+        # One name that it refuses would cost all numbers of the step.
+        metrics = [self._metric(mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
     def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
@@ -263,7 +283,9 @@ class Tracker:
         backend = self._backend
         if backend is not None:
             values = {
-                f"{source}/{name}": value for source, row in rows.items() for name, value in row.items()
+                one_line(f"{source}/{name}"): value
+                for source, row in rows.items()
+                for name, value in row.items()
             }
             self._safely(lambda: backend.numbers(step, values))
 
@@ -280,7 +302,7 @@ class Tracker:
             return
         rows = [row for row, one in enumerate(drawn) if one.images]
         for number, row in enumerate(sorted(rows, key=lambda row: not drawn[row].calls)[:SHOWN]):
-            text = f"{local_key(self._out, file, row)}\n{caption(drawn[row])}"
+            text = clean(f"{local_key(self._out, file, row)}\n{caption(drawn[row])}")
             self._safely(
                 lambda number=number, row=row, text=text: backend.picture(  # type: ignore[misc]
                     step, f"trajectories/{number}", montage(drawn[row]), text

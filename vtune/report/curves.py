@@ -57,6 +57,7 @@ CHARTS = (
     Chart("time", "seconds of a step, by phase", ("seconds*",), "s"),
     Chart("time", "trained tokens", ("tokens_per_second*",), "per second"),
     Chart("time", "share of the GPUs' peak (MFU)", ("mfu",), "share"),
+    Chart("time", "memory of the fullest process", ("memory_gib",), "GiB"),
     Chart("time", "waiting for tools and scores", ("idle_share",), "share"),
     Chart(REST, "*", ("*",)),
 )

@@ -10,6 +10,7 @@ from rich.text import Text
 from vtune.files.terminal import one_line
 from vtune.report.numbers import GAP
 from vtune.report.sketch import MARKS, sketch
+from vtune.report.trajectory import render_trajectory
 
 
 class Problem(TypedDict):
@@ -59,17 +60,41 @@ def render_inspection(result: Mapping[str, Any]) -> RenderableType:
         f"{result['file']}: {result['rows']} rows, {result['with_tools']} with tools, "
         f"{result['with_evidence']} with evidence"
     )
+    examples = map(_example, result["examples"])
+    return Group(_line(head), _counted(result, "rows"), _columns(result), *examples, *_problems(result))
+
+
+def render_trajectories(result: Mapping[str, Any]) -> RenderableType:
+    """Tables of what `vtune.runs.view.inspecting.inspect_trajectories` returned, then its first rows."""
+    head = (
+        f"{result['file']}: {result['rows']} {result['kind']}, {result['with_calls']} with calls, "
+        f"{result['with_pictures']} with pictures"
+    )
+    examples = map(render_trajectory, result["examples"])
+    return Group(_line(head), _counted(result, "count"), _columns(result), *examples, *_problems(result))
+
+
+def _counted(result: Mapping[str, Any], what: str) -> Table:
+    """How many rows, or calls, are of each kind: a row for each value of each `by_…`."""
     counts = Table()
-    for column in ("by", "value", "rows"):
-        counts.add_column(column, justify="right" if column == "rows" else "left")
-    for key in ("by_source", "by_ability", "by_verifier"):
-        for value, rows in result[key].items():
-            counts.add_row(key.removeprefix("by_"), value or GAP, str(rows))
+    for column in ("by", "value", what):
+        counts.add_column(column, justify="right" if column == what else "left")
+    for key, values in result.items():
+        if key.startswith("by_"):
+            for value, count in values.items():
+                counts.add_row(key.removeprefix("by_"), value or GAP, str(count))
+    return counts
+
+
+def _columns(result: Mapping[str, Any]) -> Table:
     columns = Table("column", "type")
     for name, kind in result["columns"].items():
         columns.add_row(name, Text(kind))
-    problems = map(_line, first_problems(result["problems"], "`vtune data validate` finds them, too"))
-    return Group(_line(head), counts, columns, *map(_example, result["examples"]), *problems)
+    return columns
+
+
+def _problems(result: Mapping[str, Any]) -> list[RenderableType]:
+    return [*map(_line, first_problems(result["problems"], "`vtune data validate` finds them, too"))]
 
 
 def render_import(result: Mapping[str, Any]) -> RenderableType:

@@ -79,7 +79,7 @@ def render_report(report: Mapping[str, Any], *, everything: bool = False) -> Ren
         ]
         parts += [one for one in (_by_source(runs),) if one is not None]
     parts += [_tightenings(run) for run in runs if run.get("tightenings")]
-    parts += [_replies(run) for run in runs if run.get("replies")]
+    parts += [_replies(one) for one in (*runs, *report.get("evaluations", ())) if "replies" in one]
     parts += [render_evaluations(report.get("evaluations", ()), everything=everything)]
     parts += [render_sweeps(report.get("sweeps", ()))]
     left_out = not everything and (sources or report.get("evaluations"))
@@ -147,10 +147,13 @@ def _tightenings(run: Mapping[str, Any]) -> Table:
     return table
 
 
-def _replies(run: Mapping[str, Any]) -> Table:
-    """Replies in full, as the policy wrote them."""
+def _replies(run: Mapping[str, Any]) -> RenderableType:
+    """Replies in full, as the policy wrote them; where there are none, that."""
     shown = run["replies"]
-    title = f"{run['name']}: replies of step {shown[0]['step']}, from the worst to the best of each source"
+    if not shown:
+        return Text(f"{run['name']}: no replies are kept; `vtune rl` and `vtune eval` keep some")
+    step = f" of step {shown[0]['step']}" if "step" in shown[0] else ""
+    title = f"{run['name']}: replies{step}, from the worst to the best of each source"
     table = Table(title=title, title_justify="left", show_lines=True)
     for column in ("source", "reward", "reply", "why"):
         table.add_column(column, overflow="fold", justify="right" if column == "reward" else "left")

@@ -15,8 +15,22 @@ from vtune.report.sketch import sketch
 TARGET = "*"
 """The mark of evidence boxes in sketches; regions that calls show have the number of their call."""
 
-COLUMNS = ("key", "step", "source", "right", "faithful", "reward", "calls", "flags", "tokens", "answer")
+COLUMNS = (
+    "key",
+    "step",
+    "source",
+    "right",
+    "faithful",
+    "reward",
+    "calls",
+    "flags",
+    "tokens",
+    "stop",
+    "answer",
+)
 """Of a list, the facts that are shown."""
+ORDINARY = {"stop": "answer"}
+"""Fact -> the value that is not worth a column."""
 
 
 def render_trajectory(document: Mapping[str, Any]) -> RenderableType:
@@ -29,7 +43,11 @@ def render_trajectory(document: Mapping[str, Any]) -> RenderableType:
 def render_list(result: Mapping[str, Any]) -> RenderableType:
     """What `vtune.runs.view.show.run_list` returned: the first trajectories that a query found."""
     table = Table()
-    shown = [name for name in COLUMNS if any(row[name] not in (None, "") for row in result["trajectories"])]
+    shown = [
+        name
+        for name in COLUMNS
+        if any(row[name] not in (None, "", ORDINARY.get(name)) for row in result["trajectories"])
+    ]
     for name in ["key", *shown[1:]] if shown else []:
         table.add_column(name, overflow="fold", justify="left" if name in ("key", "source") else "right")
     for row in result["trajectories"]:

@@ -336,6 +336,7 @@ def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:
         loss_mask=tuple(book.loss_mask),
         logprobs=tuple(book.logprobs),
         weight_versions=tuple(book.weight_versions),
+        entropies=tuple(book.entropies) if any(one is not None for one in book.entropies) else (),
         stop_reason=stop,
     )
     return replace(record, answer=answer(record.reply))

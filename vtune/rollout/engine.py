@@ -60,6 +60,9 @@ class Completion:
     """Training steps behind the weights that drew each token."""
     text: str | None = None
     """What was said, where nobody here sees tokens; then the tuples are empty."""
+    entropies: tuple[float, ...] = ()
+    """Entropy (nats) of what each token was drawn from, at temperature 1, banned tokens excluded; empty where
+    the engine does not say."""
     context: int = 0
     """Tokens of the conversation with this turn, as whoever drew it has counted; 0 where it has not, or where
     there are `token_ids`."""

@@ -49,6 +49,7 @@ class Transcript:
         self.loss_mask: list[bool] = []
         self.logprobs: list[float | None] = []
         self.weight_versions: list[int | None] = []
+        self.entropies: list[float | None] = []
         self.messages: list[Message] = []
         self.images: list[Picture] = []
         self.pixels: list[Pixels] = []
@@ -73,6 +74,7 @@ class Transcript:
         self.loss_mask += [True] * len(completion.token_ids)
         self.logprobs += completion.logprobs
         self.weight_versions += completion.weight_versions
+        self.entropies += completion.entropies or [None] * len(completion.token_ids)
         self._counted = max(self._counted, completion.context)
         text = self._chat.decode(completion.token_ids) if completion.text is None else completion.text
         self.messages.append(Message("assistant", text))
@@ -150,6 +152,7 @@ class Transcript:
         self.loss_mask += [False] * len(token_ids)
         self.logprobs += [None] * len(token_ids)
         self.weight_versions += [None] * len(token_ids)
+        self.entropies += [None] * len(token_ids)
 
 
 def check_trace(trace: Trajectory, *, where: str) -> None:

@@ -181,6 +181,7 @@ class _Draw:
         self.end_id = policy.chat.end_id
         self.tokens: list[list[int]] = [[] for _ in requests]
         self.logprobs: list[list[float]] = [[] for _ in requests]
+        self.entropies: list[list[float]] = [[] for _ in requests]
         self.finish: list[Finish] = ["length"] * len(requests)
         self.limits = [request.sampling.max_new_tokens for request in requests]
         self.greedy = any(request.sampling.temperature == 0 for request in requests)
@@ -221,7 +222,13 @@ class _Draw:
     def completion(self, row: int, version: int) -> Completion:
         """The turn of a row that has ended."""
         tokens = tuple(self.tokens[row])
-        return Completion(tokens, tuple(self.logprobs[row]), self.finish[row], (version,) * len(tokens))
+        return Completion(
+            tokens,
+            tuple(self.logprobs[row]),
+            self.finish[row],
+            (version,) * len(tokens),
+            entropies=tuple(self.entropies[row]),
+        )
 
     def _prefill(self) -> tuple[torch.Tensor, KeyValues, torch.Tensor]:
         """Hidden state of each row's last token (R, D), keys and values, and next position (R,)."""
@@ -276,17 +283,19 @@ class _Draw:
                 "the model's logits are not numbers",
                 fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
             )
+        entropies = entropy_of(logprobs).tolist()
         ends = [
-            self._note(row, token, logprob)
-            for row, token, logprob in zip(rows, drawn.tolist(), chosen, strict=True)
+            self._note(row, *noted)
+            for row, *noted in zip(rows, drawn.tolist(), chosen, entropies, strict=True)
         ]
         return drawn, ends
 
-    def _note(self, row: int, token: int, logprob: float) -> bool:
+    def _note(self, row: int, token: int, logprob: float, entropy: float) -> bool:
         """Keep a token; whether it ends its row."""
         tokens = self.tokens[row]
         tokens.append(token)
         self.logprobs[row].append(logprob)
+        self.entropies[row].append(entropy)
         if token == self.end_id:
             self.finish[row] = "end"
             return True
@@ -298,6 +307,12 @@ class _Draw:
                 self.finish[row] = "stop"
                 return True
         return len(tokens) >= self.limits[row]
+
+
+def entropy_of(logprobs: torch.Tensor) -> torch.Tensor:
+    """Nats of each row, (R,), from log-probabilities (R, V), of which those of banned tokens are -inf."""
+    mass = logprobs.exp()
+    return -(mass * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
 
 
 def _seeded(keys: Sequence[tuple[int, ...]], device: torch.device | str = "cpu") -> torch.Generator:

@@ -100,6 +100,9 @@ class Trajectory:
     """Log-probability (nats) of each sampled token under the policy that drew it; None elsewhere."""
     weight_versions: tuple[int | None, ...] = ()
     """Training steps behind the weights that drew each sampled token; None elsewhere, empty if unknown."""
+    entropies: tuple[float | None, ...] = ()
+    """Entropy (nats) of what each sampled token was drawn from, at temperature 1; None elsewhere, empty where
+    the engine does not say."""
     answer: str | None = None
     """Content of the reply's only `<answer>`, None where there is not exactly one."""
     stop_reason: StopReason = "answer"

@@ -95,11 +95,12 @@ TRAJECTORY_COLUMNS = pa.schema(
         ("call_advantages", pa.list_(pa.float32())),
         ("sandbox", pa.string()),
         ("weight_versions", pa.list_(pa.int32())),
+        ("entropies", pa.list_(pa.float32())),
         ("outcome", pa.struct([("score", pa.float64()), ("why", pa.string())])),
     ]
 )
 """One row a rollout."""
-LATE_COLUMNS = ("sandbox", "weight_versions", "outcome")
+LATE_COLUMNS = ("sandbox", "weight_versions", "entropies", "outcome")
 """Added after files were written; a file may lack them."""
 
 
@@ -145,6 +146,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
         "call_advantages": list(trajectory.call_advantages),
         "sandbox": trajectory.sandbox,
         "weight_versions": list(trajectory.weight_versions),
+        "entropies": list(trajectory.entropies),
         "outcome": None if trajectory.outcome is None else outcome_to_row(trajectory.outcome),
     }
 
@@ -182,6 +184,7 @@ def trajectory_from_row(row: Row) -> Trajectory:
         call_advantages=fields.numbers_or_null("call_advantages"),
         sandbox=fields.text("sandbox", ""),
         weight_versions=fields.integers_or_null("weight_versions"),
+        entropies=fields.numbers_or_null("entropies"),
         outcome=_outcome(fields.struct("outcome")) if row.get("outcome") is not None else None,
     )
     _check(trajectory)
@@ -288,11 +291,12 @@ def _check(trajectory: Trajectory) -> None:
                 f"{len(values)} entries for {tokens} tokens",
                 f"one entry of `{name}` for each of `token_ids`",
             )
-    versions = len(trajectory.weight_versions)
-    if versions not in (0, tokens):
-        raise wrong(
-            "weight_versions", f"{versions} entries for {tokens} tokens", "one per token, or none at all"
-        )
+    for name, values in (
+        ("weight_versions", trajectory.weight_versions),
+        ("entropies", trajectory.entropies),
+    ):
+        if len(values) not in (0, tokens):
+            raise wrong(name, f"{len(values)} entries for {tokens} tokens", "one per token, or none at all")
     for message in trajectory.messages:
         _check_images("messages.images", message.images, trajectory)
         marks = message.content.count(IMAGE)

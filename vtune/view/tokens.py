@@ -27,9 +27,9 @@ def tokens_of(
 
     Returns:
         `entries`, each with `at` (position), `id`, `times`, `text`, `sampled`, `logprob` (nats, of the policy
-        that drew it), `advantage` and `version` (training steps behind the weights that drew it), None where
-        not known; `all`, how many entries there are; `count`, how many tokens, and `sampled` of them;
-        `missing`: what no token has -> why.
+        that drew it), `entropy` (nats, of what it was drawn from), `advantage` and `version` (training steps
+        behind the weights that drew it), None where not known; `all`, how many entries there are; `count`,
+        how many tokens, and `sampled` of them; `missing`: what no token has -> why.
     """
     advantages = iter(token_advantages(trajectory) if trajectory.advantage is not None else ())
     entries: list[dict[str, Any]] = []
@@ -47,6 +47,7 @@ def tokens_of(
                 "text": None,
                 "sampled": sampled,
                 "logprob": _finite(trajectory.logprobs, at),
+                "entropy": _finite(trajectory.entropies, at),
                 "advantage": next(advantages, None) if sampled else None,
                 "version": trajectory.weight_versions[at] if at < len(trajectory.weight_versions) else None,
             }
@@ -75,7 +76,10 @@ def _missing(trajectory: Trajectory, why_no_text: str) -> dict[str, str]:
     found = {
         "text": why_no_text,
         "log-probability": "" if any(one is not None for one in trajectory.logprobs) else "it was not stored",
-        "entropy": "it is not stored by token; its mean by step is a curve of the run",
+        "entropy": ""
+        if any(one is not None for one in trajectory.entropies)
+        else "the engine that drew it gives none by token (`transformers` does, vLLM does not); its mean by "
+        "step is a curve of the run",
         "advantage": "" if trajectory.advantage is not None else "the trajectory has none",
         "weight version": ""
         if trajectory.weight_versions

@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.commands import vtune
+from tests.view.runs import LOOKED, MISSED
 from vtune.errors import DataError
 from vtune.runs.report.document import run_report
+from vtune.schema.parquet import write_trajectories
 
 
 def write_run(folder: Path, lines: list[dict[str, object]]) -> Path:
@@ -63,3 +66,32 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     (folder / "recipe.yaml").write_text("a: [")
     with pytest.raises(DataError, match="not YAML"):
         run_report([folder])
+
+
+def test_replies_of_an_evaluation_are_its_worst_and_its_best(tmp_path: Path) -> None:
+    results = {
+        "model": "m",
+        "samples": 2,
+        "limit": None,
+        "score": {"score": 0.5},
+        "sources": {},
+        "faithfulness": {},
+    }
+    results |= {"unaudited": 0}
+    (tmp_path / "suite.yaml").touch()
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    shown = vtune("report", tmp_path, "--replies")
+    assert f"{tmp_path.name}: no replies are kept" in shown.out
+    write_trajectories(tmp_path / "trajectories.parquet", [LOOKED, MISSED, LOOKED])
+    (evaluation,) = run_report([tmp_path], replies=True)["evaluations"]  # type: ignore[misc]
+    assert [one["reward"] for one in evaluation["replies"]] == pytest.approx([0.1, 1.5])
+    assert "replies, from the worst to the best" in vtune("report", tmp_path, "--replies").out
+    assert "from the worst" not in vtune("report", tmp_path).out
+
+
+def test_a_run_that_has_kept_no_reply_says_so(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "sft", LINES)
+    assert (
+        "sft: no replies are kept; `vtune rl` and `vtune eval` keep some"
+        in vtune("report", run, "--replies").out
+    )

@@ -145,6 +145,7 @@ def test_the_speed_of_a_step_is_told_and_mfu_where_a_peak_is_known(runs: Runs) -
                 < 1
             )
             assert "mfu" not in told
+            assert 0.1 < told["memory_gib"] < 100
     update = replace(STATS, flops=3e15)
     row = speed_row([update, update], 100.0, 4.0, processes=8, peak=8e15)
     assert row == {"tokens_per_second": 100.0, "tokens_per_second_per_gpu": 12.5, "mfu": 6e15 / (4.0 * 8e15)}

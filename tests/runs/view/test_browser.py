@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +14,10 @@ from urllib.parse import quote
 import pytest
 
 from tests.conftest import ROOT
+from tests.runs.view.test_pairs import AFTER, BEFORE
 from tests.runs.view.test_show import hostile
 from tests.runs.view.test_tokens import write_tokenizer
+from tests.view.hostile import STEERING, TEXT, make_hostile_run
 from tests.view.runs import LOOKED, MISSED, make_run
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.page import write_page
@@ -44,11 +47,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (made / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_tokenizer(made / "checkpoints" / "newest")
+    funnel = {"lens": {"before": 8, "valid": 6, "after": 2}, "all": {"before": 8, "valid": 6, "after": 2}}
+    (made.parent / "curation.json").write_text(json.dumps({"result": {"funnel": funnel}}))
+    (made / "recipe.yaml").write_text(f"steps: 2\ndata: [{made.parent / 'samples.parquet'}]\n")
     return made
 
 
 @pytest.fixture(scope="module")
 def address(run: Path) -> Iterator[str]:
+    with served(run) as url:
+        yield url
+
+
+@contextmanager
+def served(run: Path) -> Iterator[str]:
     words = [sys.executable, "-m", "vtune.cli.main", "view", str(run), "--port", "0", "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -143,6 +155,10 @@ def test_curves(browser: Any, address: str, tmp_path: Path) -> None:
     one.page.goto(f"{address}#/run/0")
     one.page.wait_for_selector(".charted")
     read_zoom_and_save(one.page, tmp_path)
+    one.page.click("summary:has-text('curation behind the data')")
+    bars = one.page.locator(".bar .part")
+    drawn = [bars.nth(nth).get_attribute("d") for nth in range(3)]
+    assert drawn == ["M0 3H100.0", "M0 3H75.0", "M0 3H25.0"]
     one.closed(address)
 
 
@@ -269,6 +285,75 @@ def test_a_hostile_trajectory_is_text(browser: Any, address: str) -> None:
     one.closed(address)
 
 
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_hostile_run(tmp_path_factory.mktemp("attacked"))
+
+
+def test_nothing_of_a_hostile_run_is_markup_style_script_or_an_address(
+    browser: Any, attacked: Path, tmp_path: Path
+) -> None:
+    write_page([attacked], tmp_path / "page.html")
+    one = Watched(browser)
+    for path, wait in (
+        ("#/run/0", ".charted"),
+        ("#/0", "text=of 5"),
+        ("#/0/step-000000/0", "text=alert(2)"),
+        ("#/0/step-000000/1", "text=characters are left out"),
+        ("#/0/step-000000/2", "text=cannot be shown"),
+        (f"#/film/{quote(TEXT, safe='')}", ".frame"),
+        ("#/pair/0:0,0:4", "table"),
+    ):
+        one.page.goto(f"file://{tmp_path}/page.html{path}")
+        one.page.wait_for_selector(wait)
+        assert one.page.locator(LIVING).count() == 0, path
+        assert one.page.locator("main").is_visible()
+        assert not set(one.page.inner_text("main") + one.page.title()) & STEERING
+    one.closed(f"file://{tmp_path}")
+
+
+LIVING = (
+    ", ".join(
+        f"body {kind}"
+        for kind in (
+            "script:not(#held, [type=module])",
+            "style",
+            "iframe",
+            "link",
+            "base",
+            "meta",
+            "img",
+            "[onerror]",
+        )
+    )
+    + ", main [onload], main a:not([href^='#'])"
+)
+"""What acts, where only texts should be."""
+
+
+def test_two_checkpoints_are_compared_and_their_answers_seen_side_by_side(
+    browser: Any, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", {0: BEFORE, 4: AFTER, 9: AFTER})
+    write_page([run], tmp_path / "page.html")
+    with served(run) as address:
+        for start in (address, f"file://{tmp_path}/page.html"):
+            one = Watched(browser)
+            page = one.page
+            page.goto(start)
+            page.click("a:has-text('run step 0 → run step 9')")
+            page.wait_for_selector("text=5 samples are scored in both: 60 % → 60 % right")
+            page.wait_for_selector("h2:has-text('wrong → right: 1')")
+            if start == address:
+                page.select_option("select >> nth=1", "0:4")
+                page.wait_for_selector("h1:has-text('run step 0 → run step 4')")
+            page.click("td a:text-is('a')")
+            page.wait_for_selector(".frame >> nth=1")
+            assert page.locator(".frame").count() == 2
+            assert page.locator(".badge:text-is('wrong')").count() == 1
+            one.closed(start if start == address else f"file://{tmp_path}")
+
+
 def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     browser: Any, address: str, run: Path, tmp_path: Path
 ) -> None:
@@ -276,11 +361,11 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     page = one.page
     page.goto(f"{address}#/0/step-000000/0")
     page.click("button:has-text('show tokens')")
-    page.wait_for_selector("text=no entropy: it is not stored by token")
-    assert page.locator(".token").count() == 8
-    assert page.locator(".token.dim").count() == 3
+    page.wait_for_selector("text=no entropy: the engine that drew it gives none by token")
+    assert page.locator(".strip-of-tokens .token").count() == 8
+    assert page.locator(".strip-of-tokens .token.dim").count() == 3
     assert page.locator(".tokens img").count() == 0
-    page.hover(".token >> nth=2")
+    page.hover(".strip-of-tokens .token >> nth=2")
     reading = page.locator(".readout")
     playwright.expect(reading).to_contain_text('token 2, id 3, "4", sampled, log-probability -0.1')
     page.focus(".strip-of-tokens")
@@ -288,7 +373,7 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     playwright.expect(reading).to_contain_text("<img src=x onerror=alert(1)>")
     assert not set(page.inner_text("main")) & {"\u202e", "\x1b"}
     page.select_option(".tokens select", "advantage")
-    assert page.locator(".token.up").count() == 5
+    assert page.locator(".strip-of-tokens .token.up").count() == 5
     write_page([run], tmp_path / "page.html")
     page.goto(f"file://{tmp_path}/page.html#/0/step-000000/0")
     page.click("button:has-text('show tokens')")

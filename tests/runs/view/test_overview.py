@@ -126,8 +126,14 @@ def test_rows_of_papers_stand_beside_a_published_suite_alone() -> None:
     values = read_values(shipped("eval_suites")["vstar"])
     suite = {name: values[name] for name in ("format", "kind", "published")}
     scores = {"score": 0.5, "intervals": {"score": {"value": 0.5, "low": 0.4, "high": 0.6}}}
-    (table,) = reported_rows(suite, scores)
+    looks = {"faithful_of_all": {"value": 0.25, "low": 0.2, "high": 0.3, "n": 191}}
+    table, faithful = reported_rows(suite, scores, looks, by_boxes=True)
     assert table["rows"][0] == ["this evaluation", "50 [40, 60]", "measured"]
     assert ["CodeV-7B-RL", "84.8", "reported"] in table["rows"]
-    assert list(reported_rows(suite | {"published": {"rows": 190}}, scores)) == []
-    assert list(reported_rows(suite | {"published": {"rows": None}}, scores)) == []
+    assert faithful["rows"][0] == ["this evaluation", "25 [20, 30]", "measured"]
+    assert ["CodeV-7B-RL", "68", "reported"] in faithful["rows"]
+    assert "not comparable" in faithful["note"]
+    _, unknown = reported_rows(suite, scores, {"faithful_of_all": None}, by_boxes=False)
+    assert unknown["rows"][0] == ["this evaluation", "–", "measured"]
+    for published in ({"rows": 190}, {"rows": None}):
+        assert list(reported_rows(suite | {"published": published}, scores, looks, by_boxes=True)) == []

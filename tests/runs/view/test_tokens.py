@@ -58,6 +58,9 @@ def test_each_token_has_what_was_stored_and_what_was_earned() -> None:
     ]
     assert (found["count"], found["sampled"], found["all"]) == (8, 3, 6)
     assert list(found["missing"]) == ["entropy"]
+    known = tokens_of(replace(DRAWN, entropies=(*[None] * 4, 0.5, 1.5, None, float("nan"))), "{}".format)
+    assert [one["entropy"] for one in known["entries"] if one["sampled"]] == [0.5, 1.5, None]
+    assert not known["missing"]
 
 
 def test_what_was_not_stored_is_said_and_not_made_up() -> None:

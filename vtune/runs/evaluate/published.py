@@ -31,6 +31,15 @@ class Said(Strict):
     judge: str | None = None
 
 
+class PublishedFaithfulness(Strict):
+    """What a paper prints of how faithful models are on the same suites."""
+
+    table: str
+    """Its number, and where it stands."""
+    rows: dict[str, dict[str, float]]
+    """Model -> name of a shipped suite -> faithful and right, of all questions, in percent."""
+
+
 class PublishedTable(Strict):
     """A table of a paper."""
 
@@ -44,6 +53,7 @@ class PublishedTable(Strict):
     said: Said
     rows: dict[str, dict[str, float]]
     """Model -> name of a shipped suite -> its number as it is printed, in percent."""
+    faithful: PublishedFaithfulness | None = None
 
 
 def published_rows() -> dict[str, tuple[PublishedTable, str, str]]:

@@ -10,7 +10,7 @@ from vtune.errors import DataError
 from vtune.files.json_text import read_json
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
-from vtune.metrics.replies import last_replies
+from vtune.metrics.replies import last_replies, stored_replies
 from vtune.metrics.tightening import tightenings
 from vtune.runs.report.results import read_results
 from vtune.runs.sweep.table import is_sweep, sweep_table
@@ -20,6 +20,9 @@ from vtune.uses import USES
 Series = dict[str, list[float]]
 
 RESTORE = "the run wrote a complete file; restore it"
+
+REPLIES = 2
+"""Of each source of an evaluation: the worst and the best (ours)."""
 
 SHOWN = ("model", "samples", "limit", "score", "sources", "faithfulness", "unaudited")
 """What of the results of an evaluation is shown; younger keys may be missing."""
@@ -31,7 +34,8 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
     Args:
         paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
             the `results.json` of an evaluation, or with the `sweep.yaml` of a sweep.
-        replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`.
+        replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`; of an evaluation
+            `REPLIES` of each source.
 
     Returns:
         `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
@@ -52,7 +56,9 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
             for path in paths
             if path not in evaluations and path not in sweeps
         ],
-        "evaluations": [_evaluation(path) for path in evaluations],
+        "evaluations": [
+            _evaluation(path) | ({"replies": _replies(path)} if replies else {}) for path in evaluations
+        ],
         "sweeps": [sweep_table(path) for path in sweeps],
     }
 
@@ -68,6 +74,12 @@ def _evaluation(path: Path) -> dict[str, object]:
     results = read_results(file, *SHOWN, fix=RESTORE)
     own = _uses(results.get("environment"), path)
     return {"name": path.resolve().name, "path": str(path), **results, **own}
+
+
+def _replies(path: Path) -> list[dict[str, Any]]:
+    """Of an evaluation; none where somebody has taken its trajectories away."""
+    file = path / "trajectories.parquet"
+    return stored_replies(file, each=REPLIES) if file.is_file() else []
 
 
 def _uses(environment: object, folder: Path) -> dict[str, object]:

@@ -36,7 +36,15 @@ from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
-from vtune.runs.train.step_row import Clock, groups_row, idle_share, interrupted_row, staleness, update_row
+from vtune.runs.train.step_row import (
+    Clock,
+    groups_row,
+    idle_share,
+    interrupted_row,
+    memory_gib,
+    staleness,
+    update_row,
+)
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
@@ -284,6 +292,7 @@ class _Loop:
     def _rest_of_the_row(self, step: Step) -> dict[str, float]:
         """What the metrics say of the step as a whole that all processes have to be asked for."""
         drawn_by = self._ranks.gather(replace(step.drawn, trajectories=[]))
+        used = self._ranks.gather((self._run.agent.take_lost(), memory_gib(self._ranks.device)))
         self._taken = [one.taken for one in drawn_by]
         recipe = self._recipe
         resampled = recipe.advantage.dynamic_sampling_rounds > 0
@@ -292,7 +301,8 @@ class _Loop:
             "seconds_reward": self._drawing.scoring.take(),
             "seconds_sandbox": self._run.waiting.take(),
             "staleness": staleness(step.everyone, step.number),
-            "sessions_lost": sum(self._ranks.gather(self._run.agent.take_lost())),
+            "sessions_lost": sum(lost for lost, _ in used),
+            "memory_gib": max(memory for _, memory in used),
         }
 
     async def _draw(self, number: int) -> StepGroups:

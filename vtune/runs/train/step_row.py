@@ -1,12 +1,17 @@
 """What the metrics say of a step as a whole, beside the numbers of each source."""
 
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from vtune.runs.train.dynamic_sampling import StepGroups
 from vtune.schema.trajectory import Trajectory
 from vtune.update.stats import StepStats
+
+if TYPE_CHECKING:
+    import torch
 
 _UPDATE_ROW = (
     "loss",
@@ -102,6 +107,17 @@ def idle_share(row: Mapping[str, float]) -> float:
     Only where steps do not overlap: else the next one is drawn while this one waits.
     """
     return (row["seconds_sandbox"] + row["seconds_reward"]) / row["seconds"]
+
+
+def memory_gib(device: "torch.device") -> float:
+    """The peak of this process, in GiB: on its GPU since this was last asked, else of RAM so far."""
+    if device.type == "cuda":
+        import torch
+
+        used = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return used / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def staleness(drawn: Sequence[Trajectory], step: int) -> float:

@@ -23,8 +23,8 @@ def headline(table: pa.Table) -> dict[str, Any]:
         table: Of an index, with the columns of `vtune.view.facts.FACTS`.
 
     Returns:
-        `of`, which trajectories these are, and `rows`: `name`, `first` and `last`, each an estimate (`value`,
-        `low`, `high`, `n`) or None. Where there is one step alone, `first` is None.
+        `of`, which trajectories these are, and `rows`: `name`, whether it is a `share`, `first` and `last`,
+        each an estimate (`value`, `low`, `high`, `n`) or None, as `first` is where there is one step alone.
     """
     names = [
         name for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags") if table.num_rows
@@ -34,7 +34,12 @@ def headline(table: pa.Table) -> dict[str, Any]:
     last, alone = parts.get(steps[-1], []), len(steps) == 1
     first = [] if alone else parts.get(steps[0], [])
     rows = [
-        {"name": name, "first": measure(first) if first else None, "last": measure(last)}
+        {
+            "name": name,
+            "share": name not in MEANS,
+            "first": measure(first) if first else None,
+            "last": measure(last),
+        }
         for name, measure in MEASURES.items()
     ]
     of = f"{len(last)} trajectories" if alone else f"step {steps[0]} → step {steps[-1]}"
@@ -85,6 +90,8 @@ MEASURES: Mapping[str, Callable[[Facts], dict[str, Any] | None]] = {
     "with a red flag": _flagged,
 }
 """Name -> how it is measured."""
+MEANS = ("reward", "tool calls")
+"""Those that are no shares."""
 
 
 def _share(rows: Facts, of: Callable[[Mapping[str, Any]], bool | None]) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from vtune.runs.report.results import read_results
 from vtune.runs.view.audited import audited_tables
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened, told
-from vtune.runs.view.reported import reported_rows
+from vtune.runs.view.reported import in_percent, reported_rows
 
 Table = dict[str, Any]
 """`title`, `note`, `head` and `rows` of plain texts."""
@@ -101,7 +101,12 @@ def _evaluation(path: Path) -> dict[str, Any]:
             _faithfulness(results),
             _buckets(results["faithfulness"]),
             _by_source(results["sources"]),
-            *reported_rows(suite, results["score"]),
+            *reported_rows(
+                suite,
+                results["score"],
+                results["faithfulness"],
+                by_boxes=bool((results.get("judged_by") or {}).get("boxes")),
+            ),
             *audited_tables(path),
         ],
         "recipe": _flat(suite),
@@ -118,6 +123,8 @@ HEADLINE = {
     "red_flags": "calls with a red flag",
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its name in a headline."""
+SHARED = ("accuracy", "right and faithful, of all", "faithful, of the right")
+"""Those that are shares; scores of benchmarks need not be."""
 
 
 def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +133,9 @@ def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
     estimates = {"score": score.get("intervals", {}).get("score")}
     estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
     known = {name: one for name, one in estimates.items() if isinstance(one, Mapping) and is_estimate(one)}
-    rows = [{"name": name, "first": None, "last": one} for name, one in known.items()]
+    rows = [
+        {"name": name, "share": name in SHARED, "first": None, "last": one} for name, one in known.items()
+    ]
     return {"of": f"{results.get('samples')} samples, 95 % intervals", "rows": rows}
 
 
@@ -138,26 +147,32 @@ SHARES = {
     "small_of_all": "of them: a target, but too small",
     "no_tool_of_all": "right without a tool",
     "shown_of_all": "a call shows a target, whatever the answer",
-    "tool_calls": "tool calls",
-    "red_flags": "calls with a red flag",
+    "tool_calls": "tool calls (of each trajectory)",
+    "red_flags": "calls with a red flag (of each trajectory)",
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its row."""
+COUNTS = ("tool_calls", "red_flags")
+"""Those that are a mean of counts."""
 
 
 def _faithfulness(results: Mapping[str, Any]) -> Table:
     looks = results["faithfulness"]
-    rows = [[title, cell(looks.get(name))] for name, title in SHARES.items() if name in looks]
+    rows = [
+        [title, (cell if name in COUNTS else in_percent)(looks.get(name))]
+        for name, title in SHARES.items()
+        if name in looks
+    ]
     judged = ", ".join(f"{count} by {who}" for who, count in (results.get("judged_by") or {}).items())
     said = [looks.get("no_shares"), f"looks were judged {judged}" if judged else None]
-    return _table("faithfulness", ["", "value [95 % interval]"], rows, "; ".join(filter(None, said)))
+    return _table("faithfulness", ["", "in percent [95 % interval]"], rows, "; ".join(filter(None, said)))
 
 
 def _buckets(looks: Mapping[str, Any]) -> Table:
     rows = [
-        [bucket["calls"], cell(bucket["share"]), cell(bucket["accuracy"])]
+        [bucket["calls"], in_percent(bucket["share"]), in_percent(bucket["accuracy"])]
         for bucket in looks.get("buckets", ())
     ]
-    return _table("by number of calls", ["calls", "share", "accuracy"], rows)
+    return _table("by number of calls", ["calls", "share, in percent", "accuracy, in percent"], rows)
 
 
 def _by_source(sources: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -14,6 +14,7 @@ from vtune.files.writing import check_file_output, write_atomically
 from vtune.runs.view.films import Frame, films
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
+from vtune.runs.view.pairs import KINDS, compared, suggested
 from vtune.runs.view.pictures import page_picture
 from vtune.view.bundle import one_file
 from vtune.view.place import find_places
@@ -23,6 +24,8 @@ TRAJECTORIES = 40
 """Of each run or evaluation, where nothing else is asked (ours)."""
 FILMS = 4
 """Samples that are in the file at every step and place that has them (ours)."""
+PAIRED = 3
+"""Samples of each kind that two models are compared by (ours)."""
 FRAMES = 24
 """Of each of them, at most (ours)."""
 SIDE = 640
@@ -77,6 +80,7 @@ class _Held:
         self._left_out = 0
         self._films = [self._film(one) for one in films(opened)[:FILMS]]
         chosen = [dict.fromkeys(_examples(one, most)) for one in opened]
+        self._pairs = self._compared(chosen)
         for found in self._films:
             for frame in found["frames"]:
                 chosen[frame["place"]][frame["key"]] = None
@@ -101,6 +105,7 @@ class _Held:
             "lists": self._lists,
             "ones": self.ones,
             "films": self._films,
+            "pairs": self._pairs,
             "pictures": self._pictures,
             "shown": self._shown,
         }
@@ -112,6 +117,19 @@ class _Held:
             f"times, and examples of every source and outcome. Pictures have {SIDE} pixels a side at most."
         )
         return f"{told} {self._left_out} pictures had no room." if self._left_out else told
+
+    def _compared(self, chosen: Sequence[dict[str, None]]) -> dict[str, Any]:
+        """What is compared by default: all counts, and the first samples of each kind, which are chosen."""
+        pairs = {}
+        for one, two in suggested(self._opened):
+            found = compared(self._opened, one, two)
+            for kind in KINDS:
+                found[kind]["rows"] = found[kind]["rows"][:PAIRED]
+                for row in found[kind]["rows"]:
+                    chosen[one.number][row["first"]["key"]] = None
+                    chosen[two.number][row["second"]["key"]] = None
+            pairs[f"{one},{two}"] = found
+        return pairs
 
     def _film(self, found: dict[str, Any]) -> dict[str, Any]:
         """The first rollout of each moment, spread evenly where there are too many."""

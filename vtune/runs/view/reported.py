@@ -4,45 +4,78 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vtune.config import read_values, shipped
-from vtune.report.numbers import number
+from vtune.report.numbers import GAP, number
 from vtune.report.values import cell, is_estimate
 
 TABLES = "eval_suites.published"
 """The package in which papers' tables ship; `vtune.runs.evaluate.published` checks them, and loads torch."""
 OTHERS = ("n", "why")
 """What an estimate says beside its value and the ends of its interval."""
+NOTE = (
+    "in percent; rows of papers are as printed, under their settings, and were not measured here: "
+    "`vtune eval --out DIR --against published:SUITE/ROW` says what differs"
+)
+BOXES = "boxes say what a call shows here, and GPT-4o does in the paper: not comparable"
+MODEL = "a model says what a call shows, as in the paper: another model judges otherwise"
 SAME = ("format", "kind")
 """What of its settings says which benchmark a suite is, beside what is known of its published file."""
 
 
-def reported_rows(suite: Mapping[str, Any], score: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One table for each paper that reports the suite, this evaluation on top; none for other suites.
+def reported_rows(
+    suite: Mapping[str, Any], score: Mapping[str, Any], looks: Mapping[str, Any], *, by_boxes: bool
+) -> Iterator[dict[str, Any]]:
+    """Tables of each paper that reports the suite, this evaluation on top; none for other suites.
 
     Args:
         suite: Its settings, as the evaluation kept them.
         score: What its scorer said.
+        looks: Its faithfulness.
+        by_boxes: Whether boxes say what a call shows: papers ask a model.
     """
     name = _shipped_name(suite)
-    papers: dict[str, list[list[str]]] = {}
-    for file in shipped(TABLES).values() if name else ():
+    if name is None:
+        return
+    for file in shipped(TABLES).values():
         table = read_values(file)
-        rows = papers.setdefault(f"{table['paper']}, {table['table']}", [])
-        rows += [[row, number(of[name]), "reported"] for row, of in table["rows"].items() if name in of]
+        if rows := _rows(table["rows"], name):
+            yield _beside(
+                f"{name} beside {table['paper']}, {table['table']}", "score", NOTE, _score(score), rows
+            )
+        printed = table.get("faithful")
+        if printed and (rows := _rows(printed["rows"], name)):
+            title = f"faithful and right, of all, beside {table['paper']}, {printed['table']}"
+            note = f"{NOTE}; {BOXES if by_boxes else MODEL}"
+            yield _beside(title, "faithful", note, in_percent(looks.get("faithful_of_all")), rows)
+
+
+def _rows(rows: Mapping[str, Mapping[str, float]], name: str) -> list[list[str]]:
+    return [[row, number(of[name]), "reported"] for row, of in rows.items() if name in of]
+
+
+def _beside(title: str, column: str, note: str, ours: str, rows: list[list[str]]) -> dict[str, Any]:
+    head = ["model", column, ""]
+    return {
+        "title": title,
+        "note": note,
+        "head": head,
+        "rows": [["this evaluation", ours, "measured"], *rows],
+    }
+
+
+def _score(score: Mapping[str, Any]) -> str:
     estimate, plain = (score.get("intervals") or {}).get("score"), score.get("score")
-    ours: Mapping[str, Any] = {"value": plain if isinstance(plain, int | float) else None}
-    ours = estimate if isinstance(estimate, Mapping) and is_estimate(estimate) else ours
-    scaled = {key: None if value is None else 100 * value for key, value in ours.items() if key not in OTHERS}
-    shown = cell(scaled if scaled.keys() >= {"low", "high"} else scaled["value"])
-    for paper, rows in papers.items():
-        if not rows:
-            continue
-        yield {
-            "title": f"{name} beside {paper}",
-            "note": "in percent; rows of papers are as printed, under their settings, and were not measured "
-            "here: `vtune eval --out DIR --against published:SUITE/ROW` says what differs",
-            "head": ["model", "score", ""],
-            "rows": [["this evaluation", shown, "measured"], *rows],
-        }
+    known = isinstance(estimate, Mapping) and is_estimate(estimate)
+    return in_percent(estimate if known else {"value": plain if isinstance(plain, int | float) else None})
+
+
+def in_percent(estimate: Any) -> str:
+    """A share with its interval, where there is one, as the text of a cell in percent."""
+    if not isinstance(estimate, Mapping) or "value" not in estimate:
+        return GAP
+    scaled = {
+        key: None if value is None else 100 * value for key, value in estimate.items() if key not in OTHERS
+    }
+    return cell(scaled if scaled.keys() >= {"low", "high"} else scaled["value"])
 
 
 def _shipped_name(suite: Mapping[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ from vtune.runs.serve.listening import listen, serve_until_told
 from vtune.runs.view.films import film, films
 from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.overview import overview
+from vtune.runs.view.pairs import compared, sides_of
 from vtune.runs.view.pictures import page_picture
 from vtune.schema.labels import NOTE, Judgement, Label, append_label
 from vtune.schema.sample import Sample
@@ -31,7 +32,20 @@ ROWS = 100
 """Trajectories of a list that are sent at a time (ours)."""
 SIDE = 2048
 """Pixels of the longer side of a picture on a page, at most (ours)."""
-MODULES = "app", "chart", "dom", "frames", "list", "picture", "query", "run", "source", "tokens", "trajectory"
+MODULES = (
+    "app",
+    "chart",
+    "dom",
+    "frames",
+    "list",
+    "pair",
+    "picture",
+    "query",
+    "run",
+    "source",
+    "tokens",
+    "trajectory",
+)
 FILES = {"": "index.html"} | {
     name: name for name in (*(f"{module}.js" for module in MODULES), "style.css", "icon.svg")
 }
@@ -87,6 +101,10 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
     @app.get("/api/film")
     def one_film(sample: str) -> Response:
         return answer(film(opened, sample))
+
+    @app.get("/api/pair")
+    def pair(sides: str) -> Response:
+        return answer(compared(opened, *sides_of(sides)))
 
     @app.get("/api/{number}/run")
     def run(number: int) -> Response:

@@ -1,16 +1,17 @@
 // Where one is stands in the address: #/PLACE?q=QUERY a list, #/PLACE/KEY a trajectory, #/run/PLACE,… a run or several,
-// #/film/SAMPLE and #/group/PLACE/KEY side by side. Keys: j next, k previous, / search, u up.
+// #/film/SAMPLE and #/group/PLACE/KEY side by side, #/pair/SIDE,SIDE two models. Keys: j next, k previous, / search, u up.
 
-import { h } from "./dom.js";
+import { clean, h } from "./dom.js";
 import { filmPage, firstOfEach, groupPage, strip } from "./frames.js";
 import { address, listPage, placesPage, runAddress } from "./list.js";
+import { pairAddress, pairLinks, pairPage, sidesOf } from "./pair.js";
 import { mainCurves, runPage } from "./run.js";
 import * as source from "./source.js";
 import { trajectoryPage } from "./trajectory.js";
 
 const main = document.getElementById("main");
 const LIVE = 5000;
-const PAGES = ["run", "film", "group"];
+const PAGES = ["run", "film", "group", "pair"];
 let revisions = "";
 const known = new Map();
 let turn = 0;
@@ -35,7 +36,7 @@ async function show() {
     const [children, title, place] = await pageOf(at, places);
     if (mine !== turn) return; // another page was asked for meanwhile
     crumbs(place, at);
-    document.title = `${title} · vtune view`;
+    document.title = clean(`${title} · vtune view`);
     main.replaceChildren(...children.filter(Boolean));
   } catch (error) {
     if (mine !== turn) return;
@@ -47,8 +48,12 @@ async function pageOf(at, places) {
   if (at.page === "run") return runs(at, places);
   if (at.page === "film") {
     const sample = [at.place, at.key].filter(Boolean).join("/");
-    return [await filmPage(places, sample, await source.film(sample), at.values.has("all"), source.one), sample, null];
+    const only = at.values.get("only");
+    const frames = await source.film(sample);
+    const asked = only ? frames.filter((frame) => sidesOf(only).some((side) => side.number === frame.place && (side.step === null || side.step === frame.step))) : frames;
+    return [await filmPage(places, sample, asked, at.values.has("all"), source.one, only), sample, null];
   }
+  if (at.page === "pair") return pair(at, places);
   const place = places[Number(at.place)];
   if (at.place === "" || !place) {
     return places.length === 1 ? runs({ ...at, place: "0" }, places) : all(at, places);
@@ -74,14 +79,27 @@ async function all(at, places) {
   const runs = await overviews(places);
   const [asked, change] = settings(at, "#/");
   const curves = mainCurves(places, runs, asked, change);
-  return [[...said(), ...placesPage(places, runs), ...curves, ...await film(places)], "runs", null];
+  return [[...said(), ...placesPage(places, runs), ...compared(places), ...curves, ...await film(places)], "runs", null];
 }
 
 async function runs(at, places) {
   const chosen = at.place.split(",").map((number) => places[Number(number)]).filter(Boolean);
   const [asked, change] = settings(at, runAddress(chosen.map((one) => one.number)));
-  const page = runPage(chosen, await overviews(chosen), asked, change, await film(places));
+  const beside = [...compared(chosen), ...await film(places)];
+  const page = runPage(chosen, await overviews(chosen), asked, change, beside);
   return [[...(places.length === 1 ? said() : []), ...page], chosen.map((one) => one.name).join(" and "), chosen.length === 1 ? chosen[0] : null];
+}
+
+async function pair(at, places) {
+  const sides = sidesOf(at.place);
+  if (sides.length < 2 || sides.some((side) => !places[side.number])) throw new Error("Name two sides, as in #/pair/0,1 or #/pair/0:4,0:9.");
+  const go = source.offline ? null : (next) => { location.hash = pairAddress(...next); };
+  return [pairPage(places, sides, await source.pair(at.place), go), "two compared", null];
+}
+
+function compared(places) {
+  const links = pairLinks(places, source.hasPair);
+  return links.length ? [h("p", { class: "facts" }, "answers compared:", ...links)] : [];
 }
 
 function said() {
@@ -136,7 +154,7 @@ async function trajectory(at, place) {
       await source.label(place.number, at.key, { label, note });
       status.textContent = label ? `labelled: ${label}` : "label taken back";
     } catch (error) {
-      status.textContent = `not labelled: ${error.message}`;
+      status.textContent = clean(`not labelled: ${error.message}`);
       return;
     }
     await show();

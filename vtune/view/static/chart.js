@@ -9,7 +9,7 @@ const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 24;
 const DRAG = 8;
-const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
+export const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
 
 // series: [{name, colour, dash, points: [[step, value, low, high], …]}]; view: {from, to, smooth, zoom(from, to), link(step)}.
 export function chart({ title, unit, series }, view) {

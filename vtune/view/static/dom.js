@@ -1,11 +1,14 @@
 // Elements made of text: nothing that a trajectory holds is ever read as markup, style or an address.
 
 const SVG = "http://www.w3.org/2000/svg";
-const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\u{e0000}-\u{e007f}\ud800-\udfff]/gu;
 
 // Control characters spelled out, as in the terminal.
 export function clean(text) {
-  return String(text).replace(UNSAFE, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
+  return String(text).replace(UNSAFE, (one) => {
+    const code = one.codePointAt(0).toString(16);
+    return one.length > 1 ? `\\U${code.padStart(8, "0")}` : `\\u${code.padStart(4, "0")}`;
+  });
 }
 
 export function h(name, attributes = {}, ...children) {

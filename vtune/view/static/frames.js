@@ -44,13 +44,16 @@ function badge(value, yes, no) {
   return h("span", { class: `badge ${value ? "right" : "wrong"}` }, value ? yes : no);
 }
 
-export async function filmPage(places, sample, frames, all, load) {
+// only: the sides of a pair that are shown alone, as its address names them.
+export async function filmPage(places, sample, frames, all, load, only = null) {
   const rows = all ? frames : firstOfEach(frames);
   const base = `#/film/${encodeURIComponent(sample)}`;
-  const other = h("p", {}, h("a", { href: all ? base : `${base}?all=1` }, all ? "one rollout of each step" : "all rollouts"));
+  const asked = (more) => [base, [only ? `only=${encodeURIComponent(only)}` : "", more].filter(Boolean).join("&")].filter(Boolean).join("?");
+  const other = h("p", { class: "facts" }, frames.length > rows.length || all ? h("a", { href: asked(all ? "" : "all=1") }, all ? "one rollout of each step" : "all rollouts") : null,
+    only ? h("a", { href: base }, "all steps and models") : null);
   return [h("h1", {}, `Sample ${clean(sample)}`),
     h("p", { class: "quiet" }, "What calls showed of the same picture, over steps and models; evidence is dashed."),
-    frames.length > rows.length || all ? other : null, ...(rows.length ? await strip(places, rows, load) : [h("p", {}, "No trajectory is of this sample.")])];
+    other, ...(rows.length ? await strip(places, rows, load) : [h("p", {}, "No trajectory is of this sample.")])];
 }
 
 export async function groupPage(places, place, one, load) {

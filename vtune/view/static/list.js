@@ -5,7 +5,8 @@ import { ROWS } from "./source.js";
 
 export const LABELS = ["right", "wrong", "judge erred", "box wrong"];
 const UNSORTED = ["flags", "label"];
-const COLUMNS = ["step", "source", "right", "faithful", "reward", "calls", "tokens", "flags", "answer", "label"];
+const COLUMNS = ["step", "source", "right", "faithful", "reward", "calls", "tokens", "stop", "flags", "answer", "label"];
+const ORDINARY = { stop: "answer" }; // not worth a column
 
 // Of a list from its row `first` on, or of a trajectory that was opened from there.
 export function address(place, query, key = "", first = 0) {
@@ -37,8 +38,8 @@ export function placesPage(places, runs) {
 }
 
 function shortly(row) {
-  const part = (one) => number(Number(one.value.toPrecision(3)));
   if (!row) return "";
+  const part = (one) => (row.share ? `${(100 * one.value).toFixed(1)} %` : number(Number(one.value.toPrecision(3))));
   return row.first ? `${part(row.first)} → ${part(row.last)}` : part(row.last);
 }
 
@@ -53,7 +54,7 @@ export function listPage(place, query, found, ask) {
     onchange: (event) => ask(withTerm(query, name, event.target.value)) },
     h("option", { value: "" }, "any"),
     ...values.map((value) => h("option", { value, selected: termOf(query, name) === value }, value)))));
-  const columns = COLUMNS.filter((name) => found.trajectories.some((row) => row[name] !== null && row[name] !== ""));
+  const columns = COLUMNS.filter((name) => found.trajectories.some((row) => ![null, "", ORDINARY[name]].includes(row[name])));
   const rows = found.trajectories.map((row) => h("tr", {},
     h("td", {}, h("a", { href: address(place.number, query, row.key, found.first) }, row.key)),
     ...columns.map((name) => h("td", { class: typeof row[name] === "number" ? "number" : null }, number(row[name]))),

@@ -11,7 +11,7 @@ function boxesOn(one, index) {
   return [...shown, ...evidence];
 }
 
-export function figure(place, one, index, widest = 640) {
+export function figure(place, one, index, widest = 640, tallest = Infinity) {
   const picture = one.pictures[index];
   const name = `picture ${index} (${picture.origin})`;
   const address = picture.problem ? null : addressOf(place.number, index, one.key);
@@ -23,7 +23,7 @@ export function figure(place, one, index, widest = 640) {
     s("rect", { x: x0, y: y0, width: Math.max(x1 - x0, 0), height: Math.max(y1 - y0, 0) }, s("title", {}, title)),
     s("text", { x: x0, y: kind === "crop" ? Math.max(y0 - unit, 4 * unit) : Math.min(y1 + 4 * unit, height - unit), "font-size": 4 * unit }, label)));
   const said = boxes.map((box) => `${box.title} at ${box.box.map((side) => Math.round(side)).join(", ")}`).join("; ");
-  return h("figure", {}, s("svg", { viewBox: `0 0 ${width} ${height}`, width: Math.min(width * Math.max(1, 160 / width), widest), role: "img",
+  return h("figure", {}, s("svg", { viewBox: `0 0 ${width} ${height}`, width: Math.min(width * Math.max(1, 160 / width), widest, (tallest * width) / height), role: "img",
     "aria-label": said ? `${name}: ${said}` : name },
     s("image", { href: address, width, height }), ...drawn),
     h("figcaption", {}, `${name}, ${width} × ${height} px`));

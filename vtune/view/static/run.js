@@ -1,7 +1,7 @@
 // The page of a run, or of several over one another: headline, what changed, curves, tables, recipe.
 
-import { chart } from "./chart.js";
-import { h, number, table } from "./dom.js";
+import { DASHES, chart } from "./chart.js";
+import { h, number, s, table } from "./dom.js";
 import { address } from "./list.js";
 
 const COLOURS = 6;
@@ -20,32 +20,43 @@ export function runPage(places, runs, asked, change, film) {
     ...differing(names, runs, "recipe"), headlines(places, runs), ...changed(places, runs), ...film, ...curves(places, runs, asked, change),
     ...runs.flatMap((run, at) => run.tables.map((one) => drawn(one, runs.length > 1 ? `${names[at]}: ` : ""))),
     ...differing(names, runs, "environment"), ...recipes(names, runs, "recipe"), ...recipes(names, runs, "environment"),
-    ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, drawn({ ...one, title: "rows left after each step" }, ""))))];
+    ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, funnel(one))))];
 }
 
 function facts(place, run) {
   const done = run.steps_done ? `step ${run.steps_done}${run.total_steps ? ` of ${run.total_steps}` : ""}` : null;
-  const queries = place.rows ? QUERIES.map(([name, query]) => h("a", { href: address(place.number, query) }, name)) : [];
+  const queries = place.rows && place.kind !== "samples" ? QUERIES.map(([name, query]) => h("a", { href: address(place.number, query) }, name)) : [];
   return h("p", { class: "facts" }, h("b", {}, place.name), h("span", {}, place.kind), done ? h("span", {}, done) : null, h("span", {}, run.path),
     place.rows ? h("a", { href: address(place.number, "") }, `${place.rows} trajectories`) : null, ...queries,
     run.problem ? h("span", { class: "text error" }, run.problem) : null);
 }
 
-function estimate(one, places = 3) {
+function estimate(one, share) {
   if (!one) return "–";
-  const short = (value) => number(Number(value.toPrecision(places)));
-  return one.low === null || one.low === undefined ? short(one.value) : `${short(one.value)} [${short(one.low)}, ${short(one.high)}]`;
+  const short = (value) => (share ? (100 * value).toFixed(1) : number(Number(value.toPrecision(3))));
+  const interval = one.low === null || one.low === undefined ? "" : ` [${short(one.low)}, ${short(one.high)}]`;
+  return `${short(one.value)}${share ? " %" : ""}${interval}`;
 }
 
 function headlines(places, runs) {
   const shown = runs.map((run, at) => [places[at], run.headline]).filter(([, headline]) => headline.rows.length);
   if (!shown.length) return null;
+  if (shown.length > 1) return severalHeadlines(shown);
   const trained = shown.some(([, headline]) => headline.rows.some((row) => row.first));
-  const rows = shown.flatMap(([place, headline]) => headline.rows.map((row) => h("tr", {},
-    h("th", { scope: "row" }, shown.length > 1 ? `${place.name}: ${row.name}` : row.name),
-    ...(trained ? [h("td", { class: "number" }, row.first ? estimate(row.first) : "")] : []), h("td", { class: "number strong" }, estimate(row.last)))));
-  return h("section", {}, h("h2", {}, "headline"), h("p", { class: "quiet" }, shown.map(([place, headline]) =>
-    (shown.length > 1 ? `${place.name}: ${headline.of}` : headline.of)).join("; ")), table(trained ? ["", "first", "last"] : ["", "value"], rows));
+  const rows = shown.flatMap(([, headline]) => headline.rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name),
+    ...(trained ? [h("td", { class: "number" }, row.first ? estimate(row.first, row.share) : "")] : []), h("td", { class: "number strong" }, estimate(row.last, row.share)))));
+  return h("section", {}, h("h2", {}, "headline"), h("p", { class: "quiet" }, shown[0][1].of), table(trained ? ["", "first", "last"] : ["", "value"], rows));
+}
+
+// A column for each run or evaluation: what it is at last, with its interval, behind what it was at first.
+function severalHeadlines(shown) {
+  const names = [...new Set(shown.flatMap(([, headline]) => headline.rows.map((row) => row.name)))];
+  const cell = (row) => !row ? "–" : row.first ? `${estimate({ value: row.first.value }, row.share)} → ${estimate(row.last, row.share)}` : estimate(row.last, row.share);
+  const rows = names.map((name) => h("tr", {}, h("th", { scope: "row" }, name), ...shown.map(([, headline]) =>
+    h("td", { class: "number" }, cell(headline.rows.find((row) => row.name === name))))));
+  const same = new Set(shown.map(([, headline]) => headline.of)).size === 1;
+  const of = same ? shown[0][1].of : shown.map(([place, headline]) => `${place.name}: ${headline.of}`).join("; ");
+  return h("section", {}, h("h2", {}, "headline"), h("p", { class: "quiet" }, of), table(["", ...shown.map(([place]) => place.name)], rows));
 }
 
 // The trajectories behind a change: those of its source that are bad in its way, after it was best.
@@ -56,14 +67,20 @@ export function behind(one) {
   return [source, BAD.includes(one.verdict) ? WAYS[one.name] ?? "" : "", since].filter(Boolean).join(" ");
 }
 
+// What the chart of a number is called.
+function titleOf(run, name) {
+  const chart = run.charts.find((one) => !one.family && one.names.includes(name));
+  return chart ? chart.title : name;
+}
+
 function changed(places, runs) {
-  const found = runs.flatMap((run, at) => run.changes.map((one) => ({ ...one, run: places[at].name, place: places[at] })));
+  const found = runs.flatMap((run, at) => run.changes.map((one) => ({ ...one, run: places[at].name, place: places[at], title: titleOf(run, one.name) })));
   if (!runs.some((run) => run.charts.length)) return [];
   if (!found.length) return [h("section", {}, h("h2", {}, "what changed"), h("p", {}, "No number that matters has clearly changed."))];
   found.sort((a, b) => BAD.includes(b.verdict) - BAD.includes(a.verdict));
   const rows = found.map((one) => h("tr", {}, h("td", {}, h("span", { class: `badge ${one.verdict === "better" ? "right" : BAD.includes(one.verdict) ? "wrong" : ""}` }, one.verdict)),
     ...(runs.length > 1 ? [h("td", {}, one.run)] : []), h("td", {}, one.source),
-    h("td", {}, one.place.rows && !one.source.startsWith("eval/") ? h("a", { href: address(one.place.number, behind(one)), title: "trajectories behind it" }, one.name) : one.name),
+    h("td", {}, one.place.rows && !one.source.startsWith("eval/") ? h("a", { href: address(one.place.number, behind(one)), title: `trajectories behind ${one.name}` }, one.title) : one.title),
     ...[one.first, one.best, one.last].map((value) => h("td", { class: "number" }, value === null ? "" : number(Number(value.toPrecision(3))))),
     h("td", { class: "number" }, one.best_step ?? "")));
   const heads = ["", ...(runs.length > 1 ? ["run"] : []), "source", "number", "at first", "at best", "at last", "best until step"];
@@ -108,8 +125,8 @@ export function mainCurves(places, runs, asked, change) {
 function curves(places, runs, asked, change) {
   const sources = [...new Set(runs.flatMap((run) => Object.keys(run.sources)))].sort((a, b) => (b === ALL) - (a === ALL) || a.localeCompare(b));
   if (!sources.length) return [];
-  const chosen = asked.sources.length ? sources.filter((one) => asked.sources.includes(one)) : byDefault(sources);
   const lines = byLine(places, runs);
+  const chosen = asked.sources.length ? sources.filter((one) => asked.sources.includes(one)) : byDefault(sources, lines.length);
   const steps = runs.flatMap((run) => Object.values(run.sources).flatMap((of) => Object.values(of).flatMap((one) => [one.steps[0], one.steps.at(-1)])));
   const whole = { from: Math.min(...steps), to: Math.max(...steps) };
   const view = { from: asked.from ?? whole.from, to: asked.to ?? whole.to, smooth: asked.smooth,
@@ -136,8 +153,9 @@ function curves(places, runs, asked, change) {
   return [h("section", { "aria-label": "Curves" }, h("h2", {}, "curves"), controls(sources, chosen, lines, asked, view, whole, change, colour), ...sections)];
 }
 
-// One source and the row over all say the same.
-function byDefault(sources) {
+// One source and the row over all say the same; of several runs one line each is enough to begin with.
+function byDefault(sources, lines) {
+  if (lines > 1) return sources.slice(0, 1);
   const own = sources.filter((one) => one !== ALL && !one.startsWith("eval/"));
   const alike = own.length === 1 ? own : [];
   return sources.filter((one) => !alike.includes(one)).slice(0, COLOURS);
@@ -155,17 +173,35 @@ function legend(series) {
   return h("p", { class: "legend" }, ...series.map((one) => h("span", {}, h("i", { class: `swatch c${one.colour}` }), one.name)));
 }
 
+// How the lines of a source are drawn, where colours tell runs.
+function dashOf(nth) {
+  return nth < 0 ? "" : s("svg", { class: "dash", viewBox: "0 0 30 8", width: 30, height: 8, "aria-hidden": "true" },
+    s("line", { x1: 0, x2: 30, y1: 4, y2: 4, "stroke-dasharray": DASHES[nth % DASHES.length] }));
+}
+
 function controls(sources, chosen, lines, asked, view, whole, change, colour) {
   const boxes = sources.map((source) => h("label", {}, h("input", { type: "checkbox", checked: chosen.includes(source), onchange: (event) => {
     const next = event.target.checked ? [...chosen, source] : chosen.filter((one) => one !== source);
     change({ ...asked, sources: next });
-  } }), lines.length > 1 ? "" : h("i", { class: `swatch c${colour(lines[0], source)}` }), source));
+  } }), lines.length > 1 ? dashOf(chosen.indexOf(source)) : h("i", { class: `swatch c${colour(lines[0], source)}` }), source));
   const smooth = h("label", {}, "mean of ", h("select", { onchange: (event) => change({ ...asked, smooth: Number(event.target.value) }) },
     ...SMOOTH.map((steps) => h("option", { value: steps, selected: Number(steps) === asked.smooth }, steps))), " steps");
   const zoomed = view.from !== whole.from || view.to !== whole.to;
   return h("div", { class: "filters" }, h("fieldset", {}, h("legend", {}, "sources"), ...boxes),
     lines.length > 1 ? legend(lines.map((line) => ({ name: line.name, colour: colour(line) }))) : null, smooth,
     zoomed ? h("button", { type: "button", onclick: () => change({ ...asked, from: null, to: null }) }, `steps ${view.from} to ${view.to}: show all`) : null);
+}
+
+// Rows left after each filter, with their share of those that there were.
+function funnel(one) {
+  const rows = one.rows.map(([source, ...counts]) => h("tr", {}, h("th", { scope: "row" }, source),
+    ...counts.map((count) => h("td", { class: "number" }, count, bar(Number(count) / Number(counts[0]))))));
+  return h("section", {}, h("h2", {}, "rows left after each step"), table(one.head, rows));
+}
+
+function bar(share) {
+  return Number.isFinite(share) ? s("svg", { class: "bar", viewBox: "0 0 100 6", width: 100, height: 6, "aria-hidden": "true" },
+    s("path", { class: "whole", d: "M0 3H100" }), s("path", { class: "part", d: `M0 3H${(100 * share).toFixed(1)}` })) : "";
 }
 
 function drawn(one, prefix) {

@@ -48,7 +48,24 @@ export async function tokens(place, key, first) {
 
 // All trajectories of a sample, over places, steps and rollouts, in this order.
 export async function film(sample) {
-  return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? [] : ask(`api/film?sample=${encodeURIComponent(sample)}`);
+  return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? framesOf(sample) : ask(`api/film?sample=${encodeURIComponent(sample)}`);
+}
+
+// Of a sample that is no film: what lists have of it.
+function framesOf(sample) {
+  return kept.lists.flatMap((rows, place) => rows.filter((row) => row.sample === sample).map((row) => ({ ...row, place })));
+}
+
+// Whether two sides can be compared here.
+export function hasPair(text) {
+  return kept === null || text in kept.pairs;
+}
+
+// Two sides by the text of their address, see `vtune.runs.view.pairs`.
+export async function pair(text) {
+  if (!kept) return ask(`api/pair?sides=${encodeURIComponent(text)}`);
+  if (!kept.pairs[text]) throw new Error("These two are not compared in this file: vtune view compares any two.");
+  return kept.pairs[text];
 }
 
 // Samples that were drawn in several steps or places, those that change the most first.

@@ -2,9 +2,10 @@
 
 import { clean, h, number } from "./dom.js";
 
-const SHADES = ["log-probability", "advantage", "weight version"];
-const KEYS = { "log-probability": "logprob", advantage: "advantage", "weight version": "version" };
+const SHADES = ["log-probability", "entropy", "advantage", "weight version"];
+const KEYS = { "log-probability": "logprob", entropy: "entropy", advantage: "advantage", "weight version": "version" };
 const LIMITS = [-0.1, -1, -3];
+const UNSURE = [0.1, 0.7, 1.5]; // nats: all but certain, a coin, four or five ways
 const VERSIONS = 6;
 
 export function tokenStrip(load) {
@@ -51,7 +52,9 @@ function drawn(found, load) {
     readout.textContent = clean(said(entries[nth], found.missing));
   };
   const chosen = h("select", { onchange: () => shade() }, ...shades.map((name) => h("option", {}, name)));
-  const shade = () => [...strip.children].forEach((one, nth) => { one.className = `token ${shadeOf(entries[nth], chosen.value)}${nth === current ? " current" : ""}`; });
+  const meant = h("span", { class: "legend" });
+  const shade = () => { meant.replaceChildren(...keyOf(chosen.value)); shadeAll(); };
+  const shadeAll = () => [...strip.children].forEach((one, nth) => { one.className = `token ${shadeOf(entries[nth], chosen.value)}${nth === current ? " current" : ""}`; });
   const more = h("button", { type: "button", onclick: async () => {
     more.disabled = true;
     add(await load(entries.length));
@@ -65,7 +68,7 @@ function drawn(found, load) {
     more.hidden = entries.length >= part.all;
   };
   add(found);
-  return [...told, shades.length ? h("label", {}, "shade by ", chosen) : null, readout, strip, more].filter(Boolean);
+  return [...told, shades.length ? h("p", { class: "facts" }, h("label", {}, "shade by ", chosen), meant) : null, readout, strip, more].filter(Boolean);
 }
 
 function textOf(entry) {
@@ -78,11 +81,21 @@ function said(entry, missing) {
   return [`token ${entry.at}`, `id ${entry.id}`, JSON.stringify(entry.text ?? ""), entry.sampled ? "sampled" : "not sampled", ...(entry.sampled ? parts : [])].join(", ");
 }
 
+// What the shades of a number mean.
+function keyOf(name) {
+  const bounds = { "log-probability": [LIMITS, "under"], entropy: [UNSURE, "over"] }[name];
+  const keys = bounds ? bounds[0].map((limit, at) => [`p${at + 1}`, `${bounds[1]} ${limit} nats`])
+    : name === "advantage" ? [["up", "above 0"], ["down", "below 0"]]
+      : Array.from({ length: VERSIONS }, (_, at) => [`v${at}`, at === VERSIONS - 1 ? `${at}, and so on` : String(at)]);
+  return keys.map(([shade, text]) => h("span", { class: `token ${shade}` }, text));
+}
+
 function shadeOf(entry, name) {
   if (!entry.sampled) return "dim";
   const value = entry[KEYS[name]];
   if (value === null || value === undefined) return "";
   if (name === "log-probability") return `p${LIMITS.filter((limit) => value < limit).length}`;
+  if (name === "entropy") return `p${UNSURE.filter((limit) => value > limit).length}`;
   if (name === "advantage") return value > 0 ? "up" : value < 0 ? "down" : "";
   return `v${value % VERSIONS}`;
 }

@@ -5,6 +5,8 @@ import { LABELS, address } from "./list.js";
 import { figure } from "./picture.js";
 import { tokenStrip } from "./tokens.js";
 
+const TALLEST = 320; // pixels of a picture beside what was shown of it
+
 export function trajectoryPage(place, query, one, around, say, tokens) {
   const links = [["previous", around.before, "k"], ["next", around.after, "j"]].map(([name, key, letter]) =>
     key ? h("a", { href: address(place.number, query, key, around.first), rel: name === "next" ? "next" : "prev" }, `${name} (${letter})`) : null);
@@ -47,7 +49,7 @@ function callOf(place, one, k) {
   const scored = [["score", call.score], ["advantage", one.advantage], ["after credit", call.advantage]]
     .filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => `${name} ${number(value)}`);
   const pairs = call.crops.filter((crop) => crop.shown !== null).map((crop) =>
-    h("div", { class: "pair" }, figure(place, one, crop.picture), figure(place, one, crop.shown)));
+    h("div", { class: "pair" }, figure(place, one, crop.picture, 640, TALLEST), figure(place, one, crop.shown, 640, TALLEST)));
   return h("section", { class: "call", "aria-label": `call ${k}` },
     h("h3", {}, `call ${k}: ${call.tool}, ${call.status}, ${number(call.seconds)} s`),
     call.code === null ? h("div", { class: "text" }, call.arguments) : null,

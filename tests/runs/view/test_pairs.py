@@ -1,0 +1,101 @@
+"""Two models, or two checkpoints, held against each other sample by sample."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.runs.view.test_page import held
+from tests.runs.view.test_tokens import client
+from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
+from vtune.errors import DataError
+from vtune.runs.view.opened import Opened
+from vtune.runs.view.page import write_page
+from vtune.runs.view.pairs import Side, compared, sides_of, suggested
+from vtune.schema.parquet import write_trajectories
+from vtune.schema.trajectory import Trajectory
+from vtune.view.place import find_places
+
+
+def right(sample: str, *, looked: bool = True, rollout: int = 0) -> Trajectory:
+    return replace(LOOKED, sample_id=sample, tool_scores=(1.0 if looked else 0.0,), rollout=rollout)
+
+
+def wrong(sample: str, rollout: int = 0) -> Trajectory:
+    return replace(MISSED, sample_id=sample, rollout=rollout)
+
+
+BEFORE = [wrong("a"), right("b"), right("c", looked=False), right("d"), wrong("e"), UNSCORED]
+AFTER = [right("a"), wrong("b"), right("c"), right("d", looked=False), wrong("e"), right("new")]
+
+
+def evaluation(folder: Path, drawn: list[Trajectory]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "suite.yaml").touch()
+    write_trajectories(folder / "trajectories.parquet", drawn)
+    return folder
+
+
+def opened(*paths: Path) -> list[Opened]:
+    return [Opened(place, show=False) for path in paths for place in find_places(path)]
+
+
+def test_what_one_model_gained_lost_and_came_to_look_at(tmp_path: Path) -> None:
+    places = opened(evaluation(tmp_path / "one", BEFORE), evaluation(tmp_path / "two", AFTER))
+    found = compared(places, *sides_of("0,1"))
+    assert (found["samples"], found["accuracy"]) == (5, [0.6, 0.6])
+    assert found["right"] == {"both": 2, "first": 1, "second": 1, "neither": 1}
+    kinds = {
+        kind: [row["sample"] for row in found[kind]["rows"]]
+        for kind in ("gained", "lost", "found", "guessed")
+    }
+    assert kinds == {"gained": ["a"], "lost": ["b"], "found": ["c"], "guessed": ["d"]}
+    assert found["gained"]["rows"][0]["second"] == {"key": "trajectories/0", "answer": "4"}
+
+
+def test_a_sample_drawn_several_times_is_right_where_half_of_its_rollouts_are(tmp_path: Path) -> None:
+    mostly = [right("a"), right("a", rollout=1), wrong("a", rollout=2)]
+    seldom = [right("a"), wrong("a", rollout=1), wrong("a", rollout=2)]
+    found = compared(opened(make_run(tmp_path / "run", {0: mostly, 9: seldom})), Side(0, 0), Side(0, 9))
+    assert found["right"] == {"both": 0, "first": 1, "second": 0, "neither": 0}
+    (row,) = found["lost"]["rows"]
+    # What is shown of a sample did what the sample counts as.
+    assert (row["first"]["answer"], row["second"]["answer"]) == ("4", "7")
+
+
+def test_the_ends_of_a_run_and_neighbouring_evaluations_are_suggested(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: BEFORE, 4: AFTER, 9: AFTER})
+    folders = [evaluation(tmp_path / name, BEFORE) for name in ("a", "b", "c")]
+    found = suggested(opened(run, *folders))
+    assert [f"{one},{two}" for one, two in found] == ["1,2", "2,3", "0:0,0:9"]
+
+
+@pytest.mark.parametrize("text", ["", "0", "0,1,2", "a,b", "-1,0", "0:x,1", "0,7", "9" * 40 + ",0"])
+def test_what_names_no_two_sides_is_refused(tmp_path: Path, text: str) -> None:
+    run = make_run(tmp_path / "run", {0: BEFORE})
+    assert client(run).get("api/pair", params={"sides": text}).status_code == 422
+    with pytest.raises(DataError):
+        compared(opened(run), *sides_of(text))
+
+
+def test_the_page_in_a_file_holds_what_is_suggested_and_the_trajectories_that_it_names(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", {0: BEFORE, 9: AFTER})
+    write_page([run], tmp_path / "page.html", trajectories=0)
+    values = held(tmp_path / "page.html")
+    (pair,) = values["pairs"].values()
+    keys = {
+        row[side]["key"]
+        for kind in ("gained", "lost")
+        for row in pair[kind]["rows"]
+        for side in ("first", "second")
+    }
+    assert keys
+    assert {f"0/{key}" for key in keys} <= set(values["ones"])
+
+
+def test_the_viewer_answers(tmp_path: Path) -> None:
+    page: TestClient = client(make_run(tmp_path / "run", {0: BEFORE, 9: AFTER}))
+    assert page.get("api/pair", params={"sides": "0:0,0:9"}).json()["samples"] == 5

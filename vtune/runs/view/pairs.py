@@ -1,0 +1,151 @@
+"""Two models, or two checkpoints of one: which samples each of them answers right, and looks at."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vtune.errors import DataError
+from vtune.runs.view.opened import Opened
+
+_SIDES = re.compile(r"(\d{1,9})(?::(\d{1,18}))?,(\d{1,9})(?::(\d{1,18}))?", re.ASCII)
+
+HALF = 0.5
+"""Share of a sample's rollouts from which on it counts as right, or as looked at (ours)."""
+LISTED = 100
+"""Samples of a kind that are listed, at most (ours)."""
+
+COLUMNS = ("key", "sample", "source", "step", "rollout", "right", "faithful", "answer", "question")
+
+KINDS = {
+    "gained": ((False, None), (True, None)),
+    "lost": ((True, None), (False, None)),
+    "found": ((True, False), (True, True)),
+    "guessed": ((True, True), (True, False)),
+}
+"""Name -> (right, faithful) in the first and in the second; None: whatever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two that are compared: a place, and the step of it where it has several."""
+
+    number: int
+    step: int | None
+
+    def __str__(self) -> str:
+        return str(self.number) if self.step is None else f"{self.number}:{self.step}"
+
+
+def sides_of(text: str) -> tuple[Side, Side]:
+    """The two sides of an address, as `0,1` or `0:4,0:99`.
+
+    Raises:
+        DataError: If it names no two sides.
+    """
+    found = _SIDES.fullmatch(text)
+    if found is None:
+        raise DataError("these are no two sides", fix="write PLACE,PLACE or PLACE:STEP,PLACE:STEP")
+    one, first, two, second = found.groups()
+    return Side(int(one), int(first) if first else None), Side(int(two), int(second) if second else None)
+
+
+def compared(opened: Sequence[Opened], first: Side, second: Side) -> dict[str, Any]:
+    """How two sides answer the samples that both have.
+
+    A sample that was drawn several times counts as right where half of its rollouts are. Samples that one
+    side has no score for are left out.
+
+    Returns:
+        `samples`, how many both have; `right`: counts of `both`, `first`, `second`, `neither`; `accuracy`
+        of each side on them (None without any); and `gained`, `lost`, `found` (right in both, looked at in
+        the second alone) and `guessed` (the reverse): `count`, and `rows` of `sample`, `source`, `question`,
+        and `first` and `second` with `key` and `answer`.
+
+    Raises:
+        DataError: If there is no such place.
+    """
+    ours, theirs = (_by_sample(opened, side) for side in (first, second))
+    shared = [name for name in ours if name in theirs]
+    rows = [(name, ours[name], theirs[name]) for name in shared]
+    counts = {
+        name: sum((one["right"], two["right"]) == wanted for _, one, two in rows)
+        for name, wanted in {
+            "both": (True, True),
+            "first": (True, False),
+            "second": (False, True),
+            "neither": (False, False),
+        }.items()
+    }
+    found: dict[str, Any] = {
+        "samples": len(rows),
+        "right": counts,
+        "accuracy": [
+            fmean(side[name]["share"] for name in shared) if shared else None for side in (ours, theirs)
+        ],
+    }
+    for kind, (before, after) in KINDS.items():
+        those = [row for row in rows if _is(row[1], before) and _is(row[2], after)]
+        found[kind] = {"count": len(those), "rows": [_row(*row) for row in those[:LISTED]]}
+    return found
+
+
+def suggested(opened: Sequence[Opened]) -> list[tuple[Side, Side]]:
+    """What a reader may want to compare: evaluations one after the other, and the ends of a run."""
+    found = []
+    evaluations = [number for number, one in enumerate(opened) if one.place.kind == "evaluation"]
+    found += [(Side(one, None), Side(two, None)) for one, two in pairwise(evaluations)]
+    for number, one in enumerate(opened):
+        steps = sorted(step for step in pc.unique(one.index.table["step"]).to_pylist() if step is not None)
+        if len(steps) > 1:
+            found.append((Side(number, steps[0]), Side(number, steps[-1])))
+    return found
+
+
+def _by_sample(opened: Sequence[Opened], side: Side) -> dict[str, dict[str, Any]]:
+    """Sample id -> what one side did with it, in the order of its file."""
+    if not 0 <= side.number < len(opened):
+        raise DataError(f"there is no place {side.number}", fix="open the first page again")
+    table: pa.Table = opened[side.number].index.table.select(COLUMNS)
+    if side.step is not None:
+        table = table.filter(pc.equal(table["step"], side.step))
+    table = table.filter(pc.is_valid(table["right"]))
+    drawn: dict[str, list[Mapping[str, Any]]] = {}
+    for row in table.to_pylist():
+        drawn.setdefault(row["sample"], []).append(row)
+    return {sample: _summary(rows) for sample, rows in drawn.items()}
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    share = fmean(row["right"] for row in rows)
+    looks = [row["faithful"] for row in rows if row["faithful"] is not None]
+    right = share >= HALF
+    # The rollout that is shown did what the sample counts as.
+    shown = next(row for row in rows if row["right"] == right) if share not in (0, 1) else rows[0]
+    return {
+        "share": share,
+        "right": right,
+        "faithful": fmean(looks) >= HALF if looks else None,
+        **{name: shown[name] for name in ("key", "answer", "source", "question")},
+    }
+
+
+def _is(one: Mapping[str, Any], wanted: tuple[bool, bool | None]) -> bool:
+    right, faithful = wanted
+    return one["right"] == right and (faithful is None or one["faithful"] == faithful)
+
+
+def _row(sample: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "sample": sample,
+        "source": two["source"],
+        "question": two["question"],
+        **{
+            name: {"key": of["key"], "answer": of["answer"]} for name, of in (("first", one), ("second", two))
+        },
+    }

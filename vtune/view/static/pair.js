@@ -1,0 +1,74 @@
+// Two models, or two checkpoints of one: what each answers right, and what only one of them looks at.
+
+import { h, number, table } from "./dom.js";
+import { address } from "./list.js";
+
+const KINDS = [["gained", "wrong → right"], ["lost", "right → wrong"], ["found", "right in both, and only the second looks at the target"],
+  ["guessed", "right in both, and only the first looks at the target"]];
+
+// A side is a place, and a step where it has several: "2" or "0:99".
+export function pairAddress(first, second) {
+  return `#/pair/${sideText(first)},${sideText(second)}`;
+}
+
+function sideText({ number: place, step }) {
+  return step === null || step === undefined ? String(place) : `${place}:${step}`;
+}
+
+export function sidesOf(text) {
+  return text.split(",").slice(0, 2).map((side) => {
+    const [place, step] = side.split(":");
+    return { number: Number(place), step: step === undefined ? null : Number(step) };
+  });
+}
+
+// What can be compared with what: evaluations one after the other, and the first kept step of a run with its last.
+export function pairLinks(places, known) {
+  // Places are named by their numbers, also where a few of them are shown.
+  const evaluations = places.filter((one) => one.kind === "evaluation" && one.rows);
+  const beside = evaluations.slice(1).map((one, at) => [evaluations[at], one].map(({ number: place }) => ({ number: place, step: null })));
+  const steps = places.filter((one) => one.facets.step.length > 1)
+    .map((one) => [one.facets.step[0], one.facets.step.at(-1)].map((step) => ({ number: one.number, step: Number(step) })));
+  return [...beside, ...steps].filter((sides) => known(sides.map(sideText).join(","))).map(([first, second]) =>
+    h("a", { href: pairAddress(first, second) }, `${sideName(places, first)} → ${sideName(places, second)}`));
+}
+
+function sideName(places, { number: place, step }) {
+  const { name } = places.find((one) => one.number === place);
+  return step === null ? name : `${name} step ${step}`;
+}
+
+export function pairPage(places, sides, found, go) {
+  const names = sides.map((side) => sideName(places, side));
+  const choose = !go ? [] : sides.map((side, at) => h("label", {}, at ? "with " : "compare ", h("select", { onchange: (event) => {
+    go(sides.map((one, nth) => (nth === at ? sidesOf(event.target.value)[0] : one)));
+  } }, ...choices(places).map((one) => h("option", { value: sideText(one), selected: sideText(one) === sideText(side) }, sideName(places, one))))));
+  const head = [h("h1", {}, names.join(" → ")), h("div", { class: "filters" }, ...choose)];
+  if (!found.samples) return [...head, h("p", {}, "No sample is scored in both.")];
+  const { both, first, second, neither } = found.right;
+  const percent = (value) => `${number(Number((100 * value).toPrecision(3)))} %`;
+  const cells = [["", `${names[1]} right`, `${names[1]} wrong`], [`${names[0]} right`, both, first], [`${names[0]} wrong`, second, neither]];
+  return [...head,
+    h("p", {}, `${found.samples} samples are scored in both: ${percent(found.accuracy[0])} → ${percent(found.accuracy[1])} right. `
+      + `${second} gained, ${first} lost.`),
+    table(cells[0], cells.slice(1).map(([name, ...counts]) => h("tr", {}, h("th", { scope: "row" }, name), ...counts.map((one) => h("td", { class: "number" }, one))))),
+    h("p", { class: "quiet" }, "A sample that was drawn several times is right where half of its rollouts are.",
+      ...(sides.every(({ number: place }) => places[place].kind === "evaluation") ? [" How sure the difference is: ", h("code", {}, "vtune compare"), "."] : [])),
+    ...KINDS.flatMap(([kind, title]) => listed(places, sides, names, title, found[kind]))];
+}
+
+function choices(places) {
+  return places.filter((one) => one.rows && one.kind !== "samples")
+    .flatMap((one) => (one.facets.step.length > 1 ? one.facets.step.map((step) => ({ number: one.number, step: Number(step) })) : [{ number: one.number, step: null }]));
+}
+
+function listed(places, sides, names, title, { count, rows }) {
+  if (!count) return [];
+  const film = (row) => `#/film/${encodeURIComponent(row.sample)}?only=${encodeURIComponent(sides.map(sideText).join(","))}`;
+  const lines = rows.map((row) => h("tr", {}, h("td", {}, h("a", { href: film(row) }, row.sample)), h("td", {}, row.source),
+    ...["first", "second"].map((side, at) => h("td", {}, h("a", { href: address(sides[at].number, "", row[side].key) }, row[side].answer ?? "no answer"))),
+    h("td", { class: "question" }, row.question)));
+  const cut = rows.length < count ? `, the first ${rows.length} are listed` : "";
+  return [h("section", {}, h("h2", {}, `${title}: ${count}${cut}`), rows.length ? table(["side by side", "source", ...names.map((one) => `answer of ${one}`), "question"], lines)
+    : h("p", {}, "None of them is in this file."))];
+}
