@@ -207,7 +207,7 @@ def _lettered(truth: Any, choices: Sequence[str], keys: Sequence[str], column: s
     """The letter of the option that a truth names by its number or key; any other truth as it is.
 
     Raises:
-        DataError: If there is no option of that number.
+        DataError: If there is no option of that number, or a text is a number and none of the options.
     """
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         return truth
@@ -216,6 +216,9 @@ def _lettered(truth: Any, choices: Sequence[str], keys: Sequence[str], column: s
     if text in choices:
         return truth
     if isinstance(truth, str):
+        if text.isdecimal() and text not in keys and not any(text in choice.split() for choice in choices):
+            # Of a table whose column has texts, too, all cells are texts: a number from 0, or from 1?
+            raise wrong(column, f"{text:.20} is none of the options", "write the letter of one, or its text")
         return ascii_uppercase[keys.index(text)] if text in keys[: len(ascii_uppercase)] else truth
     if isinstance(truth, float) and not truth.is_integer():
         return truth
