@@ -23,6 +23,13 @@ def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
         return str(probe.getsockname()[0])
 
 
+def free_port() -> int:
+    """A TCP port of this machine, on all addresses, that nothing listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
 def name_interface(master: str) -> None:
     """Let gloo use the interface of the route to `master`, where nothing is said (`GLOO_SOCKET_IFNAME`).
 

@@ -7,7 +7,6 @@ import asyncio
 import base64
 import math
 import pickle
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from vtune.errors import RunFailed
 from vtune.models.device import device_thread
+from vtune.models.network import free_port
 from vtune.models.policy import Policy, plain_shapes
 from vtune.rollout.engine import Weights
 from vtune.rollout.servers import Fleet
@@ -189,7 +189,7 @@ def nccl_sender(
             senders.clear()
             info = NCCLTrainerInitInfo(
                 master_address=trainer_address(members),
-                master_port=_free_port(),
+                master_port=free_port(),
                 world_size=1 + await fleet.workers(),
                 rank=0,
                 packed_buffer_size_bytes=source.buffer_bytes,
@@ -202,13 +202,6 @@ def nccl_sender(
         await fleet.resume()
 
     return send
-
-
-def _free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

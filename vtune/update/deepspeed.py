@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
-from vtune.models.network import name_interface
+from vtune.models.network import free_port, name_interface
 from vtune.models.policy import Policy
 from vtune.update.balance import balanced
 from vtune.update.batch import Item, Read, dummy_item, micro_batch
@@ -72,7 +71,7 @@ def start(ranks: Ranks) -> Ranks:
     if "MASTER_ADDR" not in os.environ:
         os.environ |= {
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(_free_port()),
+            "MASTER_PORT": str(free_port()),
             "RANK": "0",
             "LOCAL_RANK": "0",
             "WORLD_SIZE": "1",
@@ -397,9 +396,3 @@ def _outside_zero(layer: Any) -> None:
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
     layer.register_forward_pre_hook(gather)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

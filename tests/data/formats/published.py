@@ -605,7 +605,7 @@ def hf(folder: Path) -> Published:
     rows = {
         "q": ["Which colour?", "How many?", "Which colour?"],
         "pic": [{"bytes": out.getvalue(), "path": None}] * 3,
-        "gold": ["1", "4", None],
+        "gold": ["B", "4", None],
         "opts": [["red", "green"], [], ["red", "green"]],
         "pid": ["x", "y", "z"],
         "note": ["kept", None, None],
@@ -625,7 +625,11 @@ def hf(folder: Path) -> Published:
         "source: own\nquestion: q\nanswer: gold\nimages: pic\nchoices: opts\nid: pid\nability: vqa\n"
     )
     return Published(
-        [data], {"math": 2}, {f"{data}, row 2": "none of gold"}, Options(columns=columns), sources=("own",)
+        [data],
+        {"choice": 1, "math": 1},
+        {f"{data}, row 2": "none of gold"},
+        Options(columns=columns),
+        sources=("own",),
     )
 
 

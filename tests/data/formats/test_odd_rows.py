@@ -158,7 +158,7 @@ def test_a_response_that_is_a_flood_takes_time_in_proportion_to_its_length(piece
 
 def test_a_number_in_a_column_of_texts_is_not_taken_for_an_answer_beside_the_options() -> None:
     """A table with numbers and words in one column has texts only; a reply by letter would be wrong."""
-    with pytest.raises(DataError, match="1 is none of the options"):
+    with pytest.raises(DataError, match="1 is not one of the options"):
         question_sample(QUESTION | {"answer": "1"}, PLACE, OPTIONS, source="easyr1")
     among = question_sample(
         QUESTION | {"answer": "1", "options": ["0", "1"]}, PLACE, OPTIONS, source="easyr1"

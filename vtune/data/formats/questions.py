@@ -218,7 +218,9 @@ def _lettered(truth: Any, choices: Sequence[str], keys: Sequence[str], column: s
     if isinstance(truth, str):
         if text.isdecimal() and text not in keys and not any(text in choice.split() for choice in choices):
             # Of a table whose column has texts, too, all cells are texts: a number from 0, or from 1?
-            raise wrong(column, f"{text:.20} is none of the options", "write the letter of one, or its text")
+            raise wrong(
+                column, f"{text:.20} is not one of the options", "write the letter of one, or its text"
+            )
         return ascii_uppercase[keys.index(text)] if text in keys[: len(ascii_uppercase)] else truth
     if isinstance(truth, float) and not truth.is_integer():
         return truth

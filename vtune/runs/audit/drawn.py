@@ -9,8 +9,8 @@ from vtune.config import Strict, find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
-from vtune.rollout.agent import Rollout
 from vtune.rollout.openai import Served
+from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import as_today

@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
+from vtune.models.network import free_port
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, write_environment
@@ -235,7 +235,7 @@ class Voice:
 
 def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
     given = [FREE if hostfile else LEASHED, str(logs.resolve()), *words]
-    port = str(_free_port())
+    port = str(free_port())
     if hostfile is None:
         return [sys.executable, "-m", "vtune.runs.processes.local_ranks", str(processes), port, *given]
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
@@ -281,9 +281,3 @@ def _check_devices(processes: int, hostfile: Path | None) -> None:
         raise RecipeError(
             f"--gpus {processes}, but this machine has {there}", fix="ask for fewer, or give a --hostfile"
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

@@ -66,18 +66,7 @@ async def opened(
     policy, trainer = _trainer(recipe, ranks)
     done, state = position(out / "checkpoints", trainer, resume=resume)
     waiting = Stopwatch()
-    engine = training_engine(
-        recipe.rollout,
-        trainer.rollouts,
-        model=recipe.model,
-        dtype=recipe.update.dtype,
-        threads=recipe.update.threads,
-        ranks=ranks,
-        folder=out / "weights",
-        waiting=waiting,
-        also=[(one.suite.rollout, one.suite.images) for one in suites],
-        adapters=_adapters(recipe),
-    )
+    engine = _engine(recipe, suites, trainer, out / "weights", ranks, waiting)
     began = time.monotonic()
     searches, judgements = out / f"search-{ranks.rank}.jsonl", out / f"judge-{ranks.rank}.jsonl"
     eyes = policy.pictures
@@ -110,6 +99,29 @@ async def opened(
             state=state,
             began=began,
         )
+
+
+def _engine(
+    recipe: RLRecipe,
+    suites: Sequence[Loaded],
+    trainer: Trainer,
+    weights: Path,
+    ranks: Ranks,
+    waiting: Stopwatch,
+) -> Engine:
+    """What draws, of the weights that the trainer has; `weights` is the folder through which servers get them."""
+    return training_engine(
+        recipe.rollout,
+        trainer.rollouts,
+        model=recipe.model,
+        dtype=recipe.update.dtype,
+        threads=recipe.update.threads,
+        ranks=ranks,
+        folder=weights,
+        waiting=waiting,
+        also=[(one.suite.rollout, one.suite.images) for one in suites],
+        adapters=_adapters(recipe),
+    )
 
 
 def _adapters(recipe: RLRecipe) -> Adapters | None:
