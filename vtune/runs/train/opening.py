@@ -109,7 +109,7 @@ def _engine(
     ranks: Ranks,
     waiting: Stopwatch,
 ) -> Engine:
-    """What draws, of the weights that the trainer has; `weights` is the folder through which servers get them."""
+    """What draws; `weights` is the folder through which servers get what was learnt."""
     return training_engine(
         recipe.rollout,
         trainer.rollouts,
