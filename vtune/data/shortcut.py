@@ -45,7 +45,7 @@ FRAME = 16
 """Pixels of a frame; signs of level 1 stay 28 away from every side."""
 
 CAREFUL, WHOLE = 0.40, 0.30
-"""Shares of traces that look at the sign, and that crop the whole picture; the rest answers without a look."""
+"""Shares of traces that look at the sign, and that crop the whole picture; the rest looks at nothing."""
 
 
 @dataclass(frozen=True, slots=True)

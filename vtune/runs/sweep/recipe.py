@@ -63,8 +63,8 @@ class Sweep(Strict):
     last_steps: int = Field(gt=0)
     """Numbers of training are means over this many steps at the end."""
     axes: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """Name -> values. Every variant, and every untrained model, is there at each, as `VARIANT-VALUE`; `{name}`
-    in settings and commands is the value."""
+    """Name -> values. Every variant, and every untrained model, is there at each, as `VARIANT-VALUE`; in
+    settings and commands `{name}` is the value."""
     prepare: dict[str, str] = Field(default_factory=dict)
     """Name -> command of vtune, run once for each seed before its runs, in this order. `{seed}` is the seed,
     `{prepared}` a folder of this sweep and seed; `settings` may name what is made there. One with an axis in
@@ -190,7 +190,9 @@ class Plan(NamedTuple):
         recipe = _filled(recipe, {SEED: seed, PREPARED: str(prepared)})
         return recipe.model_copy(update={"model": resolved(recipe.model)})
 
-    def suites_of(self, row: str, seed: int | None, prepared: Path) -> Mapping[str, EvalSuite]:
+    def suites_of(
+        self, row: str, seed: int | None = None, prepared: Path = Path()
+    ) -> Mapping[str, EvalSuite]:
         """What a row of the table is evaluated on; seed None: it is the same for all."""
         suites = self.untrained[row].suites if row in self.untrained else self.suites
         known = {**self.at[row], **_of_run(seed, prepared)}
@@ -242,9 +244,7 @@ def load_sweep(
     if problems:
         raise RecipeError("\n".join(problems), where=str(path))
     starts = sweep.rows(sweep.untrained)
-    untrained = {
-        row.name: _start(sweep, row, base.model, suite_overrides) for row in starts
-    }
+    untrained = {row.name: _start(sweep, row, base.model, suite_overrides) for row in starts}
     at = {row.name: row.at for row in (*sweep.rows(sweep.variants), *starts)}
     return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained, at)
 

@@ -38,7 +38,15 @@ TRAINING = (*COLUMNS, "call errors")
 
 FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
 """Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
-HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls")
+HABITS = {
+    "no look": ("none", "share"),
+    "whole picture": ("whole", "share"),
+    "look beside": ("miss", "share"),
+    "by cue": ("everything", "by_cue"),
+    "by cue after a look": ("shows", "by_cue"),
+}
+"""Number of an evaluation -> where it stands in `habits`."""
+HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls", *HABITS)
 
 BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
 
@@ -91,7 +99,9 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of the questions that
     need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right` (algorithm 1)
-    and `tool calls`. Where what calls showed is unknown, they are None, and `no_shares` says why.
+    and `tool calls`; and habits, shares of all: `no look`, `whole picture`, `look beside`; where a cue names
+    a wrong answer, `by cue` is the share that answers it, and `by cue after a look` that of those whose look
+    shows the target. Where what calls showed is unknown, they are None, and `no_shares` says why.
 
     Args:
         path: The sweep's folder.
@@ -277,6 +287,10 @@ def _held_out(folder: Path) -> tuple[Numbers, str]:
     for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
         if looks[key] is not None:
             numbers[name] = replace(one, **looks[key])
+    habits = results.get("habits", {})  # an evaluation from before there were habits has none
+    for name, (part, key) in HABITS.items():
+        if habits and habits[part][key] is not None:
+            numbers[name] = replace(one, **habits[part][key])
     if "faithful" in numbers:
         return numbers, "" if "faithful of right" in numbers else "no answer is right"
     nothing = "no answer is scored" if looks["n_unscored"] else "none of its questions needs a look"
