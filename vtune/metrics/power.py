@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from vtune.metrics.proportion import Z
 from vtune.metrics.seeds import t_factor
 
@@ -15,6 +17,8 @@ REACH = Z + 0.8416212335729143
 """Standard errors: the 97.5 % and the 80 % point of the standard normal distribution."""
 
 POWER = 0.8
+QUANTILES = 2000
+"""Of a distribution of standard deviations, over which probabilities are averaged."""
 
 DISCORDANT = 0.1
 """Ours: the share of questions that two models answer differently, where nothing is known about them."""
@@ -94,20 +98,23 @@ def shown_by_seeds(seeds: int, *, power: float = POWER) -> float:
         seeds: Draws, at least 2.
         power: Share of the samples in which the test at 5 %, two-sided, is to find it.
 
-    Source: the noncentral t distribution: P(|T| > t) with n - 1 degrees of freedom and noncentrality μ √n.
+    Source: P(|T| > t) of the noncentral t distribution, n - 1 degrees of freedom, noncentrality μ √n, by the
+    mean of normal probabilities over the sample's standard deviation.
     """
-    from scipy.special import nctdtr
+    from scipy.special import chdtri, ndtr
 
     freedom, bound = seeds - 1, t_factor(seeds - 1)
-    low, high = 0.0, 1.0
+    # scipy's own (`nctdtr`) is wrong with one degree of freedom.
+    deviations = np.sqrt(chdtri(freedom, (np.arange(QUANTILES) + 0.5) / QUANTILES) / freedom)
 
     def found(noncentrality: float) -> float:
-        inside = nctdtr(freedom, noncentrality, bound) - nctdtr(freedom, noncentrality, -bound)
-        return 1.0 - float(inside)
+        inside = ndtr(bound * deviations - noncentrality) - ndtr(-bound * deviations - noncentrality)
+        return 1.0 - float(np.mean(inside))
 
+    low, high = 0.0, 1.0
     while found(high) < power:
         high *= 2
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if found(middle) < power else (low, middle)
     return high / math.sqrt(seeds)

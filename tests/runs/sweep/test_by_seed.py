@@ -20,7 +20,10 @@ HELD = {"data": ["{prepared}/data-{p}/heldout.parquet"], "threads": 1}
 BY_SEED: dict[str, Any] = {
     "axes": {"p": [0.5, 0.9]},
     "prepare": {
-        "start": "sft --recipe codev-tiny --set seed={seed} --out {prepared}/start",
+        "nobody-reads": "sft --recipe codev-tiny --set seed={seed} --out {prepared}/nobody-reads",
+        "words": "data make lens --seed {seed} --out {prepared}/start-of",
+        "start": "sft --recipe codev-tiny --set seed={seed} --set data={prepared}/start-of "
+        "--out {prepared}/start",
         "data-{p}": "data make lens --shortcut {p} --seed {seed} --out '{prepared}/data-{p}'",
     },
     "variants": {
@@ -113,21 +116,13 @@ def test_every_seed_has_its_own_data_and_start(plan: Plan, tiny: Path, lens: Pat
     assert (table["failed"], table["unfinished"]) == ([], [])
     own = [w for w in runs.words if w[0] in ("sft", "data")]
     folders = [f"{out}/prepared/seed-{seed}" for seed in (3, 5)]
-    # Once for each seed, and the data once for each value; the first run of a seed comes after its start.
+    # Once for each seed, and the data once for each value, before they are read; not what nobody reads.
     assert [w[w.index("--out") + 1] for w in own] == [
-        f"{folder}/{name}" for folder in folders for name in ("start", "data-0.5", "data-0.9")
+        f"{folder}/{name}" for folder in folders for name in ("start-of", "start", "data-0.5", "data-0.9")
     ]
-    assert runs.words[0] == [
-        "sft",
-        "--recipe",
-        "codev-tiny",
-        "--set",
-        "seed=3",
-        "--out",
-        f"{folders[0]}/start",
-        "--json",
-    ]
-    assert own[1][:5] == ["data", "make", "lens", "--shortcut", "0.5"]
+    given = f"--set seed=3 --set data={folders[0]}/start-of --out {folders[0]}/start --json"
+    assert " ".join(runs.words[1]) == f"sft --recipe codev-tiny {given}"
+    assert own[2][:5] == ["data", "make", "lens", "--shortcut", "0.5"]
     recipe = yaml.safe_load((out / "sharp-0.9/seed-5.yaml").read_text())
     assert recipe["data"] == [f"{folders[1]}/data-0.9/train.parquet"]
     assert (recipe["seed"], recipe["model"]) == (5, str(tiny.resolve()))
@@ -165,9 +160,9 @@ def test_what_cannot_be_prepared_is_tried_once_and_costs_its_seed_alone(
     plan: Plan, tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     runs = Prepared(tiny, lens)
-    runs.fails = {"seed-3/start": 1}
+    runs.fails = {"seed-3/start-of": 1}
     table = run_sweep(plan, tmp_path / "out", resume=False, processes=1, start=runs)
-    assert [one["name"] for one in table["failed"]] == ["base-0.5/seed-3: preparation of start"]
+    assert [one["name"] for one in table["failed"]] == ["base-0.5/seed-3: preparation of words"]
     assert table["failed"][0]["said"] == "error: no room"
     assert table["variants"]["sharp-0.5"]["seeds"] == 1
     assert {"sharp-0.9/seed-3", "base-0.5/seed-3/eval/lens"} <= set(table["unfinished"])

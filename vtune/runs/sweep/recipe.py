@@ -66,9 +66,9 @@ class Sweep(Strict):
     """Name -> values. Every variant, and every untrained model, is there at each, as `VARIANT-VALUE`; in
     settings and commands `{name}` is the value."""
     prepare: dict[str, str] = Field(default_factory=dict)
-    """Name -> command of vtune, run once for each seed before its runs, in this order. `{seed}` is the seed,
-    `{prepared}` a folder of this sweep and seed; `settings` may name what is made there. One with an axis in
-    its name is run for each value."""
+    """Name -> command of vtune, run once for each seed before the first run that reads its `--out`, in this
+    order. `{seed}` is the seed, `{prepared}` a folder of this sweep and seed, in settings, too. One with an
+    axis in its name is run for each value."""
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
     """Name -> `key.path` -> value, over the recipe. A name is that of a folder, too."""
     untrained: dict[str, Untrained] = Field(default_factory=dict)
@@ -197,6 +197,13 @@ class Plan(NamedTuple):
         suites = self.untrained[row].suites if row in self.untrained else self.suites
         known = {**self.at[row], **_of_run(seed, prepared)}
         return {name: _filled(suite, known) for name, suite in suites.items()}
+
+    def read_by(self, row: str) -> list[str]:
+        """Paths that the runs of a row read, with what stands in braces for their seeds."""
+        recipe = self.recipes.get(row)
+        starts = [self.untrained[row].model] if recipe is None else [recipe.model, *recipe.data]
+        suites = self.suites_of(row).values()
+        return [*starts, *(name for suite in suites for name in suite.data)]
 
     def model_of(self, row: str, seed: int | None, prepared: Path) -> str:
         """The untrained model of a row."""

@@ -290,7 +290,8 @@ def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterat
     """What is left to do for a run."""
     log = run.folder.with_name(f"{run.folder.name}.log")
     if run.seed is not None:
-        yield from preparations(plan.sweep.prepare, plan.at[run.variant], run.seed, out)
+        at, read = plan.at[run.variant], plan.read_by(run.variant)
+        yield from preparations(plan.sweep.prepare, at, run.seed, out, read)
     if not run.trained:
         log = run.folder / "eval.log"
     elif not (run.folder / DONE).exists():
