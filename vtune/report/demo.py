@@ -21,7 +21,8 @@ COMPARED = {
     "accuracy": "accuracy",
     "faithful": "faithful,\nof all",
     "no look": "no look",
-    "by cue": "by the cue",
+    "whole picture": "whole\npicture",
+    "by cue": "by the cue,\nif it is wrong",
 }
 """Number of a sweep's table -> its column."""
 

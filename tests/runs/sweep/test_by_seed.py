@@ -10,7 +10,9 @@ import yaml
 
 from tests.runs.commands import setting, vtune
 from tests.runs.sweep.test_sweep import RECIPE, SWEEP, Runs, estimate, mean, write
+from vtune.config import find
 from vtune.errors import RecipeError
+from vtune.runs import demo
 from vtune.runs.report.document import run_report
 from vtune.runs.sweep.filling import differences, filled, marks, rows
 from vtune.runs.sweep.recipe import Plan, load_sweep
@@ -224,3 +226,58 @@ def test_what_is_wrong_with_axes_and_commands_is_named(
     assert set(SWEEP) <= set(BY_SEED) | {"seeds", "last_steps"}
     with pytest.raises(RecipeError, match=message):
         load_sweep(write(tmp_path, **(BY_SEED | changes)), RECIPE, [])
+
+
+def test_the_demo_that_compares_is_a_part_of_the_sweep() -> None:
+    """The same recipes, data and starts: so a row of one is a row of the other."""
+    whole = load_sweep(find("evidence", "recipes.sweep"), RECIPE, ["update.threads=1"])
+    part = load_sweep(find("shortcut", "recipes.sweep"), RECIPE, [])
+    assert set(part.recipes) == {"accuracy-only", "evidence"}
+    for row, recipe in part.recipes.items():
+        other = whole.recipes[f"{row}-0.95"]
+        assert recipe.model_copy(update={"data": ("{prepared}/data-0.95/train.parquet",)}) == other
+        for name, suite in part.suites_of(row).items():
+            data = (suite.data[0].replace("/data/", "/data-0.95/"),)
+            assert suite.model_copy(update={"data": data}) == whole.suites_of(f"{row}-0.95")[name]
+    known = {"p": 0.95}
+    same = {"traces": "traces", "cold-start": "cold-start", "data": "data-{p}"}
+    for name, other_name in same.items():
+        command = filled(whole.sweep.prepare[other_name], known).replace("data-0.95", "data")
+        assert part.sweep.prepare[name] == command
+
+
+def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def sweep(plan: Plan, out: Path, **given: Any) -> dict[str, Any]:
+        calls.append({"seeds": plan.sweep.seeds, "rows": [*plan.at], **given})
+        tier = {recipe.sandbox.isolation for recipe in plan.recipes.values()}
+        assert tier == {suite.sandbox.isolation for suite in plan.suites.values()} == {"unsafe"}
+        (out / "sweep.yaml").write_text("x: 1")
+        (out / "evidence" / "seed-4" / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (out / "evidence" / "seed-4" / "done.json").write_text('{"seconds": 90.0}')
+        rows = {row: {} for row in ("cold-start", "accuracy-only", "evidence")}
+        return {"variants": rows, "suites": ["same"], "failed": []}
+
+    shown: list[Path] = []
+
+    def page(paths: Any, out: Path) -> dict[str, Any]:
+        shown.extend(paths)
+        return {"page": str(out)}
+
+    monkeypatch.setattr(demo, "run_sweep", sweep)
+    monkeypatch.setattr(demo, "write_page", page)
+    out = tmp_path / "demo"
+    told = demo.run_demo(out, seed=4, compare=True, common=["sandbox.isolation=unsafe"])
+    assert (told["seconds"], told["compared"]["suites"]) == (90.0, ["same"])
+    assert shown[0] == out / "evidence/seed-4"
+    assert shown[1:] == [out / f"{row}/seed-4/eval/same" for row in told["compared"]["variants"]]
+    assert calls[0] == {
+        "seeds": (4,), "rows": ["accuracy-only", "evidence", "cold-start"], "resume": False, "processes": 1,
+    }  # fmt: skip
+    demo.run_demo(out, seed=4, compare=True, common=["sandbox.isolation=unsafe"])
+    assert calls[1]["resume"] is True
+    with pytest.raises(RecipeError, match="holds a demo with"):
+        demo.run_demo(out, seed=4, compare=False)
