@@ -189,7 +189,7 @@ def _missing(plan: Plan, out: Path) -> list[str]:
 
 
 def _check_held_out(plan: Plan, out: Path) -> None:
-    """See that evaluations can be made; of what is prepared later, those that make them see to it."""
+    """Check that evaluations can be made; of what is prepared later, the evaluation itself checks it."""
     read: list[EvalSuite] = []
     for run in _firsts(plan, out):
         # The policies to come have the tokenizer of the one that they start from.
