@@ -263,21 +263,35 @@ def run_sweep(
         in_vain: set[Path | None] = set()
         for number, run in enumerate(runs, start=1):
             title = f"sweep: run {number} of {len(runs)}, {run.name}"
-            for one in _commands(plan, run, out, options):
-                if one.result in in_vain:
-                    break
-                say(f"{title}: {one.name}")
-                code = start(one.words, log=one.log, result=one.result)
-                if code:
-                    said = {"how": _how(code), "said": last_words(one.log)}
-                    failed.append({"name": f"{run.name}: {one.name}", **said})
-                    say(f"{title}: {one.name} {said['how']}")
-                    if one.needed:
-                        in_vain.add(one.result)
-                        break
+            failed += _done(_commands(plan, run, out, options), start, run, title, in_vain)
             table = sweep_table(out)
             write_atomically(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
     return table | {"failed": failed}
+
+
+def _done(
+    commands: Iterator[Command], start: StartChild, run: Run, title: str, in_vain: set[Path | None]
+) -> Iterator[dict[str, str]]:
+    """Start the commands of a run, and name those that failed; without what it needs, a run ends.
+
+    Args:
+        commands: Of the run.
+        start: As `run_sweep` has it.
+        run: The run.
+        title: How it is called on the terminal.
+        in_vain: Results of what was tried already and is not tried again; what fails is added.
+    """
+    for one in commands:
+        if one.needed and one.result in in_vain:
+            return
+        say(f"{title}: {one.name}")
+        code = start(one.words, log=one.log, result=one.result)
+        if code:
+            yield {"name": f"{run.name}: {one.name}", "how": _how(code), "said": last_words(one.log)}
+            say(f"{title}: {one.name} {_how(code)}")
+            if one.needed:
+                in_vain.add(one.result)
+                return
 
 
 def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
