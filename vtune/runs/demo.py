@@ -123,8 +123,15 @@ class _Demo:
         data, tiny = self.out / "data", self.out / "tiny"
         if not (data / "done.json").exists():
             say(f"making {TRAIN + HELDOUT} puzzles and {TRACES} traces")
-            sizes = {"train": TRAIN, "heldout": HELDOUT, "traces": TRACES}
-            made = make_lens(data, **sizes, level=LEVEL, guessable=0.0, seed=self.seed)
+            made = make_lens(
+                data,
+                train=TRAIN,
+                heldout=HELDOUT,
+                traces=TRACES,
+                level=LEVEL,
+                guessable=0.0,
+                seed=self.seed,
+            )
             write_atomically(
                 data / "done.json", json.dumps({**made, "seconds": time.monotonic() - began}) + "\n"
             )

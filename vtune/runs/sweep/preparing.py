@@ -61,7 +61,7 @@ def preparations(
 def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tuple[str, list[str]]]:
     """The commands whose folder stands in some texts, or in a later one of these commands; in order."""
     found, read = [], [*texts]
-    for name, words in reversed(commands.items()):
+    for name, words in reversed([*commands.items()]):
         folder = re.compile(re.escape(str(_out(words))) + r"(?![\w.+-])")
         if any(folder.search(text) for text in read):
             found.append((name, words))
