@@ -142,8 +142,7 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
     if not call.images and not (who is not None and EVIDENCE[who].reads_text):
         return Verdict(0.0, "no picture")
     found = await judges.of(sample).judge(sample, trajectory, k)
-    return given(found, Verdict, EVIDENCE.kind, who or "")
-    verdict = given(found, Verdict, EVIDENCE.kind, judges.who(sample) or "")
+    verdict = given(found, Verdict, EVIDENCE.kind, who or "")
     return _turned(verdict, judges.levels) if _errs(sample, call, judges.levels.errs) else verdict
 
 
