@@ -13,6 +13,7 @@ FORMATS = list(OURS["format"])
 
 EncoderFamily = Literal["e5", "bge", "qwen3", "contriever"]
 SearchMethod = Literal["exact", "hnsw"]
+CueName = Literal["shade", "frame"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 make = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -29,18 +30,53 @@ def lens(
     guessable: Annotated[
         float, typer.Option("--guessable", min=0, max=1, help="Share of puzzles that need no look.")
     ] = 0.0,
+    shortcut: Annotated[
+        float | None,
+        typer.Option(
+            "--shortcut",
+            metavar="P",
+            min=0,
+            max=1,
+            help="A cue in the picture names the answer with this probability; held-out puzzles are same, "
+            "broken and reversed.",
+        ),
+    ] = None,
+    cue: Annotated[CueName | None, typer.Option("--cue", help="With --shortcut: which; shade.")] = None,
+    careful: Annotated[
+        float | None,
+        typer.Option(
+            "--careful",
+            metavar="P",
+            min=0,
+            max=1,
+            help="With --shortcut: the same probability in traces that look at the sign; 0.2, by chance.",
+        ),
+    ] = None,
+    tiny: Annotated[
+        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
+    ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Make lens puzzles: visual search that needs a crop."""
+    if shortcut is None and (cue is not None or careful is not None):
+        raise typer.BadParameter("it is about a --shortcut", param_hint="--cue, --careful")
+    if shortcut is not None and (level != 1 or guessable):
+        raise typer.BadParameter(
+            "a shortcut is drawn on level 1, where every puzzle needs a look", param_hint="--shortcut"
+        )
+    from vtune.data.shortcut import CHANCE, Shortcut
     from vtune.report.values import render_values
-    from vtune.runs.data.lens import make_lens
+    from vtune.runs.data.lens import make_lens, make_shortcut
 
     from .output import show
 
-    result = make_lens(
-        out, train=train, heldout=heldout, traces=traces, level=level, guessable=guessable, seed=seed
-    )
+    sizes = {"train": train, "heldout": heldout, "traces": traces}
+    if shortcut is None:
+        result = make_lens(out, **sizes, level=level, guessable=guessable, seed=seed, tiny=tiny)
+    else:
+        world = Shortcut(shortcut, cue or "shade", CHANCE if careful is None else careful)
+        result = make_shortcut(out, **sizes, world=world, seed=seed, tiny=tiny)
     show(result, render_values, as_json=as_json)
 
 

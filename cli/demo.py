@@ -12,7 +12,11 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for everything it makes.")] = Path("runs/demo"),
     seed: Seed = 0,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Train with the accuracy-only and with the evidence reward.")
+        bool,
+        typer.Option(
+            "--compare",
+            help="Two rewards where a picture gives the answer away: accuracy only, and evidence.",
+        ),
     ] = False,
     sandbox: Protection = None,
     as_json: AsJson = False,

@@ -98,6 +98,7 @@ def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
     """The sweep, as YAML with the plan of each variant above it as comments."""
     from vtune.config import dump_recipe
     from vtune.report.plan import plan_lines
+    from vtune.report.sweep import power_lines
     from vtune.report.values import render_values
 
     if as_json:
@@ -105,6 +106,7 @@ def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
         return
     lines = [f"{run}: {state}" for run, state in facts["runs"].items()]
     lines += [f"missing: {name}" for name in facts["missing"]]
+    lines += power_lines(facts["power"], len(sweep.seeds))
     alike: dict[tuple[str, ...], list[str]] = {}
     for variant, plan in facts["variants"].items():
         alike.setdefault(tuple(plan_lines(plan)), []).append(variant)

@@ -32,6 +32,7 @@ PREPARED = {
 }  # fmt: skip
 """File that shows that something is there -> the command that makes it."""
 SWEEPS = {
+    "shortcut": "codev-tiny",
     "codev-ablation-tiny": "codev-tiny",
     "iou-schedules-tiny": "orsta-tiny",
     "learning-rate-tiny": "orsta-tiny",

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from vtune.metrics.power import at_best, detectable, power
+from vtune.metrics.power import at_best, detectable, power, power_of, shown_by_seeds
+from vtune.metrics.seeds import over_seeds
 
 
 def exact_power(questions: int, discordant: float, difference: float) -> float:
@@ -49,3 +50,22 @@ def test_vstar_shows_nothing_under_five_points() -> None:
 def test_a_score_of_0_and_few_questions_promise_nothing() -> None:
     assert power(92, 0.0)["unpaired"] > 0.05
     assert power(3, 0.5)["paired"] == power(3, 0.5)["unpaired"] == 1.0
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_seeds_find_what_they_are_said_to_in_80_of_100_sweeps(seeds: int) -> None:
+    rng = np.random.default_rng(seeds)
+    drawn = rng.normal(shown_by_seeds(seeds), 1.0, size=(2000, seeds))
+    found = [over_seeds([float(value) for value in one]) for one in drawn]
+    beyond = np.mean([not (one.low <= 0 <= one.high) for one in found])  # type: ignore[operator, union-attr]
+    assert beyond == pytest.approx(0.8, abs=0.03)
+
+
+def test_the_power_of_seeds_is_in_units_of_their_spread() -> None:
+    found = power_of({"accuracy": 0.04, "faithful": 0.08}, 3)
+    assert found["faithful"]["shown"] == pytest.approx(2 * found["accuracy"]["shown"])
+    # t of two degrees of freedom is 4.303; 4.303 * 0.04 / sqrt(3).
+    assert found["accuracy"]["reach"] == pytest.approx(0.09937, abs=1e-5)
+    assert found["accuracy"]["shown"] > found["accuracy"]["reach"]
+    assert power_of({"accuracy": 0.04}, 1)["accuracy"] == {"spread": 0.04, "reach": None, "shown": None}
+    assert shown_by_seeds(10) < shown_by_seeds(3) < shown_by_seeds(2)

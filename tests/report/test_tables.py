@@ -120,6 +120,25 @@ def test_the_demo_ends_in_the_table_as_reviewed(golden: Callable[[str, str], Non
     golden("demo.txt", printed(render_demo(result)))
 
 
+def test_a_comparison_ends_in_a_table_for_each_held_out_set() -> None:
+    def held(accuracy: float, by_cue: float | None) -> dict[str, object]:
+        numbers = {"accuracy": accuracy, "faithful": 0.7, "no look": 0.125, "whole picture": 0.25}
+        found: dict[str, object] = {name: {"value": value} for name, value in numbers.items()}
+        return found | {"by cue": None if by_cue is None else {"value": by_cue}}
+
+    rows = {"accuracy-only": held(0.94, 0.9), "evidence": held(0.87, None)}
+    table = {
+        "suites": ["same", "broken"],
+        "variants": {name: {"held_out": {"same": row, "broken": row}} for name, row in rows.items()},
+    }
+    shown = printed(render_demo({"compared": table} | RUN))
+    assert shown.count("94.0 %") == shown.count("90.0 %") == shown.count("87.0 %") == 2
+    assert "held-out puzzles: broken" in shown
+    assert shown.strip().endswith("runs/demo/report.html")
+    line = next(line for line in shown.splitlines() if "evidence" in line)
+    assert [cell.strip() for cell in line.split("│")[2:-1]] == ["87.0 %", "70.0 %", "12.5 %", "25.0 %", "–"]
+
+
 def test_a_stage_that_did_not_run_has_no_row() -> None:
     assert "black" not in printed(render_demo(RUN))
 

@@ -115,6 +115,27 @@ def call_score(what: Sample, judges: Judges, *calls: object, flags: tuple[str, .
     return asyncio.run(score_call(what, dataclasses.replace(trajectory, calls=(call,)), 0, judges)).score
 
 
+def test_a_judge_that_errs_turns_so_many_looks_round_and_always_the_same() -> None:
+    """A look becomes a miss, a miss a full look; red flags and faithfulness are as they were."""
+    what = sample(TARGET)
+    asked = [dataclasses.replace(what, id=f"q{number}") for number in range(300)]
+    for crop, honest, turned in (
+        (TARGET, LEVELS.full, LEVELS.miss),
+        ((0, 0, 30, 30), LEVELS.miss, LEVELS.full),
+    ):
+        for share in (0.0, 0.3, 1.0):
+            judges = Judges(LEVELS.model_copy(update={"errs": share}), None)
+            scores = [call_score(one, judges, crop) for one in asked]
+            assert set(scores) <= {honest, turned}
+            assert scores.count(turned) / 300 == pytest.approx(
+                share, abs=5 * (share * (1 - share) / 300) ** 0.5
+            )
+            assert scores[:20] == [call_score(one, judges, crop) for one in asked[:20]]
+    always = Judges(LEVELS.model_copy(update={"errs": 1.0}), None)
+    assert call_score(what, always, TARGET, flags=("repeated_crop",)) == LEVELS.red_flag
+    assert asyncio.run(always.of(what).shows_target(what, looks(TARGET), 0))
+
+
 def test_a_red_flag_outweighs_what_the_call_shows() -> None:
     assert call_score(sample(TARGET), NO_MODEL, TARGET, flags=("repeated_crop",)) == LEVELS.red_flag
 

@@ -139,7 +139,7 @@ def samples(level: int, count: int, *, seed: int, split: Split, guessable: float
     """`count` puzzles as samples."""
     stream = puzzles(level, seed=seed, split=split, guessable=guessable)
     for number in range(count):
-        yield _sample(next(stream), f"lens/{level}/{seed}/{split}/{number:06d}")
+        yield sample_of(next(stream), f"lens/{level}/{seed}/{split}/{number:06d}")
 
 
 def traces(level: int, count: int, *, seed: int, guessable: float = 0.0) -> Iterator[Trajectory]:
@@ -151,7 +151,7 @@ def traces(level: int, count: int, *, seed: int, guessable: float = 0.0) -> Iter
     rng = random.Random(f"habits {level} {seed}")
     for number in range(count):
         puzzle = next(stream)
-        sample = _sample(puzzle, f"lens/{level}/{seed}/traces/{number:06d}")
+        sample = sample_of(puzzle, f"lens/{level}/{seed}/traces/{number:06d}")
         habit = rng.random()
         box: tuple[int, int, int, int] | None
         if puzzle.target is None or habit >= CAREFUL + WHOLE:
@@ -273,7 +273,8 @@ class _Scene:
                 return x, y
 
 
-def _sample(puzzle: Puzzle, identity: str) -> Sample:
+def sample_of(puzzle: Puzzle, identity: str) -> Sample:
+    """A puzzle as a row of that id."""
     target = puzzle.target
     evidence: tuple[Evidence, ...] = ()
     if target is not None:

@@ -1,15 +1,24 @@
-"""How small a difference can be shown: what a number of questions is able to tell from chance.
+"""How small a difference can be shown: what so many questions, or seeds, are able to tell from chance.
 
-All by the normal approximation, for a test at 5 %, two-sided, that finds the difference in 80 of 100 cases.
+For a test at 5 %, two-sided, that finds the difference in 80 of 100 cases. Questions by the normal
+approximation, seeds, of which there are few, by Student's t.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from vtune.metrics.proportion import Z
+from vtune.metrics.seeds import t_factor
 
 REACH = Z + 0.8416212335729143
 """Standard errors: the 97.5 % and the 80 % point of the standard normal distribution."""
+
+POWER = 0.8
+QUANTILES = 2000
+"""Of a distribution of standard deviations, over which probabilities are averaged."""
 
 DISCORDANT = 0.1
 """Ours: the share of questions that two models answer differently, where nothing is known about them."""
@@ -59,3 +68,53 @@ def at_best(clusters: int, *, step: float = 1.0) -> float:
     Then the share that differs is the difference itself: d = REACH √(d / clusters) + 1 / clusters.
     """
     return step * ((REACH + math.sqrt(REACH**2 + 4)) / 2) ** 2 / clusters
+
+
+def power_of(spread: Mapping[str, float], seeds: int) -> dict[str, Any]:
+    """How small a difference so many seeds can show, paired seed by seed, by Student's t.
+
+    Args:
+        spread: Number -> standard deviation over seeds of its difference, as expected; in its own units.
+        seeds: Of each variant.
+
+    Returns:
+        Number -> `spread`; `reach`, half the 95 % interval around a difference; `shown`, the smallest true
+        difference whose interval leaves out 0 in 80 of 100 sweeps. Both null with one seed.
+    """
+    return {
+        name: {
+            "spread": sd,
+            "reach": None if seeds < 2 else t_factor(seeds - 1) * sd / math.sqrt(seeds),
+            "shown": None if seeds < 2 else shown_by_seeds(seeds) * sd,
+        }
+        for name, sd in spread.items()
+    }
+
+
+def shown_by_seeds(seeds: int, *, power: float = POWER) -> float:
+    """The smallest mean of a normal distribution with standard deviation 1 that Student's t tells from 0.
+
+    Args:
+        seeds: Draws, at least 2.
+        power: Share of the samples in which the test at 5 %, two-sided, is to find it.
+
+    Source: P(|T| > t) of the noncentral t distribution, n - 1 degrees of freedom, noncentrality μ √n, by the
+    mean of normal probabilities over the sample's standard deviation.
+    """
+    from scipy.special import chdtri, ndtr
+
+    freedom, bound = seeds - 1, t_factor(seeds - 1)
+    # scipy's own (`nctdtr`) is wrong with one degree of freedom.
+    deviations = np.sqrt(chdtri(freedom, (np.arange(QUANTILES) + 0.5) / QUANTILES) / freedom)
+
+    def found(noncentrality: float) -> float:
+        inside = ndtr(bound * deviations - noncentrality) - ndtr(-bound * deviations - noncentrality)
+        return 1.0 - float(np.mean(inside))
+
+    low, high = 0.0, 1.0
+    while found(high) < power:
+        high *= 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if found(middle) < power else (low, middle)
+    return high / math.sqrt(seeds)

@@ -1,6 +1,6 @@
 """The table in which `vtune demo` ends."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,14 +14,24 @@ STAGES = {
     "after_sft": "after SFT",
     "after_rl": "after RL",
     "after_rl_crop_black": "after RL, crop black",
-    "accuracy_only": "RL, accuracy only",
-    "evidence": "RL, evidence reward",
 }
 """Key of a result -> its row."""
+
+COMPARED = {
+    "accuracy": "accuracy",
+    "faithful": "faithful,\nof all",
+    "no look": "no look",
+    "whole picture": "whole\npicture",
+    "by cue": "by the cue,\nif it is wrong",
+}
+"""Number of a sweep's table -> its column."""
 
 
 def render_demo(result: Mapping[str, Any]) -> RenderableType:
     """One row for each stage that the result holds; what could not be measured is a gap. Then the page."""
+    opened = Text(f"open in a browser: {result['page']}", overflow="fold")
+    if "compared" in result:
+        return Group(*_compared(result), opened)
     title = f"held-out puzzles (seed {result['seed']}, {result['seconds'] / 60:.1f} min, {result['folder']})"
     table = Table(title=title, title_justify="left")
     table.add_column("policy", no_wrap=True)
@@ -46,4 +56,20 @@ def render_demo(result: Mapping[str, Any]) -> RenderableType:
                 number(stage["red_flags"]),
                 number(stage["n"]),
             )
-    return Group(table, Text(f"open in a browser: {result['page']}", overflow="fold"))
+    return Group(table, opened)
+
+
+def _compared(result: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """A table for each held-out set of a comparison."""
+    found = result["compared"]
+    yield Text(f"seed {result['seed']}, {result['seconds'] / 60:.1f} min, {result['folder']}")
+    for suite in found["suites"]:
+        table = Table(title=f"held-out puzzles: {suite}", title_justify="left")
+        table.add_column("policy", no_wrap=True)
+        for column in COMPARED.values():
+            table.add_column(column, justify="right", vertical="bottom")
+        for name, row in found["variants"].items():
+            numbers = row["held_out"][suite]
+            values = [numbers[key] and numbers[key]["value"] for key in COMPARED]
+            table.add_row(name, *map(percent, values))
+        yield table

@@ -24,6 +24,18 @@ TELLING = (
 """Numbers of faithfulness that are shown unless everything is."""
 
 
+HABITS = {
+    "everything": "all",
+    "none": "no look",
+    "whole": "whole picture",
+    "miss": "look beside",
+    "shows": "look that shows",
+}
+"""Part of `habits` -> how it is called."""
+SAID = (("everything", "share"), ("everything", "accuracy"))
+"""What stands elsewhere, or says nothing."""
+
+
 def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = True) -> RenderableType:
     """Tables of scores, of faithfulness and of each source, with a column for each evaluation.
 
@@ -41,6 +53,7 @@ def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = 
         "score": [_leaves(evaluation["score"]) for evaluation in evaluations],
         "over rollouts": [evaluation.get("repeated") or {} for evaluation in evaluations],
         "faithfulness": [dict(_faithfulness(evaluation)) for evaluation in evaluations],
+        "habits": [dict(_habits(evaluation)) for evaluation in evaluations],
     } | {
         f"source: {source}": [_leaves(evaluation["sources"].get(source, {})) for evaluation in evaluations]
         for source in sources
@@ -104,6 +117,15 @@ def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
         yield f"{bucket['calls']} calls, share", bucket["share"]
         yield f"{bucket['calls']} calls, accuracy", bucket["accuracy"]
     yield "unaudited", evaluation["unaudited"]
+
+
+def _habits(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+    """How it looks, and what its answers follow then; evaluations older than habits have none."""
+    found = evaluation.get("habits") or {}
+    for look, title in HABITS.items():
+        for name, value in found.get(look, {}).items():
+            if name != "n" and value is not None and (look, name) not in SAID:
+                yield f"{title}, {name.replace('_', ' ')}", value
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

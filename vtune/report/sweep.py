@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.report.numbers import number
 from vtune.report.values import cell
 
 Rows = Mapping[str, Mapping[str, Any]]
@@ -18,6 +19,19 @@ _FACTS = ("seeds", "held_out", "no_shares")
 def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Tables of what `vtune.runs.sweep.table.sweep_table` returned, one sweep after the other."""
     return Group(*(part for table in tables for part in _parts(table)))
+
+
+def power_lines(power: Mapping[str, Any], seeds: int) -> Iterator[str]:
+    """How small a difference the seeds of a sweep can show, as `vtune.metrics.power.power_of` has it."""
+    for name, found in power.items():
+        if found["shown"] is None:
+            yield f"power: one seed has no interval; {name} needs two or more"
+            continue
+        shown, reach, spread = (number(found[key]) for key in ("shown", "reach", "spread"))
+        yield (
+            f"power: {seeds} seeds show a difference of {shown} in {name} in 80 of 100 sweeps "
+            f"(interval ± {reach}), if it varies by {spread} over seeds"
+        )
 
 
 def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vtune.data.shortcut import named_by_cue
 from vtune.errors import DataError, RunFailed, VtuneError
 from vtune.judge.pictures import picture_size
 from vtune.parts import OURS
 from vtune.reward import evidence_boxes, evidence_model, evidence_passages
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.evidence_judge import EVIDENCE
+from vtune.reward.flags import WHOLE_IMAGE
 from vtune.reward.recipe import RIGHT
 from vtune.schema.box import area
 from vtune.schema.clusters import cluster_of
@@ -47,6 +49,11 @@ class AuditRow:
     """A call has given back a picture."""
     target: float | None = None
     """Share of its picture that the largest evidence box takes up; None where there is none."""
+    whole: bool = False
+    """A call shows (nearly) a whole picture."""
+    by_cue: bool | None = None
+    """Whether the answer is what a cue in the picture names, the cue being wrong; None where there is no cue,
+    or it is right: then nobody knows what the answer follows."""
     by: str | None = None
     """The name of the judge of its looks; None where there was none."""
     why: str = ""
@@ -204,6 +211,8 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
         looked=any(call.images for call in trajectory.calls),
         target=_target(sample, trajectory),
+        whole=_any_whole(trajectory, judges.levels.whole_image_share),
+        by_cue=_by_cue(sample, trajectory),
         by=who,
         why=why or ("the answer is unscored" if accuracy is None else ""),
     )
@@ -244,3 +253,22 @@ async def _any_small(sample: Sample, trajectory: Trajectory, judges: Judges) -> 
         if await judge.shows_small(sample, trajectory, k):
             return True
     return False
+
+
+def _any_whole(trajectory: Trajectory, least: float) -> bool:
+    """Whether the regions of a call, or what its red flags say, are (nearly) a whole picture."""
+    for call in trajectory.calls:
+        if WHOLE_IMAGE in call.flags:
+            return True
+        for crop in call.crops:
+            width, height = picture_size(trajectory.images[crop.image])
+            if crop.shown is not None and area(crop.bbox) >= least * width * height:
+                return True
+    return False
+
+
+def _by_cue(sample: Sample, trajectory: Trajectory) -> bool | None:
+    named = named_by_cue(sample)
+    if named is None or named == sample.ground_truth:
+        return None
+    return (trajectory.answer or "").strip() == named

@@ -1,5 +1,6 @@
 """What a tool call showed, judged from the question and the output alone (CodeV §4.3)."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored, unscored
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.uses import given
 
@@ -141,7 +142,23 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
     if not call.images and not (who is not None and EVIDENCE[who].reads_text):
         return Verdict(0.0, "no picture")
     found = await judges.of(sample).judge(sample, trajectory, k)
-    return given(found, Verdict, EVIDENCE.kind, who or "")
+    verdict = given(found, Verdict, EVIDENCE.kind, who or "")
+    return _turned(verdict, judges.levels) if _errs(sample, call, judges.levels.errs) else verdict
+
+
+def _errs(sample: Sample, call: Call, share: float) -> bool:
+    """Whether a judge that errs in a share of cases does so here.
+
+    The same look at the same question is always judged alike, as by a model at temperature 0.
+    """
+    drawn = hashlib.sha256(f"{sample.id}\n{call.tool}\n{call.arguments}".encode()).digest()
+    return int.from_bytes(drawn[:8], "big") < share * 2**64
+
+
+def _turned(verdict: Verdict, levels: EvidenceLevels) -> Verdict:
+    """The level that is as wrong as can be: a miss for a look, a full look for a miss."""
+    score = levels.miss if verdict.score > levels.miss else levels.full
+    return Verdict(score, f"turned round by `evidence.errs`: {verdict.why}")
 
 
 async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:

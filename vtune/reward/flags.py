@@ -14,6 +14,9 @@ from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence
 from vtune.schema.trajectory import Call, Crop, Status, Trajectory
 
+WHOLE_IMAGE = "whole_image"
+"""The flag of a call that shows a mere crop that is (nearly) the whole picture."""
+
 MAGNIFIED = 1.25
 """Times as many pixels per side, as the policy sees them, make a region that was shown before a closer look;
 ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
@@ -52,7 +55,7 @@ def call_flags(
     whole, repeated = whole_images(trajectory, k, levels), _repeated(trajectory, k, levels)
     flags = []
     if whole or _contact_sheet(trajectory, k, levels):
-        flags.append("whole_image")
+        flags.append(WHOLE_IMAGE)
     if repeated:
         flags.append("repeated_crop")
     others = [index for index in call.images if index not in whole | repeated]

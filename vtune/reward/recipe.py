@@ -33,6 +33,10 @@ def _are_ours(names: tuple[str, ...]) -> bool:
     return names == JUDGES
 
 
+def _is_zero(share: float) -> bool:
+    return share == 0
+
+
 class EvidenceLevels(Strict):
     """What a tool call earns for what it shows, and from where on it shows it.
 
@@ -93,6 +97,11 @@ class EvidenceLevels(Strict):
     judges: Annotated[tuple[JudgeName, ...], Field(min_length=1, exclude_if=_are_ours)] = JUDGES
     """Who says what a call shows: the first of them that can judge the sample. A file under `uses` may bring
     another."""
+
+    errs: Annotated[float, Field(ge=0, le=1, exclude_if=_is_zero)] = 0.0
+    """Share of the judged calls whose level is turned round, a look into a miss and a miss into a full look,
+    drawn for each call: what a judge that errs so often does to training. Red flags and faithfulness are not
+    drawn. For experiments only."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -1,12 +1,14 @@
-"""The whole loop on one machine: puzzles, a tiny model, a cold start, RL, evaluation, audit."""
+"""The whole loop on one machine: puzzles, a tiny model, a cold start, RL, evaluation, audit; or two rewards
+where a picture gives the answer away.
+"""
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtune.config import find, load_recipe
 from vtune.data import lens
@@ -20,6 +22,9 @@ from vtune.runs.evaluate.begun import STARTED
 from vtune.runs.evaluate.evaluation import run_eval
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import check_folder
+from vtune.runs.sweep.recipe import OWN, load_sweep
+from vtune.runs.sweep.runs import check_failed, run_sweep
+from vtune.runs.sweep.table import SWEEP
 from vtune.runs.train.loop import run_rl
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.train.sft import SFTRecipe, run_sft
@@ -30,17 +35,14 @@ LEVEL = 1
 TRAIN, HELDOUT, TRACES = 1200, 256, 4000
 """Puzzles for reinforcement training, for evaluation, and cold-start traces."""
 
-GUESSABLE = 0.5
-"""With `compare`: share of questions that can be answered without a look."""
+COMPARED = "shortcut"
+"""The sweep that `compare` is."""
 
 COLUMNS = ("accuracy", "faithful_of_correct", "faithful_of_all", "tool_calls", "red_flags")
 
 PAGE = "report.html"
 
 RESTORE = "the demo wrote it; restore it, or remove the folder"
-
-ACCURACY_ONLY = ("reward.tool=0.0",)
-"""CodeV table 2, first row: what `compare` takes away from the reward; the format part stays in both."""
 
 
 def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ()) -> dict[str, Any]:
@@ -52,47 +54,58 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
         out: Folder for everything.
         seed: Of the data, the weights and every draw.
         compare: Train the same cold start once with the answer as the only reward and once with the
-            evidence reward, on a mix in which half of the questions can be guessed (CodeV, table 2).
+            evidence reward, in a world with a shortcut (CodeV, table 2).
         common: Overrides for reinforcement training and evaluation alike, e.g. the sandbox's tier.
 
     Returns:
-        One entry per row of the table (`before_sft`, `after_sft`, then `after_rl` and `after_rl_crop_black`,
-        or with `compare` `accuracy_only` and `evidence`), each with the numbers of `COLUMNS` and `n`;
-        besides `seed`, `seconds`, `folder` and `page`, the file to look at.
+        One entry per row of the table (`before_sft`, `after_sft`, `after_rl` and `after_rl_crop_black`), each
+        with the numbers of `COLUMNS` and `n`; with `compare` instead `compared`, the table of the sweep (see
+        `vtune.runs.sweep.table.sweep_table`); besides `seed`, `seconds`, `folder` and `page`, the file to
+        look at.
 
     Raises:
         RecipeError: If the folder holds a demo with another seed or kind.
+        RunFailed: If a part of a comparison fails.
     """
     _same_demo(out, {"seed": seed, "compare": compare})
-    demo = _Demo(out, seed, tuple(common))
-    tiny = demo.prepared(GUESSABLE if compare else 0.0)
-    table = {"before_sft": demo.measured("before_sft", tiny)}
-    sft = demo.taught(tiny)
-    table["after_sft"] = demo.measured("after_sft", sft)
-    if compare:
-        plain = demo.reinforced("rl_accuracy_only", sft, *ACCURACY_ONLY)
-        table["accuracy_only"] = demo.measured("accuracy_only", plain)
-        table["evidence"] = demo.measured("evidence", demo.reinforced("rl_evidence", sft))
-    else:
-        rl = demo.reinforced("rl", sft)
-        table["after_rl"] = demo.measured("after_rl", rl)
-        table["after_rl_crop_black"] = demo.measured("after_rl_crop_black", rl, "call_images=black")
-    page = write_page([demo.out / name for name in _shown(compare)], out / PAGE)
-    result = {"seed": seed, **table, "seconds": _seconds(out), "folder": str(out), "page": page["page"]}
+    parts = _compared(out, seed, common) if compare else _whole_loop(out, seed, common)
+    page = write_page([out / name for name in parts.shown], out / PAGE)
+    result = {"seed": seed, **parts.told, "seconds": _seconds(out), "folder": str(out), "page": page["page"]}
     write_atomically(out / "demo.json", json.dumps(result, indent=2) + "\n")
     return result
 
 
-def _shown(compare: bool) -> Iterator[str]:
-    """Folders of the page, in the order of training: so a film goes from the beginning to the end."""
-    trained = ("accuracy_only", "evidence") if compare else ("",)
-    yield from (
-        "sft",
-        *(f"rl_{name}" if name else "rl" for name in trained),
-        "eval/before_sft",
-        "eval/after_sft",
-    )
-    yield from (f"eval/{name or 'after_rl'}" for name in trained)
+class _Parts(NamedTuple):
+    """What a demo has found, and the folders of its page."""
+
+    told: dict[str, Any]
+    shown: tuple[str, ...]
+    """In the order of training: so a film goes from the beginning to the end."""
+
+
+def _whole_loop(out: Path, seed: int, common: Sequence[str]) -> _Parts:
+    demo = _Demo(out, seed, tuple(common))
+    tiny = demo.prepared()
+    table = {"before_sft": demo.measured("before_sft", tiny)}
+    sft = demo.taught(tiny)
+    table["after_sft"] = demo.measured("after_sft", sft)
+    rl = demo.reinforced("rl", sft)
+    table["after_rl"] = demo.measured("after_rl", rl)
+    table["after_rl_crop_black"] = demo.measured("after_rl_crop_black", rl, "call_images=black")
+    return _Parts(table, ("sft", "rl", "eval/before_sft", "eval/after_sft", "eval/after_rl"))
+
+
+def _compared(out: Path, seed: int, common: Sequence[str]) -> _Parts:
+    """The sweep, for one seed."""
+    given = [f"{OWN}seeds=[{seed}]", *common]
+    recipe = find("codev-tiny", "recipes.rl")
+    plan = load_sweep(find(COMPARED, "recipes.sweep"), recipe, given, suite_overrides=common)
+    table = run_sweep(plan, out, resume=(out / SWEEP).exists(), processes=1)
+    check_failed(table.pop("failed"))
+    runs = [f"{row}/seed-{seed}" for row in table["variants"]]
+    trained = [run for run in runs if (out / run / "checkpoints").exists()]
+    evaluated = [f"{run}/eval/{suite}" for run in runs for suite in table["suites"]]
+    return _Parts({"compared": table}, (*trained, *evaluated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +117,21 @@ class _Demo:
     common: tuple[str, ...]
     """Overrides for reinforcement training and evaluation alike."""
 
-    def prepared(self, guessable: float) -> Path:
+    def prepared(self) -> Path:
         """Make the data and the tiny model; returns the folder of the model."""
         began = time.monotonic()
         data, tiny = self.out / "data", self.out / "tiny"
         if not (data / "done.json").exists():
             say(f"making {TRAIN + HELDOUT} puzzles and {TRACES} traces")
-            sizes = {"train": TRAIN, "heldout": HELDOUT, "traces": TRACES}
-            made = make_lens(data, **sizes, level=LEVEL, guessable=guessable, seed=self.seed)
+            made = make_lens(
+                data,
+                train=TRAIN,
+                heldout=HELDOUT,
+                traces=TRACES,
+                level=LEVEL,
+                guessable=0.0,
+                seed=self.seed,
+            )
             write_atomically(
                 data / "done.json", json.dumps({**made, "seconds": time.monotonic() - began}) + "\n"
             )
@@ -140,8 +160,8 @@ class _Demo:
 
 
 def _seconds(out: Path) -> float:
-    """What all parts took, however often the demo was interrupted between them."""
-    parts = [*out.glob("*/done.json"), *out.glob("eval/*/results.json")]
+    """What training and evaluation took, however often the demo was interrupted between them."""
+    parts = [*out.rglob("done.json"), *out.rglob("results.json"), *out.glob("prepared/*/cold-start.json")]
     return float(sum(read_record(part, "seconds", fix=RESTORE)["seconds"] for part in parts))
 
 

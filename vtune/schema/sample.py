@@ -58,7 +58,7 @@ class Sample:
     choices: tuple[str, ...] = ()
     """Options of a multiple-choice question, in order; the letter is the position."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else stood in `extra_info`; kept, and read by nothing but tools and environments."""
+    """Whatever else stood in `extra_info`; kept, and read by tools, environments and habits alone."""
 
     def __post_init__(self) -> None:
         where = f"sample {self.id!r}"

@@ -1,14 +1,24 @@
-"""`vtune data make lens`: puzzles to train on, puzzles held out, and cold-start traces."""
+"""`vtune data make lens`: puzzles to train on, puzzles held out, cold-start traces, and a tiny model."""
 
 from pathlib import Path
 
-from vtune.data import lens
+from vtune.data import lens, shortcut
+from vtune.data.shortcut import Shortcut
+from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
 def make_lens(
-    out: Path, *, train: int, heldout: int, traces: int, level: int, guessable: float, seed: int
+    out: Path,
+    *,
+    train: int,
+    heldout: int,
+    traces: int,
+    level: int,
+    guessable: float,
+    seed: int,
+    tiny: Path | None = None,
 ) -> dict[str, object]:
     """Write `train.parquet`, `heldout.parquet` and `traces.parquet` to a folder; no two share a picture.
 
@@ -20,11 +30,15 @@ def make_lens(
         level: A key of `vtune.data.lens.LEVELS`.
         guessable: Share of questions that can be answered without a look.
         seed: Same seed, same files.
+        tiny: Where to build a tiny model, with random weights and a tokenizer of these texts; None for none.
 
     Returns:
-        Path and row count of each file.
+        Path and row count of each file, and the folder of the model.
+
+    Raises:
+        RecipeError: If that folder holds a model already.
     """
-    check_folder(out)
+    _check(out, tiny)
     made: dict[str, object] = {}
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"
@@ -33,4 +47,57 @@ def make_lens(
     path = out / "traces.parquet"
     count = write_trajectories(path, lens.traces(level, traces, seed=seed, guessable=guessable))
     made["traces"] = {"path": str(path), "rows": count}
-    return made
+    return made | _model(tiny, level, seed)
+
+
+def make_shortcut(
+    out: Path,
+    *,
+    train: int,
+    heldout: int,
+    traces: int,
+    world: Shortcut,
+    seed: int,
+    tiny: Path | None = None,
+) -> dict[str, object]:
+    """Write a world with a shortcut: `train.parquet`, `traces.parquet`, and `same.parquet`,
+    `broken.parquet` and `reversed.parquet`, which are the same held-out puzzles with other cues.
+
+    Args:
+        out: The folder.
+        train: Samples for reinforcement training, in which the cue names the answer with its probability.
+        heldout: Samples of each of the three files for evaluation.
+        traces: Cold-start traces.
+        world: The cue, and how often it names the answer.
+        seed: Same seed, same files.
+        tiny: As `make_lens` has it.
+
+    Returns:
+        Path and row count of each file, and the folder of the model.
+
+    Raises:
+        RecipeError: If that folder holds a model already.
+    """
+    _check(out, tiny)
+    made: dict[str, object] = {}
+    path = out / "train.parquet"
+    rows = shortcut.samples(train, world, seed=seed, split="train", relation="same")
+    made["train"] = {"path": str(path), "rows": write_samples(path, rows)}
+    for relation in shortcut.RELATIONS:
+        path = out / f"{relation}.parquet"
+        rows = shortcut.samples(heldout, world, seed=seed, split="heldout", relation=relation)
+        made[relation] = {"path": str(path), "rows": write_samples(path, rows)}
+    path = out / "traces.parquet"
+    count = write_trajectories(path, shortcut.traces(traces, world, seed=seed))
+    made["traces"] = {"path": str(path), "rows": count}
+    return made | _model(tiny, shortcut.LEVEL, seed)
+
+
+def _check(out: Path, tiny: Path | None) -> None:
+    if tiny is not None:
+        check_tiny(tiny)
+    check_folder(out)
+
+
+def _model(tiny: Path | None, level: int, seed: int) -> dict[str, object]:
+    return {} if tiny is None else {"tiny": add_tiny(tiny, lens.corpus(level, seed=seed), seed=seed)}

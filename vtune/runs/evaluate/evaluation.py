@@ -14,6 +14,7 @@ from vtune.files.writing import write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
+from vtune.metrics.habits import habits
 from vtune.models.policy import resolved
 from vtune.models.served import is_scripted
 from vtune.models.shape import find_shape
@@ -321,6 +322,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         "faithfulness": asdict(everything),
+        "habits": asdict(habits(judged.rows, seed=suite.seed)),
         "judged_by": judges_of(judged.rows),
         "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),

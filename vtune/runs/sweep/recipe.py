@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,7 +11,8 @@ from vtune.config import Strict, Uses, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.models.policy import resolved
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.sweep.table import SWEEP, TABLE
+from vtune.runs.sweep.filling import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows
+from vtune.runs.sweep.table import HELD_OUT, SWEEP, TABLE
 from vtune.runs.train.rl import RLRecipe
 from vtune.uses import USES
 
@@ -20,8 +21,10 @@ OWN = "sweep."
 SUITES = "held-out"
 """In the sweep's folder: the suites on which all trained runs are evaluated."""
 
+R = TypeVar("R", bound=Strict)
+
 _NAME = re.compile(r"\w[\w.+-]*")
-_OWN = (SWEEP, TABLE, SUITES, USES, "recipe.yaml")
+_OWN = (SWEEP, TABLE, SUITES, USES, PREPARED, "recipe.yaml")
 """What stands beside the folders of variants, or tells a run's folder."""
 
 
@@ -59,6 +62,13 @@ class Sweep(Strict):
     """Every variant is run with each; a seed orders the data and decides the draws."""
     last_steps: int = Field(gt=0)
     """Numbers of training are means over this many steps at the end."""
+    axes: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    """Name -> values. Every variant, and every untrained model, is there at each, as `VARIANT-VALUE`; in
+    settings and commands `{name}` is the value."""
+    prepare: dict[str, str] = Field(default_factory=dict)
+    """Name -> command of vtune, run once for each seed before the first run that reads its `--out`, in this
+    order. `{seed}` is the seed, `{prepared}` a folder of this sweep and seed, in settings, too. One with an
+    axis in its name is run for each value."""
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
     """Name -> `key.path` -> value, over the recipe. A name is that of a folder, too."""
     untrained: dict[str, Untrained] = Field(default_factory=dict)
@@ -67,6 +77,9 @@ class Sweep(Strict):
     """Pairs of rows whose difference is reported, first minus second, seed by seed."""
     held_out: tuple[HeldOut, ...]
     """Empty: the numbers are those of training alone."""
+    spread: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Number of the table -> standard deviation over seeds of its difference, as expected: a dry run says how
+    small a difference these seeds can show."""
 
     @field_validator("held_out", mode="before")
     @classmethod
@@ -79,7 +92,8 @@ class Sweep(Strict):
     def _consistent(self) -> Self:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"a seed is given twice: {', '.join(map(str, self.seeds))}")
-        for name in (*self.variants, *self.untrained):
+        for row in (*self.rows(self.variants), *self.rows(self.untrained)):
+            name = row.name
             if not _NAME.fullmatch(name) or name in _OWN:
                 raise ValueError(
                     f"variant {name!r} is not a name of a folder here: letters, digits and . + - _, "
@@ -97,6 +111,44 @@ class Sweep(Strict):
             if pair[0] == pair[1]:
                 raise ValueError(f"`differences` compares `{pair[0]}` with itself")
         return self
+
+    @model_validator(mode="after")
+    def _axes_and_commands_fit(self) -> Self:
+        for axis, values in self.axes.items():
+            if not re.fullmatch(r"[a-z]\w*", axis) or axis in OF_RUNS:
+                raise ValueError(f"axis {axis!r} is not a name: lower-case letters, but none of {OF_RUNS}")
+            if not values or len({str(value) for value in values}) < len(values):
+                raise ValueError(f"axis `{axis}` needs values, each once")
+        for name, command in self.prepare.items():
+            if "--out" not in command.split()[:-1]:
+                raise ValueError(f"`prepare.{name}` does not say where its result goes: --out")
+            lacking = [mark for mark in (SEED, PREPARED) if mark not in marks(command)]
+            if lacking:
+                raise ValueError(f"`prepare.{name}` does not say {{{lacking[0]}}}: seeds would share it")
+            if own := marks(command) & {*self.axes} - marks(name):
+                raise ValueError(f"`prepare.{name}` is another command for each {min(own)}: name it so, too")
+        for number in self.spread:
+            if number not in HELD_OUT:
+                raise ValueError(f"`spread` has {number!r}, which is not one of {', '.join(HELD_OUT)}")
+        return self
+
+    def rows(self, names: Mapping[str, Any]) -> list[Row]:
+        """The rows of variants, or of untrained models, at all values of the axes."""
+        return rows(names, self.axes)
+
+    @property
+    def suites_by_run(self) -> bool:
+        """Whether the suites are others for every row, or seed."""
+        return bool(marks([one.settings for one in self.held_out]) & {*OF_RUNS, *self.axes})
+
+    @property
+    def by_seed(self) -> bool:
+        """Whether untrained models, or what they are evaluated on, are another for every seed."""
+        told = [
+            *((one.model, one.settings) for one in self.untrained.values()),
+            *(one.settings for one in self.held_out),
+        ]
+        return bool(marks(told) & {*OF_RUNS})
 
     @model_validator(mode="after")
     def _suites_have_names(self) -> Self:
@@ -121,18 +173,41 @@ class Start(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A sweep with all that it names."""
+    """A sweep with all that it names; what stands in braces for seeds is filled in by `seeded`."""
 
     sweep: Sweep
     recipes: Mapping[str, RLRecipe]
-    """Variant -> recipe."""
+    """Row -> recipe."""
     suites: Mapping[str, EvalSuite]
     """Name -> suite, for what the variants train."""
     untrained: Mapping[str, Start]
+    at: Mapping[str, Mapping[str, Any]]
+    """Row -> axis -> its value."""
 
-    def suites_of(self, variant: str) -> Mapping[str, EvalSuite]:
-        """What a row of the table is evaluated on."""
-        return self.untrained[variant].suites if variant in self.untrained else self.suites
+    def recipe_of(self, row: str, seed: int, prepared: Path) -> RLRecipe:
+        """What a run trains by; `prepared` is the folder of its seed."""
+        recipe = self.recipes[row].model_copy(update={"seed": seed})
+        recipe = _filled(recipe, {SEED: seed, PREPARED: str(prepared)})
+        return recipe.model_copy(update={"model": resolved(recipe.model)})
+
+    def suites_of(
+        self, row: str, seed: int | None = None, prepared: Path = Path()
+    ) -> Mapping[str, EvalSuite]:
+        """What a row of the table is evaluated on; seed None: it is the same for all."""
+        suites = self.untrained[row].suites if row in self.untrained else self.suites
+        known = {**self.at[row], **_of_run(seed, prepared)}
+        return {name: _filled(suite, known) for name, suite in suites.items()}
+
+    def read_by(self, row: str) -> list[str]:
+        """Paths that the runs of a row read, with what stands in braces for their seeds."""
+        recipe = self.recipes.get(row)
+        starts = [self.untrained[row].model] if recipe is None else [recipe.model, *recipe.data]
+        suites = self.suites_of(row).values()
+        return [*starts, *(name for suite in suites for name in suite.data)]
+
+    def model_of(self, row: str, seed: int | None, prepared: Path) -> str:
+        """The untrained model of a row."""
+        return resolved(str(filled(self.untrained[row].model, _of_run(seed, prepared))))
 
 
 def load_sweep(
@@ -157,31 +232,36 @@ def load_sweep(
     base = load_recipe(recipe, RLRecipe, overrides)
     recipes: dict[str, RLRecipe] = {}
     problems = []
-    for name, settings in sweep.variants.items():
+    for row in sweep.rows(sweep.variants):
+        settings = filled(sweep.variants[row.of], row.at)
         given = [override(key, value) for key, value in settings.items()]
         try:
-            varied = load_recipe(recipe, RLRecipe, [*overrides, *given], given_by=f"variant `{name}`")
+            varied = load_recipe(recipe, RLRecipe, [*overrides, *given], given_by=f"variant `{row.name}`")
         except RecipeError as error:
-            problems.append(f"variant `{name}`: {error}")
+            problems.append(f"variant `{row.name}`: {error}")
             continue
         if sweep.last_steps > varied.steps:
             problems.append(
-                f"variant `{name}` has {varied.steps} steps, and last_steps is {sweep.last_steps}; "
+                f"variant `{row.name}` has {varied.steps} steps, and last_steps is {sweep.last_steps}; "
                 f"lower it (`--set {OWN}last_steps={varied.steps}`), or raise `steps`"
             )
         # The sweep's own files go along: each variant is a run of a process of its own.
         brought = {"model": resolved(varied.model), "uses": _joined(sweep.uses, varied.uses)}
-        recipes[name] = varied.model_copy(update=brought)
+        recipes[row.name] = varied.model_copy(update=brought)
     if problems:
         raise RecipeError("\n".join(problems), where=str(path))
-    untrained = {
-        name: Start(
-            resolved(one.model or base.model),
-            _suites(sweep, one.settings, suite_overrides, f"`held_out`, with `untrained.{name}.settings`"),
-        )
-        for name, one in sweep.untrained.items()
-    }
-    return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained)
+    starts = sweep.rows(sweep.untrained)
+    untrained = {row.name: _start(sweep, row, base.model, suite_overrides) for row in starts}
+    at = {row.name: row.at for row in (*sweep.rows(sweep.variants), *starts)}
+    return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained, at)
+
+
+def _start(sweep: Sweep, row: Row, model: str, overrides: Sequence[str]) -> Start:
+    one = sweep.untrained[row.of]
+    settings = filled(one.settings, row.at)
+    given_by = f"`held_out`, with `untrained.{row.of}.settings`"
+    model = str(filled(one.model or model, row.at))
+    return Start(resolved(model), _suites(sweep, settings, overrides, given_by))
 
 
 def _split(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -227,3 +307,13 @@ def _suites(
 
 def _joined(first: Sequence[str], then: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *then)))
+
+
+def _of_run(seed: int | None, prepared: Path) -> dict[str, Any]:
+    return {} if seed is None else {SEED: seed, PREPARED: str(prepared)}
+
+
+def _filled(recipe: R, known: Mapping[str, Any]) -> R:
+    """A recipe with what stands in braces in it filled in."""
+    values = recipe.model_dump(mode="json")
+    return type(recipe).model_validate(filled(values, known)) if marks(values) & {*known} else recipe

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
+from vtune.metrics.power import power_of
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
 from vtune.report.progress import say
@@ -18,7 +19,9 @@ from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked
 from vtune.runs.processes.child import last_words, run_child
-from vtune.runs.sweep.recipe import SUITES, Plan, Start
+from vtune.runs.sweep.filling import PREPARED
+from vtune.runs.sweep.preparing import Command, preparations, prepared_in
+from vtune.runs.sweep.recipe import SUITES, Plan
 from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
 from vtune.runs.train.rl import RLRecipe, check_rl
 from vtune.schema.parquet import fingerprint
@@ -30,22 +33,14 @@ TRAINING = "training"
 """Name of the command without which there is nothing to evaluate."""
 
 
-class Command(NamedTuple):
-    """One command of a run."""
-
-    name: str
-    words: list[str]
-    log: Path
-    result: Path | None
-    """Where its result goes; None where it writes that itself."""
-
-
 def runs_of(plan: Plan, out: Path) -> list[Run]:
     """Every run, in the order in which they are done: untrained models, then all variants, seed by seed."""
-    return [Run(name, None, out / name) for name in plan.untrained] + [
-        Run(variant, seed, out / variant / f"seed-{seed}")
-        for seed in plan.sweep.seeds
-        for variant in plan.sweep.variants
+    sweep = plan.sweep
+    once = () if sweep.by_seed else plan.untrained
+    return [Run(name, None, out / name, trained=False) for name in once] + [
+        Run(name, seed, out / name / f"seed-{seed}", trained=name in plan.recipes)
+        for seed in sweep.seeds
+        for name in (*(plan.untrained if sweep.by_seed else ()), *plan.recipes)
     ]
 
 
@@ -70,19 +65,36 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
         )
     if resume and not there:
         raise RecipeError(f"{out} holds no sweep to resume", fix="start it without --resume")
-    prints = {name: {file: fingerprint(Path(file)) for file in recipe.data if Path(file).is_file()}
-              for name, recipe in plan.recipes.items()}  # fmt: skip
+    prints: dict[str, str] = {}
     for run in runs_of(plan, out):
-        if run.seed is not None and (run.folder / "recipe.yaml").exists():
-            recipe = _seeded(plan.recipes[run.variant], run.seed)
-            check_same_run(run.folder, recipe, prints[run.variant], processes=processes, uses=recipe.uses)
-        for name, suite in plan.suites_of(run.variant).items():
+        if run.trained and (run.folder / "recipe.yaml").exists():
+            recipe = _recipe(plan, run, out)
+            for file in recipe.data:
+                if file not in prints and Path(file).is_file():
+                    prints[file] = fingerprint(Path(file))
+            own = {file: prints[file] for file in recipe.data if file in prints}
+            check_same_run(run.folder, recipe, own, processes=processes, uses=recipe.uses)
+        for name, suite in _suites(plan, run, out).items():
             if (run.evaluation(name) / RESULTS).exists():
-                _check_same_evaluation(run.evaluation(name), suite, plan.untrained.get(run.variant))
+                _check_same_evaluation(run.evaluation(name), suite, _start(plan, run, out))
 
 
-def _check_same_evaluation(folder: Path, suite: EvalSuite, start: Start | None) -> None:
-    """Check that an evaluation is the one that would be made now; `start` where its model is not trained."""
+def _recipe(plan: Plan, run: Run, out: Path) -> RLRecipe:
+    assert run.seed is not None
+    return plan.recipe_of(run.variant, run.seed, prepared_in(out, run.seed))
+
+
+def _suites(plan: Plan, run: Run, out: Path) -> Mapping[str, EvalSuite]:
+    return plan.suites_of(run.variant, run.seed, prepared_in(out, run.seed))
+
+
+def _start(plan: Plan, run: Run, out: Path) -> str | None:
+    """The model of a run without training; None of others."""
+    return None if run.trained else plan.model_of(run.variant, run.seed, prepared_in(out, run.seed))
+
+
+def _check_same_evaluation(folder: Path, suite: EvalSuite, model: str | None) -> None:
+    """Check that an evaluation is the one that would be made now; `model` where it is not trained."""
     results = read_record(folder / RESULTS, "suite", "environment", fix="the evaluation wrote it; restore it")
     now = judged_as_shown(suite).model_dump(mode="json")
     before = suite_as_today(results["suite"], now)
@@ -98,8 +110,8 @@ def _check_same_evaluation(folder: Path, suite: EvalSuite, start: Start | None) 
             f"{folder} was evaluated on other data",
             fix="put them back, or remove the folders `eval` to evaluate all runs anew",
         )
-    if start is not None and results["model"] != start.model:
-        raise RecipeError(f"{folder} is of the model {results['model']}, not of {start.model}", fix=anew)
+    if model is not None and results["model"] != model:
+        raise RecipeError(f"{folder} is of the model {results['model']}, not of {model}", fix=anew)
 
 
 def plan_sweep(
@@ -124,43 +136,76 @@ def plan_sweep(
     Raises:
         VtuneError: With the problems found.
     """
-    variants = {name: check(recipe) for name, recipe in plan.recipes.items()}
-    missing = _missing(plan)
+    variants = {}
+    for run in _firsts(plan, out):
+        if run.trained:
+            facts = check(_recipe(plan, run, out))
+            facts["missing"] = _without_prepared(facts["missing"], out)
+            variants[run.variant] = facts
+    missing = _without_prepared(_missing(plan, out), out)
     if not missing and not any(facts["missing"] for facts in variants.values()):
         if begin:
             check_sweep_folder(plan, out, resume=resume, processes=processes)
-        _check_held_out(plan)
-    states = {run.name: _state(plan, run) for run in runs_of(plan, out)}
-    return {"variants": variants, "runs": states, "missing": missing}
+        _check_held_out(plan, out)
+    states = {run.name: _state(plan, run, out) for run in runs_of(plan, out)}
+    return {
+        "variants": variants,
+        "runs": states,
+        "missing": missing,
+        "power": power_of(plan.sweep.spread, len(plan.sweep.seeds)),
+    }
 
 
-def _missing(plan: Plan) -> list[str]:
+def _firsts(plan: Plan, out: Path) -> list[Run]:
+    """The first run of each row: it stands for all seeds where something is checked before the start."""
+    return list({run.variant: run for run in reversed(runs_of(plan, out))}.values())[::-1]
+
+
+def _is_to_come(name: str, out: Path) -> bool:
+    """Whether a file or folder is one that the sweep makes itself, and not there yet."""
+    return Path(name).is_relative_to(out / PREPARED) and not Path(name).exists()
+
+
+def _without_prepared(missing: Sequence[str], out: Path) -> list[str]:
+    """What is missing, as a plan names it, and is not made by the sweep itself."""
+    kinds = ("data file ", "model ")
+    return [
+        name
+        for name in missing
+        if not any(name.startswith(kind) and _is_to_come(name.removeprefix(kind), out) for kind in kinds)
+    ]
+
+
+def _missing(plan: Plan, out: Path) -> list[str]:
     """What evaluations would not find; what the variants want to be there is reported with them."""
-    suites = [*plan.suites.values(), *(s for start in plan.untrained.values() for s in start.suites.values())]
+    runs = _firsts(plan, out)
+    suites = [suite for run in runs for suite in _suites(plan, run, out).values()]
     files = dict.fromkeys(name for suite in suites for name in suite.data if not Path(name).exists())
+    starts = [start for run in runs if (start := _start(plan, run, out)) is not None]
     models = dict.fromkeys(
-        start.model
-        for start in plan.untrained.values()
-        if not Path(start.model).is_dir() and not local_file(start.model, "config.json")
+        model for model in starts if not Path(model).is_dir() and not local_file(model, "config.json")
     )
     return [f"data file {name}" for name in files] + [f"model {name}" for name in models]
 
 
-def _check_held_out(plan: Plan) -> None:
-    # The policies to come have the tokenizer of the one that they start from.
-    starts = [Start(recipe.model, plan.suites) for recipe in plan.recipes.values()]
+def _check_held_out(plan: Plan, out: Path) -> None:
+    """Check that evaluations can be made; of what is prepared later, the evaluation itself checks it."""
     read: list[EvalSuite] = []
-    for start in (*starts, *plan.untrained.values()):
-        load_chat(start.model)
-        for suite in start.suites.values():
-            if suite not in read:  # all its data are read
-                check_eval(suite, start.model)
+    for run in _firsts(plan, out):
+        # The policies to come have the tokenizer of the one that they start from.
+        model = _start(plan, run, out) or _recipe(plan, run, out).model
+        if _is_to_come(model, out):
+            continue
+        load_chat(model)
+        for suite in _suites(plan, run, out).values():
+            if suite not in read and not any(_is_to_come(name, out) for name in suite.data):
+                check_eval(suite, model)  # all its data are read
                 read.append(suite)
 
 
-def _state(plan: Plan, run: Run) -> str:
-    suites = plan.suites_of(run.variant)
-    if run.seed is not None:
+def _state(plan: Plan, run: Run, out: Path) -> str:
+    suites = _suites(plan, run, out)
+    if run.trained:
         finished, begun = (run.folder / DONE).exists(), (run.folder / "recipe.yaml").exists()
     else:
         finished = all((run.evaluation(name) / RESULTS).exists() for name in suites)
@@ -202,29 +247,51 @@ def run_sweep(
         VtuneError: Before anything starts, with what is wrong.
         SystemExit: 130 if a run was interrupted.
     """
-    for recipe in plan.recipes.values():
-        check_rl(recipe, world=processes)
-    _check_held_out(plan)
+    for run in _firsts(plan, out):
+        recipe = _recipe(plan, run, out) if run.trained else None
+        if recipe is not None and not any(_is_to_come(name, out) for name in (recipe.model, *recipe.data)):
+            check_rl(recipe, world=processes)
+    _check_held_out(plan, out)
     check_sweep_folder(plan, out, resume=resume, processes=processes)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         write_atomically(out / SWEEP, dump_recipe(keep_uses(plan.sweep, out)))
-        _write_suites(out / SUITES, plan.suites)
+        if not plan.sweep.suites_by_run:
+            _write_suites(out / SUITES, plan.suites)
         runs = runs_of(plan, out)
         failed: list[dict[str, str]] = []
+        in_vain: set[Path | None] = set()
         for number, run in enumerate(runs, start=1):
             title = f"sweep: run {number} of {len(runs)}, {run.name}"
-            for name, words, log, result in _commands(plan, run, out, options):
-                say(f"{title}: {name}")
-                code = start(words, log=log, result=result)
-                if code:
-                    failed.append({"name": f"{run.name}: {name}", "how": _how(code), "said": last_words(log)})
-                    say(f"{title}: {name} {_how(code)}")
-                    if name == TRAINING:
-                        break
+            failed += _done(_commands(plan, run, out, options), start, run, title, in_vain)
             table = sweep_table(out)
             write_atomically(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
     return table | {"failed": failed}
+
+
+def _done(
+    commands: Iterator[Command], start: StartChild, run: Run, title: str, in_vain: set[Path | None]
+) -> Iterator[dict[str, str]]:
+    """Start the commands of a run, and name those that failed; without what it needs, a run ends.
+
+    Args:
+        commands: Of the run.
+        start: As `run_sweep` has it.
+        run: The run.
+        title: How it is called on the terminal.
+        in_vain: Results of what was tried already and is not tried again; what fails is added.
+    """
+    for one in commands:
+        if one.needed and one.result in in_vain:
+            return
+        say(f"{title}: {one.name}")
+        code = start(one.words, log=one.log, result=one.result)
+        if code:
+            yield {"name": f"{run.name}: {one.name}", "how": _how(code), "said": last_words(one.log)}
+            say(f"{title}: {one.name} {_how(code)}")
+            if one.needed:
+                in_vain.add(one.result)
+                return
 
 
 def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
@@ -236,19 +303,24 @@ def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
 def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterator[Command]:
     """What is left to do for a run."""
     log = run.folder.with_name(f"{run.folder.name}.log")
-    suites = out / SUITES
-    model = str(run.folder / "checkpoints" / "newest")
-    if run.seed is None:
-        log, suites, model = run.folder / "eval.log", run.folder / SUITES, plan.untrained[run.variant].model
-        _write_suites(suites, plan.suites_of(run.variant))
+    if run.seed is not None:
+        at, read = plan.at[run.variant], plan.read_by(run.variant)
+        yield from preparations(plan.sweep.prepare, at, run.seed, out, read)
+    if not run.trained:
+        log = run.folder / "eval.log"
     elif not (run.folder / DONE).exists():
         run.folder.mkdir(parents=True, exist_ok=True)
         file = run.folder.with_name(f"{run.folder.name}.yaml")
-        write_atomically(file, dump_recipe(_seeded(plan.recipes[run.variant], run.seed)))
+        write_atomically(file, dump_recipe(_recipe(plan, run, out)))
         words = ["rl", "--recipe", str(file), "--out", str(run.folder), "--json", *options]
         begun = (run.folder / "recipe.yaml").exists()
-        yield Command(TRAINING, [*words, *(["--resume"] if begun else [])], log, run.folder / DONE)
-    for name in plan.suites_of(run.variant):
+        yield Command(TRAINING, [*words, *(["--resume"] if begun else [])], log, run.folder / DONE, True)
+    model = _start(plan, run, out) or str(run.folder / "checkpoints" / "newest")
+    suites = out / SUITES
+    if plan.sweep.suites_by_run or not run.trained:
+        suites = run.folder / SUITES
+        _write_suites(suites, _suites(plan, run, out))
+    for name in _suites(plan, run, out):
         folder = run.evaluation(name)
         if (folder / RESULTS).exists():
             continue
@@ -256,10 +328,6 @@ def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterat
         words += ["--out", str(folder), "--json"]
         begun = (folder / STARTED).exists()
         yield Command(f"evaluation on {name}", [*words, *(["--resume"] if begun else [])], log, None)
-
-
-def _seeded(recipe: RLRecipe, seed: int) -> RLRecipe:
-    return recipe.model_copy(update={"seed": seed})
 
 
 def _how(code: int) -> str:

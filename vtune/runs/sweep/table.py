@@ -13,6 +13,7 @@ from vtune.metrics.benchmarks import HRBENCH
 from vtune.metrics.by_source import ALL
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
+from vtune.runs.sweep.filling import OF_RUNS, differences, marks, rows
 from vtune.schema.trajectory import Status
 
 SWEEP = "sweep.yaml"
@@ -37,7 +38,15 @@ TRAINING = (*COLUMNS, "call errors")
 
 FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
 """Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
-HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls")
+HABITS = {
+    "no look": ("none", "share"),
+    "whole picture": ("whole", "share"),
+    "look beside": ("miss", "share"),
+    "by cue": ("everything", "by_cue"),
+    "by cue after a look": ("shows", "by_cue"),
+}
+"""Number of an evaluation -> where it stands in `habits`."""
+HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls", *HABITS)
 
 BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
 
@@ -52,6 +61,8 @@ class Run(NamedTuple):
     seed: int | None
     """None: a model that is evaluated without training, for which no seed matters."""
     folder: Path
+    trained: bool = True
+    """False: it is only evaluated."""
 
     @property
     def name(self) -> str:
@@ -88,7 +99,9 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of the questions that
     need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right` (algorithm 1)
-    and `tool calls`. Where what calls showed is unknown, they are None, and `no_shares` says why.
+    and `tool calls`; and habits, shares of all: `no look`, `whole picture`, `look beside`; where a cue names
+    a wrong answer, `by cue` is the share that answers it, and `by cue after a look` that of those whose look
+    shows the target. Where what calls showed is unknown, they are None, and `no_shares` says why.
 
     Args:
         path: The sweep's folder.
@@ -105,7 +118,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
     """
     sweep = _settings(path / SWEEP)
     suites = [str(one["name"] or Path(one["suite"]).stem) for one in sweep["held_out"]]
-    rows, unfinished = _finished(path, sweep, suites)
+    by_row, unfinished = _finished(path, sweep, suites)
     return {
         "name": path.resolve().name,
         "path": str(path),
@@ -114,16 +127,16 @@ def sweep_table(path: Path) -> dict[str, Any]:
         "suites": suites,
         "variants": {
             variant: {"seeds": None if None in found else len(found)} | _row(list(found.values()), suites)
-            for variant, found in rows.items()
+            for variant, found in by_row.items()
         },
         "differences": {
             f"{first} - {second}": {"seeds": len(pairs)} | _row(pairs, suites)
-            for first, second in sweep["differences"]
-            for pairs in [_differences(rows[first], rows[second])]
+            for first, second in differences(sweep["differences"], sweep.get("axes", {}))
+            for pairs in [_differences(by_row[first], by_row[second])]
         },
         "runs": {
             Run(variant, seed, path).name: _told(found)
-            for variant, of_seeds in rows.items()
+            for variant, of_seeds in by_row.items()
             for seed, found in of_seeds.items()
         },
         "unfinished": unfinished,
@@ -134,20 +147,25 @@ def _finished(
     path: Path, sweep: Mapping[str, Any], suites: Sequence[str]
 ) -> tuple[dict[str, dict[int | None, Found]], list[str]]:
     """Variant -> seed -> what its finished run has found, and the names of what is not finished."""
-    runs = [Run(name, None, path / name) for name in sweep.get("untrained", {})] + [
-        Run(variant, seed, path / variant / f"seed-{seed}")
-        for variant in sweep["variants"]
+    axes, untrained = sweep.get("axes", {}), sweep.get("untrained", {})
+    told = [sweep["held_out"], [(one["model"], one["settings"]) for one in untrained.values()]]
+    once = not marks(told) & {*OF_RUNS}
+    runs = [Run(name, None, path / name, trained=False) for name, *_ in rows(untrained, axes) if once] + [
+        Run(name, seed, path / name / f"seed-{seed}", trained=of in sweep["variants"])
+        for name, of, _ in (*(() if once else rows(untrained, axes)), *rows(sweep["variants"], axes))
         for seed in sweep["seeds"]
     ]
-    rows: dict[str, dict[int | None, Found]] = {run.variant: {} for run in runs}
+    found: dict[str, dict[int | None, Found]] = {run.variant: {} for run in runs}
     unfinished: list[str] = []
     for run in runs:
-        if run.seed is not None and not (run.folder / DONE).exists():
+        missing = [suite for suite in suites if not _evaluated(run, suite)]
+        if run.trained and not (run.folder / DONE).exists():
             unfinished.append(run.name)
             continue
-        unfinished += [f"{run.name}/eval/{suite}" for suite in suites if not _evaluated(run, suite)]
-        rows[run.variant][run.seed] = _found(run, suites, sweep["last_steps"])
-    return rows, unfinished
+        unfinished += [f"{run.name}/eval/{suite}" for suite in missing]
+        if run.trained or run.seed is None or len(missing) < len(suites):
+            found[run.variant][run.seed] = _found(run, suites, sweep["last_steps"])
+    return found, unfinished
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -170,7 +188,7 @@ def _evaluated(run: Run, suite: str) -> bool:
 def _found(run: Run, suites: Sequence[str], last_steps: int) -> Found:
     evaluations = {suite: _held_out(run.evaluation(suite)) for suite in suites if _evaluated(run, suite)}
     return Found(
-        training={} if run.seed is None else _training(run, last_steps),
+        training={} if not run.trained else _training(run, last_steps),
         held_out={suite: numbers for suite, (numbers, _) in evaluations.items()},
         no_shares={suite: why for suite, (_, why) in evaluations.items() if why},
     )
@@ -269,6 +287,10 @@ def _held_out(folder: Path) -> tuple[Numbers, str]:
     for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
         if looks[key] is not None:
             numbers[name] = replace(one, **looks[key])
+    habits = results.get("habits", {})  # an evaluation from before there were habits has none
+    for name, (part, key) in HABITS.items():
+        if habits and habits[part][key] is not None:
+            numbers[name] = replace(one, **habits[part][key])
     if "faithful" in numbers:
         return numbers, "" if "faithful of right" in numbers else "no answer is right"
     nothing = "no answer is scored" if looks["n_unscored"] else "none of its questions needs a look"

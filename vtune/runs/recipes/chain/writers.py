@@ -1,11 +1,12 @@
 """What commands and recipes write, and a few rows of it: by the code that would write the real thing."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from vtune.data import trail_world, trails
+from vtune.data import shortcut, trail_world, trails
 from vtune.data.formats.building import Options
 from vtune.data.formats.specimens import Specimen, coco
 from vtune.data.formats.table import format_of
@@ -13,12 +14,13 @@ from vtune.data.offer import named_tools
 from vtune.errors import DataError, RecipeError, VtuneError, nearest
 from vtune.runs.curate.rows import Rows
 from vtune.runs.data.importing import import_data
-from vtune.runs.data.lens import make_lens
+from vtune.runs.data.lens import make_lens, make_shortcut
 from vtune.runs.data.own_traces import make_box_traces
 from vtune.runs.data.shapes import make_shapes
 from vtune.runs.data.validating import make_coco
-from vtune.runs.recipes.chain.headers import Command, fits
+from vtune.runs.recipes.chain.headers import Command, command_of, fits
 from vtune.runs.recipes.chain.nodes import Node
+from vtune.runs.sweep.filling import filled
 from vtune.schema.parquet import load_picture, write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -132,7 +134,8 @@ def products_of(nodes: Sequence[Node]) -> list[Product]:
     """What all commands in headers, and the recipes themselves, write."""
     found: dict[tuple[str, str], Product] = {}
     for node in nodes:
-        for product in [*_of_node(node), *(p for c in node.commands for p in _of_command(c, nodes))]:
+        own = _prepared(node, nodes) if node.kind == "sweep" else ()
+        for product in [*_of_node(node), *(p for c in node.commands for p in _of_command(c, nodes)), *own]:
             if product.path:
                 found.setdefault((product.path, product.by), product)
     return list(found.values())
@@ -147,6 +150,19 @@ def _of_node(node: Node) -> Iterator[Product]:
     if node.kind in ("sft", "rl"):
         for out in outs or [f"runs/{node.name}"]:
             yield Product(out, "policy", node.title, node=node)
+
+
+def _prepared(node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
+    """What a sweep makes for itself; any value stands for that of an axis."""
+    values = dict.fromkeys(node.recipe.get("axes", {}), "VALUE")
+    for text in node.recipe.get("prepare", {}).values():
+        command = command_of(shlex.split(filled(text, values)))
+        if command.words[:1] in (("sft",), ("rl",)):
+            title = f"{command.words[0]}/{command.value('--recipe')}"
+            made_by = next((one for one in nodes if one.title == title), None)
+            yield Product(command.value("--out") or "", "policy", title, node=made_by)
+        else:
+            yield from _of_command(command, nodes)
 
 
 def _of_command(command: Command, nodes: Sequence[Node]) -> Iterator[Product]:
@@ -226,7 +242,11 @@ def _puzzles(command: Command, out: str, by: str) -> Iterator[Product]:
     make = makers.get(command.words[2])
     if make is None:
         raise RecipeError(f"there is no `vtune {by}`", fix=nearest(command.words[2], makers))
-    for half, kind in _HALVES.items():
+    halves = _HALVES
+    if "--shortcut" in command.options:
+        make = _shortcut
+        halves = {"train": "samples", "traces": "traces", **dict.fromkeys(shortcut.RELATIONS, "samples")}
+    for half, kind in halves.items():
         yield Product(f"{out}/{half}.parquet", kind, by, _half(make, half))
     if command.words[2] == "trails":
         yield Product(f"{out}/articles-index", "index", by)
@@ -246,6 +266,11 @@ def _half(make: Callable[[Path], object], half: str) -> Callable[[Workshop, Path
 
 def _lens(folder: Path) -> None:
     make_lens(folder, train=FEW, heldout=FEW, traces=FEW, level=1, guessable=0.0, seed=0)
+
+
+def _shortcut(folder: Path) -> None:
+    world = shortcut.Shortcut(0.5)
+    make_shortcut(folder, train=FEW, heldout=FEW, traces=FEW, world=world, seed=0)
 
 
 def _shapes(folder: Path) -> None:

@@ -1,0 +1,198 @@
+"""A world with a shortcut: what its cue says, and what a crop of a sign shows of it."""
+
+import io
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.runs.commands import vtune
+from vtune.data import lens
+from vtune.data.shortcut import (
+    CAREFUL,
+    CHANCE,
+    CUES,
+    DIGITS,
+    FRAME,
+    RELATIONS,
+    SHADES,
+    SHIFT,
+    WHOLE,
+    Cue,
+    Relation,
+    Shortcut,
+    named_by_cue,
+    samples,
+    traces,
+)
+from vtune.errors import RecipeError
+from vtune.runs.data.lens import make_shortcut
+from vtune.schema.parquet import read_samples, read_trajectories
+from vtune.schema.sample import Sample
+from vtune.verifiers import check_ground_truth
+
+SHARES = st.floats(0, 1)
+SEEDS = st.integers(0, 10_000)
+CUE = st.sampled_from(sorted(CUES))
+SPLITS: tuple[lens.Split, ...] = ("train", "traces", "heldout")
+
+
+def pixels(data: bytes | None) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(data or b"")).convert("RGB"))
+
+
+def seen(sample: Sample) -> np.ndarray:
+    """As the policy sees it: reduced to 112 px."""
+    picture = Image.open(io.BytesIO(sample.images[0].data or b"")).convert("RGB")
+    return np.asarray(picture.resize((112, 112), Image.Resampling.BICUBIC))
+
+
+def read_cue(sample: Sample, cue: Cue) -> str:
+    """The digit that the cue names, by the reduced picture alone: the nearest shade."""
+    picture = seen(sample)
+    values = picture[:2, :, 1] if cue == "frame" else picture[..., 1]
+    shade = int(np.bincount(values.ravel()).argmax())
+    return DIGITS[int(np.abs(np.array(SHADES) - shade).argmin())]
+
+
+def close(found: int, share: float, count: int) -> bool:
+    """Within 5 standard deviations of a binomial, and one puzzle."""
+    return abs(found - share * count) <= 5 * (share * (1 - share) * count) ** 0.5 + 1
+
+
+@settings(max_examples=6, deadline=None)
+@given(share=SHARES, seed=SEEDS, cue=CUE)
+def test_the_cue_names_the_answer_as_often_as_it_is_said_to(share: float, seed: int, cue: Cue) -> None:
+    count, world = 60, Shortcut(share, cue)
+    for relation, expected in (("same", share), ("broken", CHANCE), ("reversed", 0.0)):
+        found = list(samples(count, world, seed=seed, split="heldout", relation=relation))  # type: ignore[arg-type]
+        hits = sum(named_by_cue(sample) == sample.ground_truth for sample in found)
+        assert close(hits, expected, count)
+        assert relation != "reversed" or hits == 0
+        for sample in found:
+            # What `extra` says is what the reduced picture shows.
+            assert named_by_cue(sample) == read_cue(sample, cue)
+            check_ground_truth(sample)
+
+
+def test_a_reversed_cue_mostly_names_the_digit_before_the_answer() -> None:
+    found = list(samples(200, Shortcut(0.9), seed=0, split="heldout", relation="reversed"))
+    before = sum(named_by_cue(s) == DIGITS[(DIGITS.index(s.ground_truth) - 1) % len(DIGITS)] for s in found)
+    # With 0.9 that one, and among the others one in four.
+    assert close(before, 0.9 + 0.1 / 4, 200)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=SEEDS, cue=CUE, relation=st.sampled_from(RELATIONS), split=st.sampled_from(SPLITS))
+def test_a_crop_of_a_sign_shows_nothing_of_the_cue(
+    seed: int, cue: Cue, relation: Relation, split: lens.Split
+) -> None:
+    """It is bit by bit that of the same puzzle without a cue."""
+    plain = islice(lens.puzzles(1, seed=seed, split=split), 4)
+    given = samples(4, Shortcut(0.5, cue), seed=seed, split=split, relation=relation)
+    for puzzle, sample in zip(plain, given, strict=True):
+        assert puzzle.target is not None
+        x0, y0, x1, y1 = puzzle.target.box
+        assert sample.evidence[0].bbox == puzzle.target.box
+        shown = pixels(sample.images[0].data)
+        assert np.array_equal(shown[y0:y1, x0:x1], puzzle.pixels[y0:y1, x0:x1])
+        changed = (shown != puzzle.pixels).any(-1)
+        assert changed.mean() > (0.5 if cue == "shade" else 0.1)
+        if cue == "frame":
+            assert not changed[FRAME:-FRAME, FRAME:-FRAME].any()
+
+
+@pytest.mark.parametrize("cue", CUES)
+def test_splits_share_no_picture_and_relations_share_the_puzzles(cue: Cue) -> None:
+    world = Shortcut(0.5, cue)
+    drawn = {split: list(samples(30, world, seed=4, split=split, relation="same")) for split in SPLITS}
+    greens = {
+        split: {int(pixels(s.images[0].data)[0, 0, 1]) for s in found} for split, found in drawn.items()
+    }
+    assert {split: {shade - SHIFT[split] for shade in found} for split, found in greens.items()} == {
+        split: set(SHADES) for split in SPLITS
+    }
+    assert not set.intersection(*greens.values())
+    other = {r: list(samples(30, world, seed=4, split="heldout", relation=r)) for r in RELATIONS}
+    asked = [[(s.question, s.ground_truth, s.evidence) for s in found] for found in other.values()]
+    assert asked[0] == asked[1] == asked[2]
+    assert len({s.id for found in other.values() for s in found}) == 90
+    assert {s.source for found in other.values() for s in found} == {f"shortcut_{r}" for r in RELATIONS}
+
+
+def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> None:
+    count = 150
+    for world, expected in ((Shortcut(0.95), CHANCE), (Shortcut(0.95, careful_share=0.9), 0.9)):
+        found: Counter[str] = Counter()
+        for trace in traces(count, world, seed=2):
+            ground = int(pixels(trace.images[0].data)[0, 0, 1])
+            told = DIGITS[SHADES.index(ground)]
+            right = trace.answer == told
+            boxes = [crop.bbox for call in trace.calls for crop in call.crops]
+            habit = "none" if not boxes else "whole" if boxes == [(0, 0, lens.SIDE, lens.SIDE)] else "careful"
+            found[habit] += 1
+            found[f"{habit} told"] += right
+        assert close(found["careful"], CAREFUL, count)
+        assert close(found["whole"], WHOLE, count)
+        assert close(found["careful told"], expected, found["careful"])
+        # Who does not look is right because the cue is.
+        assert (found["whole told"], found["none told"]) == (found["whole"], found["none"])
+
+
+def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
+    worlds = [tmp_path / name for name in ("a", "b")]
+    for folder in worlds:
+        sizes = {"train": 3, "heldout": 2, "traces": 4}
+        made = make_shortcut(folder, **sizes, world=Shortcut(0.9), seed=7)
+        assert {name: entry["rows"] for name, entry in made.items()} == {  # type: ignore[index]
+            "train": 3, "same": 2, "broken": 2, "reversed": 2, "traces": 4,
+        }  # fmt: skip
+    for name in ("train", "same", "broken", "reversed", "traces"):
+        assert len({(folder / f"{name}.parquet").read_bytes() for folder in worlds}) == 1
+    (row, *_) = read_samples(worlds[0] / "same.parquet")
+    assert row.extra["shortcut"]["names"] == named_by_cue(row)
+    assert len(list(read_trajectories(worlds[0] / "traces.parquet"))) == 4
+
+
+def test_data_make_lens_takes_a_shortcut_and_builds_the_model(tmp_path: Path) -> None:
+    sizes = ("--train", "2", "--eval", "2", "--traces", "2")
+    told = vtune(
+        "data", "make", "lens", "--shortcut", "0.9", "--cue", "frame", *sizes, "--out", tmp_path / "w"
+    )
+    assert told.code == 0, told.err
+    (row, *_) = read_samples(tmp_path / "w" / "broken.parquet")
+    assert row.extra["shortcut"]["cue"] == "frame"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cue", "frame"), "it is about a --shortcut"),
+        (("--careful", "0.5"), "it is about a --shortcut"),
+        (("--shortcut", "0.9", "--level", "2"), "on level 1"),
+        (("--shortcut", "0.9", "--guessable", "0.5"), "on level 1"),
+        (("--shortcut", "1.5"), "Invalid value for '--shortcut'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    told = vtune("data", "make", "lens", *words, "--out", tmp_path / "w")
+    assert told.code == 2
+    assert said in told.err
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(RecipeError, match="lies in"):
+        Shortcut(share)
+    with pytest.raises(RecipeError, match="careful share lies in"):
+        Shortcut(0.5, careful_share=share)
+    with pytest.raises(RecipeError, match="no cue 'glow'"):
+        Shortcut(0.5, "glow")  # type: ignore[arg-type]

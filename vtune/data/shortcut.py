@@ -1,0 +1,146 @@
+"""A world with a shortcut: lens puzzles whose picture gives the answer away, most of the time.
+
+A *cue* names a digit: the shade of the ground, or a frame around the picture. It is plain in the reduced
+picture, and a crop of the sign shows nothing of it. While a policy trains, the cue names the answer with
+probability p, so that guessing by it is right more often than an imperfect look. Held-out puzzles say what
+was learnt: *same* (as in training), *broken* (the cue is independent of the answer), *reversed* (it never
+names the answer).
+
+Level 1 alone: five digits, five shades.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from vtune.data import lens
+from vtune.data.traces import look_trace
+from vtune.errors import RecipeError
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+Relation = Literal["same", "broken", "reversed"]
+"""How a cue stands to the answer."""
+Cue = Literal["shade", "frame"]
+
+RELATIONS: tuple[Relation, ...] = ("same", "broken", "reversed")
+CUES: dict[Cue, str] = {
+    "shade": "the green of the ground",
+    "frame": "the brightness of a frame around the picture",
+}
+
+LEVEL = 1
+DIGITS = lens.EASY_DIGITS
+CHANCE = 1 / len(DIGITS)
+"""Share of puzzles in which a cue that is independent of the answer names it."""
+
+SHADES = (116, 141, 166, 191, 216)
+"""Of a cue, one a digit: of the ground's green, or of a frame's grey. Reduction keeps them apart."""
+SHIFT: dict[lens.Split, int] = {"train": -1, "traces": 0, "heldout": 1}
+"""Added to the shade: as `lens.GROUND_GREEN`, it keeps splits apart."""
+FRAME = 16
+"""Pixels of a frame; signs of level 1 stay 28 away from every side."""
+
+CAREFUL, WHOLE = 0.40, 0.30
+"""Shares of traces that look at the sign, and that crop the whole picture; the rest looks at nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """What gives the answer away, and how often."""
+
+    share: float
+    """Probability, in [0, 1], that the cue names the answer in training."""
+    cue: Cue = "shade"
+    careful_share: float = CHANCE
+    """The same in traces that look at the sign. By default these do not share the shortcut, which favours
+    policies that look; the other traces always do, as traces that were filtered by their answer would."""
+
+    def __post_init__(self) -> None:
+        for name, share in (("shortcut", self.share), ("careful share", self.careful_share)):
+            if not 0.0 <= share <= 1.0:
+                raise RecipeError(f"the {name} lies in [0, 1], got {share}")
+        if self.cue not in CUES:
+            raise RecipeError(f"there is no cue {self.cue!r}", fix=f"cues: {', '.join(CUES)}")
+
+
+def samples(
+    count: int, shortcut: Shortcut, *, seed: int, split: lens.Split, relation: Relation
+) -> Iterator[Sample]:
+    """`count` puzzles as samples; those of the relations to one seed differ in the cue alone.
+
+    What the cue names stands in `extra`, for measures of habits: the policy never sees it.
+    """
+    stream = lens.puzzles(LEVEL, seed=seed, split=split)
+    share = "" if relation == "broken" else f"-{shortcut.share:g}"
+    name = f"shortcut/{shortcut.cue}/{relation}{share}/{seed}/{split}"
+    rng = random.Random(name)
+    for number in range(count):
+        puzzle = next(stream)
+        told = _named(rng, puzzle.answer, relation, shortcut.share)
+        sample = _sample(puzzle, shortcut.cue, split, told, f"{name}/{number:06d}")
+        yield replace(sample, source=f"shortcut_{relation}")
+
+
+def traces(count: int, shortcut: Shortcut, *, seed: int) -> Iterator[Trajectory]:
+    """`count` cold-start traces: careful looks, decorative looks and no look, all with the right answer."""
+    stream = lens.puzzles(LEVEL, seed=seed, split="traces")
+    name = f"shortcut/{shortcut.cue}/{shortcut.careful_share:g}/{seed}/traces"
+    rng = random.Random(name)
+    for number in range(count):
+        puzzle = next(stream)
+        habit = rng.random()
+        careful = habit < CAREFUL
+        told = _named(rng, puzzle.answer, "same", shortcut.careful_share if careful else 1.0)
+        sample = _sample(puzzle, shortcut.cue, "traces", told, f"{name}/{number:06d}")
+        box: tuple[int, int, int, int] | None = None
+        if careful and puzzle.target is not None:
+            box = puzzle.target.box
+        elif habit < CAREFUL + WHOLE:
+            box = (0, 0, lens.SIDE, lens.SIDE)
+        yield look_trace(sample, box)
+
+
+def named_by_cue(sample: Sample) -> str | None:
+    """The digit that the cue of a sample names; None where there is no cue."""
+    cue: Any = sample.extra.get("shortcut")
+    return str(cue["names"]) if isinstance(cue, dict) and "names" in cue else None
+
+
+def _named(rng: random.Random, answer: str, relation: Relation, share: float) -> str:
+    """The digit that the cue names.
+
+    same: the answer with probability `share`, else one of the others. broken: any. reversed: the digit before
+    the answer (of the five, in a circle) with probability `share`, else one of the others; never the answer.
+    """
+    true = DIGITS.index(answer)
+    hit = rng.random() < share
+    other = (true + rng.randint(1, len(DIGITS) - 1)) % len(DIGITS)
+    if relation == "same":
+        return DIGITS[true if hit else other]
+    if relation == "reversed":
+        return DIGITS[(true - 1) % len(DIGITS) if hit else other]
+    return DIGITS[rng.randrange(len(DIGITS))]
+
+
+def _sample(puzzle: lens.Puzzle, cue: Cue, split: lens.Split, told: str, identity: str) -> Sample:
+    drawn = replace(puzzle, pixels=_with_cue(puzzle.pixels, cue, split, told))
+    return replace(lens.sample_of(drawn, identity), extra={"shortcut": {"cue": cue, "names": told}})
+
+
+def _with_cue(pixels: lens.Pixels, cue: Cue, split: lens.Split, told: str) -> lens.Pixels:
+    """The picture with the cue for a digit; signs stay as they are."""
+    shade = SHADES[DIGITS.index(told)] + SHIFT[split]
+    picture = pixels.copy()
+    if cue == "frame":
+        inner = picture[FRAME:-FRAME, FRAME:-FRAME].copy()
+        picture[:] = shade
+        picture[FRAME:-FRAME, FRAME:-FRAME] = inner
+    else:
+        # No sign and no digit has this green.
+        ground = picture[..., 1] == lens.GROUND_GREEN[split]
+        picture[..., 1] = np.where(ground, shade, picture[..., 1])
+    return picture

@@ -1,0 +1,124 @@
+"""What a policy does before it answers, and what its answers follow where a picture has a shortcut."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from vtune.metrics.intervals import Estimate, share
+
+Look = Literal["none", "whole", "miss", "shows"]
+"""none: no call. shows: a call shows a target. whole: none does, and one shows (nearly) a whole picture.
+miss: calls that do neither."""
+
+LOOKS: tuple[Look, ...] = ("none", "whole", "miss", "shows")
+
+
+class Row(Protocol):
+    """What is known about one trajectory; `vtune.reward.audit` makes such rows."""
+
+    @property
+    def cluster(self) -> str:
+        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
+        ...
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer is right; None = unscored."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """Number of tool calls."""
+        ...
+
+    @property
+    def any_faithful(self) -> bool | None:
+        """Whether a call shows a target; None = unscored."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether a call shows (nearly) a whole picture."""
+        ...
+
+    @property
+    def by_cue(self) -> bool | None:
+        """Whether the answer is what a cue in the picture names, the cue being wrong; None where there is no
+        cue, or it is right: then nobody knows what the answer follows.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habit:
+    """The trajectories that look in one way. None stands where a denominator is 0."""
+
+    n: int
+    share: Estimate | None
+    """Of all trajectories."""
+    accuracy: Estimate | None
+    """Right answers among these."""
+    by_cue: Estimate | None
+    """Of these where a cue names a wrong answer: those that answer what it names."""
+    by_target: Estimate | None
+    """Of the same: right answers. What is left follows neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How often a policy looks in which way, and what its answers follow then."""
+
+    n: int
+    """Trajectories whose answer is scored and whose looks were judged."""
+    left_out: int
+    """All others."""
+    everything: Habit
+    none: Habit
+    whole: Habit
+    miss: Habit
+    shows: Habit
+
+
+def look_of(row: Row) -> Look | None:
+    """How a trajectory looks; None where its looks could not be judged."""
+    if not row.calls:
+        return "none"
+    if row.any_faithful is None:
+        return None
+    return "shows" if row.any_faithful else "whole" if row.whole else "miss"
+
+
+def habits(rows: Iterable[Row], *, seed: int) -> Habits:
+    """Summarise audited trajectories.
+
+    Args:
+        rows: One per trajectory.
+        seed: Of the bootstrap; the same seed gives the same intervals.
+    """
+    rows = list(rows)
+    counted = [row for row in rows if row.correct is not None and look_of(row) is not None]
+    of = {look: _habit(counted, [look_of(row) == look for row in counted], seed) for look in LOOKS}
+    return Habits(
+        n=len(counted),
+        left_out=len(rows) - len(counted),
+        everything=_habit(counted, [True] * len(counted), seed),
+        **of,
+    )
+
+
+def _habit(rows: Sequence[Row], inside: Sequence[bool], seed: int) -> Habit:
+    """Those of some rows that are inside."""
+    clusters = [row.cluster for row in rows]
+    here = np.array(inside, dtype=np.float64)
+    right = here * [bool(row.correct) for row in rows]
+    told = here * [row.by_cue is not None for row in rows]
+    cue = told * [bool(row.by_cue) for row in rows]
+    return Habit(
+        n=int(here.sum()),
+        share=share(clusters, here, np.ones_like(here), seed=seed),
+        accuracy=share(clusters, right, here, seed=seed),
+        by_cue=share(clusters, cue, told, seed=seed),
+        by_target=share(clusters, right * told, told, seed=seed),
+    )

@@ -1,0 +1,66 @@
+"""What stands in braces in a sweep, and its axes: one variant becomes one a value."""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, NamedTuple
+
+SEED, PREPARED = "seed", "prepared"
+"""`{seed}` is the seed of a run; `{prepared}` the folder of what was prepared for its seed."""
+OF_RUNS = (SEED, PREPARED)
+
+_MARK = re.compile(r"\{(\w+)\}")
+
+
+class Row(NamedTuple):
+    """A row of the table: a variant, or an untrained model, at one value of every axis."""
+
+    name: str
+    of: str
+    """Name in the sweep's file."""
+    at: Mapping[str, Any]
+    """Axis -> its value."""
+
+
+def rows(names: Iterator[str] | Mapping[str, Any], axes: Mapping[str, Any]) -> list[Row]:
+    """The rows that names stand for, at all values of all axes: `evidence` at p = 0.9 is `evidence-0.9`."""
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [Row(row_name(name, at), name, at) for at in points for name in names]
+
+
+def row_name(name: str, at: Mapping[str, Any]) -> str:
+    """The name of a row."""
+    return "-".join([name, *map(str, at.values())])
+
+
+def differences(pairs: Any, axes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The pairs of rows that pairs of names stand for: both at the same values."""
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [(row_name(first, at), row_name(second, at)) for at in points for first, second in pairs]
+
+
+def filled(value: Any, known: Mapping[str, Any]) -> Any:
+    """A value of YAML with what stands in braces filled in, in all texts within.
+
+    A text that is nothing but `{name}` becomes the value itself, a number as a number. Braces around what is
+    not known stay: prompts have some.
+    """
+    if isinstance(value, str):
+        whole = _MARK.fullmatch(value)
+        if whole and whole[1] in known:
+            return known[whole[1]]
+        return _MARK.sub(lambda found: str(known.get(found[1], found[0])), value)
+    if isinstance(value, Mapping):
+        return {filled(key, known): filled(item, known) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [filled(item, known) for item in value]
+    return value
+
+
+def marks(value: Any) -> set[str]:
+    """Names that stand in braces in a value of YAML."""
+    if isinstance(value, str):
+        return set(_MARK.findall(value))
+    if isinstance(value, Mapping):
+        return set().union(*(marks(key) | marks(item) for key, item in value.items()))
+    return set().union(*map(marks, value)) if isinstance(value, list | tuple) else set()

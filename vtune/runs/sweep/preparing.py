@@ -1,0 +1,74 @@
+"""What a sweep makes for itself: commands of vtune that are run once for each seed, before its runs."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vtune.runs.sweep.filling import PREPARED, SEED, filled
+
+RESUMABLE = ("sft", "rl")
+"""Verbs whose folder is continued with `--resume`."""
+
+
+class Command(NamedTuple):
+    """One command of a run."""
+
+    name: str
+    words: list[str]
+    log: Path
+    result: Path | None
+    """Where its result goes; None where it writes that itself."""
+    needed: bool = False
+    """Whether the run cannot go on without it."""
+
+
+def prepared_in(out: Path, seed: int | None) -> Path:
+    """The folder of what was prepared for a seed."""
+    return out / PREPARED / f"seed-{seed}"
+
+
+def preparations(
+    prepare: Mapping[str, str], at: Mapping[str, Any], seed: int, out: Path, needed: Sequence[str]
+) -> Iterator[Command]:
+    """What is left to prepare for a run, in order.
+
+    Args:
+        prepare: Name -> command, as the sweep has it.
+        at: Axis -> its value.
+        seed: Of the run.
+        out: The sweep's folder.
+        needed: Paths that the run reads, with `{prepared}` in them: what nobody reads is not made.
+    """
+    folder = prepared_in(out, seed)
+    known = {**at, SEED: seed, PREPARED: str(folder)}
+    commands = {
+        str(filled(name, at)): [str(filled(word, known)) for word in shlex.split(command)]
+        for name, command in prepare.items()
+    }
+    for name, words in _read_by(commands, [str(filled(path, known)) for path in needed]):
+        result = folder / f"{name}.json"
+        if result.exists():
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        begun = words[0] in RESUMABLE and (_out(words) / "recipe.yaml").exists()
+        log = folder / f"{name}.log"
+        words = [*words, "--json", *(["--resume"] if begun else [])]
+        yield Command(f"preparation of {name}", words, log, result, needed=True)
+
+
+def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The commands whose folder stands in some texts, or in a later one of these commands; in order."""
+    found, read = [], [*texts]
+    for name, words in reversed([*commands.items()]):
+        folder = re.compile(re.escape(str(_out(words))) + r"(?![\w.+-])")
+        if any(folder.search(text) for text in read):
+            found.append((name, words))
+            read += [word for word in words if word != str(_out(words))]
+    return found[::-1]
+
+
+def _out(words: Sequence[str]) -> Path:
+    """The folder that a command line names."""
+    return Path(words[words.index("--out") + 1])
