@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,19 +123,22 @@ def test_a_picture_of_a_group_is_processed_once_and_known_by_its_name(
     assert [given for given in hashed if not isinstance(given.get("image"), str | None)] == []
 
 
-@torch.no_grad()
 def largest_difference(policy: Policy, asked: Sequence[Request], found: Sequence[Completion]) -> float:
     """Of log-probabilities: the engine's against those of the training forward."""
-    worst = 0.0
-    for request, completion in zip(asked, found, strict=True):
-        row = Row([*request.token_ids, *completion.token_ids], request.pixels)
-        chat = policy.chat
-        packed = pack([row], image_id=chat.image_id, merge=policy.merge, device=policy.device)
-        predicting = packed.places[0][len(request.token_ids) - 1 : -1]
-        targets = torch.tensor(completion.token_ids)
-        trained = PolicyForward(policy.model, chat)(packed, predicting, targets, 1).logprobs
-        worst = max(worst, float((trained - torch.tensor(completion.logprobs)).abs().max()))
-    return worst
+    return max(max(differences_of(policy, *pair)) for pair in zip(asked, found, strict=True))
+
+
+@torch.no_grad()
+def differences_of(policy: Policy, request: Request, completion: Completion) -> list[float]:
+    """Of the log-probability of each token: the engine's against that of the training forward."""
+    row = Row([*request.token_ids, *completion.token_ids], request.pixels)
+    chat = policy.chat
+    packed = pack([row], image_id=chat.image_id, merge=policy.merge, device=policy.device)
+    predicting = packed.places[0][len(request.token_ids) - 1 : -1]
+    targets = torch.tensor(completion.token_ids)
+    trained = PolicyForward(policy.model, chat)(packed, predicting, targets, 1).logprobs
+    found: list[float] = (trained - torch.tensor(completion.logprobs)).abs().tolist()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -160,6 +164,47 @@ def test_log_probabilities_are_the_trainers_whatever_part_has_changed(
     found = draw(run, engine, trained, version, asked)
     assert largest_difference(trained, asked, found) < 1e-4
     assert {v for completion in found for v in completion.weight_versions} == {version}
+
+
+def test_weights_come_under_turns_whose_pictures_were_found_in_the_cache(
+    run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
+) -> None:
+    """A worker was told of those without their patches, and has to compute them anew; others come meanwhile."""
+    long = [replace(one, sampling=replace(one.sampling, max_new_tokens=200)) for one in requests(trained)]
+    before = {name: parameter.clone() for name, parameter in weights.items()}
+
+    def under_way() -> int:
+        states = engine._llm.output_processor.request_states.values()
+        return sum(not state.is_prefilling for state in states)
+
+    async def interrupted() -> list[Completion]:
+        await engine.take(trained.model.named_parameters, 8)
+        drawing = [asyncio.create_task(engine.generate(request)) for request in long]
+        async with asyncio.timeout(60):
+            while under_way() < len(long):
+                await asyncio.sleep(0.001)
+        for parameter in weights.values():
+            parameter.add_(torch.randn_like(parameter) * 0.03)
+        taking = asyncio.create_task(engine.take(trained.model.named_parameters, 9))
+        late = [engine.generate(replace(request, key=(0, 0, 9, n, 0))) for n, request in enumerate(long)]
+        await taking
+        return list(await asyncio.gather(*drawing, *late))
+
+    drawn: list[Completion] = run(interrupted())
+    both = [one for one in drawn if len(set(one.weight_versions)) > 1]
+    assert both
+    differences = {}
+    for version in (9, 8):
+        if version == 8:
+            for name, parameter in weights.items():
+                parameter.copy_(before[name])
+        of_it = [differences_of(trained, *pair) for pair in zip([*long, *long], drawn, strict=True)]
+        differences[version] = [
+            d for one, found in zip(drawn, of_it, strict=True)
+            for v, d in zip(one.weight_versions, found, strict=True) if v == version
+        ]  # fmt: skip
+    assert min(len(of_it) for of_it in differences.values()) > 0
+    assert max(max(of_it) for of_it in differences.values()) < 1e-4
 
 
 def test_what_is_banned_is_never_drawn_and_has_none_of_the_mass(

@@ -120,9 +120,6 @@ def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
     assert max(ran.numbers[step, "all"]["mismatch"] for step in range(1, STEPS)) > 1e-4
 
 
-@pytest.mark.xfail(
-    reason="vLLM forgets processed pictures when it is paused, and dies of a turn that was being prepared"
-)
 def test_weights_come_under_conversations_that_go_on(schooled: Path, lens: Path, tmp_path: Path) -> None:
     """Two steps ahead; whether new weights come in the middle of a turn, or between two, is up to chance."""
     behind = 2

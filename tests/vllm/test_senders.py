@@ -225,8 +225,8 @@ def test_cached_memory_is_handed_back_before_vllm_takes_its_own(
     sent = [call.partition(" ")[0] for call in calls]
     assert sent == [
         "sleep",
-        *("empty_cache", "wake_up", "pause_generation", "init_weight_transfer_engine"),
-        *("start_weight_update", "update_weights", "finish_weight_update"),
+        *("empty_cache", "wake_up", "pause_generation", "reset_prefix_cache", "reset_encoder_cache"),
+        *("init_weight_transfer_engine", "start_weight_update", "update_weights", "finish_weight_update"),
         *("empty_cache", "wake_up", "resume_generation"),
     ]
     assert [call for call in calls if "wake" in call] == ["wake_up ['weights']", "wake_up ['kv_cache']"]
@@ -265,7 +265,8 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
 
     asyncio.run(hand_over())
     assert calls == [
-        "sleep 1", "empty_cache", "wake_up ['weights']", "pause_generation keep", "add_lora",
+        "sleep 1", "empty_cache", "wake_up ['weights']", "pause_generation keep",
+        "reset_prefix_cache True", "reset_encoder_cache", "add_lora",
         "update_weight_version vtune-3", "wake_up ['kv_cache']", "resume_generation",
     ]  # fmt: skip
     assert taken == [(True, ["adapter_config.json", "adapter_model.safetensors"])]

@@ -246,8 +246,15 @@ class Fleet(Link):
         return _usable(self._servers)
 
     async def pause(self) -> None:
-        """Draw nothing, forget what is cached."""
-        await self._tell("/pause?mode=keep&clear_cache=true", {})
+        """Draw nothing, forget what is cached but for processed pictures: turns may rely on those."""
+        await self._tell("/pause?mode=keep&clear_cache=false", {})
+        await self.each(self._forget)
+
+    async def _forget(self, server: _Server) -> None:
+        reset = "/reset_prefix_cache?reset_running_requests=true&reset_external=true"
+        if not (await _post(self._http, server.url, reset, {}))["success"]:
+            raise _Unusable("it could not reset its prefix cache")
+        await _post(self._http, server.url, "/reset_encoder_cache", {})
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
         """Each server's place in the group follows those of the servers before it.
@@ -362,10 +369,9 @@ async def _send(
             f"{url} refuses {path.partition('?')[0]}: HTTP {response.status_code}: {response.text[:500]}",
             fix=f"start it with {START}",
         )
-    # What loads an adapter answers in words.
-    found: dict[str, Any] = (
-        {} if response.headers.get("content-type", "").startswith("text/") else response.json()
-    )
+    # What loads an adapter answers in words, what resets a cache in none.
+    worded = response.headers.get("content-type", "").startswith("text/")
+    found: dict[str, Any] = {} if worded or not response.content else response.json()
     return found
 
 

@@ -25,7 +25,7 @@ class Link(Protocol):
     """One vLLM, or several as if they were one: the calls of its transfer API."""
 
     async def pause(self) -> None:
-        """Draw nothing, and forget every cached key, picture and feature: they are of the old weights."""
+        """Draw nothing, and forget every cached key and feature: they are of the old weights."""
         ...
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:

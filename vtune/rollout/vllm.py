@@ -23,6 +23,7 @@ from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import RequestOutputKind
+from vllm.v1.core.sched.output import NewRequestData
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
@@ -326,7 +327,11 @@ class _Local:
         self._llm = llm
 
     async def pause(self) -> None:
-        await _alive(self._llm, self._llm.pause_generation(mode="keep", clear_cache=True))
+        llm = self._llm
+        # Its own clearing would forget the processed pictures too, under turns that rely on them.
+        await _alive(llm, llm.pause_generation(mode="keep", clear_cache=False))
+        await _alive(llm, llm.reset_prefix_cache(reset_running_requests=True, reset_connector=True))
+        await _alive(llm, llm.reset_encoder_cache())
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
         await _alive(self._llm, self._llm.init_weight_transfer_engine(WeightTransferInitRequest(info)))
@@ -345,6 +350,29 @@ class _Local:
 
 
 def register() -> None:
-    """Make our backend known; vLLM calls it in each of its processes."""
+    """Make our backend known, and mend what new weights need; vLLM calls it in each of its processes."""
     if FILES not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(FILES, FilesTransfer)
+        NewRequestData.from_request = classmethod(_with_its_pictures)  # type: ignore[method-assign, assignment]
+
+
+_from_request = NewRequestData.from_request.__func__  # type: ignore[attr-defined]
+
+
+def _with_its_pictures(
+    kind: type[NewRequestData],
+    request: Any,
+    block_ids: Any,
+    prefill_token_ids: list[int] | None = None,
+    **rest: Any,
+) -> NewRequestData:
+    """What a worker of vLLM is told of a turn, with the patches of all pictures.
+
+    vLLM leaves those out whose keys and values it has cached, and does not send them when it computes the turn
+    anew after its cache was reset. The runner that is given `prefill_token_ids` is told all again, and needs no
+    help.
+    """
+    found: NewRequestData = _from_request(kind, request, block_ids, prefill_token_ids, **rest)
+    if prefill_token_ids is None:
+        found.mm_features = request.mm_features
+    return found
