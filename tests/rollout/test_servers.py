@@ -33,6 +33,8 @@ class Play:
     certain: float = 0.0
     asked: list[tuple[str, str]] = field(default_factory=list)
     loaded: dict[str, list[str]] = field(default_factory=dict)
+    resets: bool = True
+    """Whether a prefix cache can be reset."""
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         name, path = request.url.host, request.url.path
@@ -49,6 +51,10 @@ class Play:
             self.labels[name] = body["weight_version"]
         if path == "/inference/v1/generate":
             return httpx2.Response(200, json=self.answer(name, body))
+        if path == "/reset_prefix_cache":
+            return httpx2.Response(200, json={"success": self.resets})
+        if path == "/reset_encoder_cache":
+            return httpx2.Response(200)  # without a word
         return httpx2.Response(200, json={})
 
     def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -229,6 +235,30 @@ def test_pictures_travel_without_loss(policy: Policy, tmp_path: Path) -> None:
     url = engine(policy, Play(policy), tmp_path)._encoded(pixels)
     sent = Image.open(io.BytesIO(base64.b64decode(url.removeprefix("data:image/png;base64,"))))
     assert np.array_equal(np.asarray(sent), np.asarray(policy.pictures.shown(pixels)))
+
+
+def test_a_pause_forgets_what_old_weights_computed_but_no_processed_picture(
+    policy: Policy, tmp_path: Path
+) -> None:
+    urls: list[str] = []
+    play = Play(policy)
+
+    def noted(request: httpx2.Request) -> httpx2.Response:
+        urls.append(request.url.raw_path.decode())
+        return play(request)
+
+    draws = engine(policy, play, tmp_path, "a")
+    asyncio.run(Fleet(httpx2.AsyncClient(transport=httpx2.MockTransport(noted)), draws._servers).pause())
+    assert urls == [
+        "/pause?mode=keep&clear_cache=false",
+        "/reset_prefix_cache?reset_running_requests=true&reset_external=true",
+        "/reset_encoder_cache",
+    ]
+
+
+def test_a_server_that_keeps_old_keys_and_values_is_given_up(policy: Policy, tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="it could not reset its prefix cache"):
+        asyncio.run(engine(policy, Play(policy, resets=False), tmp_path, "a").take(weights, 1))
 
 
 def test_a_process_that_does_not_send_helps_to_gather(policy: Policy, tmp_path: Path) -> None:

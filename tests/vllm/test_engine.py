@@ -169,7 +169,7 @@ def test_log_probabilities_are_the_trainers_whatever_part_has_changed(
 def test_weights_come_under_turns_whose_pictures_were_found_in_the_cache(
     run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
 ) -> None:
-    """A worker was told of those without their patches, and has to compute them anew; others come meanwhile."""
+    """Workers were told of those without their patches, and compute them anew; others come meanwhile."""
     long = [replace(one, sampling=replace(one.sampling, max_new_tokens=200)) for one in requests(trained)]
     before = {name: parameter.clone() for name, parameter in weights.items()}
 

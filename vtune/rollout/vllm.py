@@ -353,7 +353,7 @@ def register() -> None:
     """Make our backend known, and mend what new weights need; vLLM calls it in each of its processes."""
     if FILES not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(FILES, FilesTransfer)
-        NewRequestData.from_request = classmethod(_with_its_pictures)  # type: ignore[method-assign, assignment]
+    NewRequestData.from_request = classmethod(_with_its_pictures)  # type: ignore[method-assign, assignment]
 
 
 _from_request = NewRequestData.from_request.__func__  # type: ignore[attr-defined]
@@ -368,9 +368,9 @@ def _with_its_pictures(
 ) -> NewRequestData:
     """What a worker of vLLM is told of a turn, with the patches of all pictures.
 
-    vLLM leaves those out whose keys and values it has cached, and does not send them when it computes the turn
-    anew after its cache was reset. The runner that is given `prefill_token_ids` is told all again, and needs no
-    help.
+    vLLM leaves those out whose keys and values it has cached, and does not send them when it computes the
+    turn anew after its cache was reset. The runner that is given `prefill_token_ids` is told all again, and
+    needs no help.
     """
     found: NewRequestData = _from_request(kind, request, block_ids, prefill_token_ids, **rest)
     if prefill_token_ids is None:
