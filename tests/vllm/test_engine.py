@@ -179,6 +179,7 @@ def test_weights_come_under_turns_whose_pictures_were_found_in_the_cache(
 
     async def interrupted() -> list[Completion]:
         await engine.take(trained.model.named_parameters, 8)
+        await asyncio.gather(*(engine.generate(request) for request in requests(trained)))
         drawing = [asyncio.create_task(engine.generate(request)) for request in long]
         async with asyncio.timeout(60):
             while under_way() < len(long):
