@@ -353,10 +353,10 @@ def register() -> None:
     """Make our backend known, and mend what new weights need; vLLM calls it in each of its processes."""
     if FILES not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(FILES, FilesTransfer)
-    NewRequestData.from_request = classmethod(_with_its_pictures)  # type: ignore[method-assign, assignment]
+    NewRequestData.from_request = classmethod(_with_its_pictures)
 
 
-_from_request = NewRequestData.from_request.__func__  # type: ignore[attr-defined]
+_from_request = NewRequestData.from_request.__func__
 
 
 def _with_its_pictures(
