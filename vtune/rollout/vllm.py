@@ -350,7 +350,7 @@ class _Local:
 
 
 def register() -> None:
-    """Make our backend known, and mend what new weights need; vLLM calls it in each of its processes."""
+    """Make our backend known, and keep what new weights need; vLLM calls it in each of its processes."""
     if FILES not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(FILES, FilesTransfer)
     NewRequestData.from_request = classmethod(_with_its_pictures)
@@ -361,6 +361,7 @@ _from_request = NewRequestData.from_request.__func__
 
 def _with_its_pictures(
     kind: type[NewRequestData],
+    /,
     request: Any,
     block_ids: Any,
     prefill_token_ids: list[int] | None = None,
