@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.gpu.checks import MINUTES, Check, Result, chosen, judged, skipped, words
+from tests.gpu.running import environment_apart
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20
@@ -107,6 +108,7 @@ def alone(check: Check, folder: Path, *, tiny: bool) -> Result:
                 *(check.entry, json.dumps(check.given), str(folder), str(int(tiny))),
             ],
             cwd=ROOT,
+            env=environment_apart(),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

@@ -30,6 +30,15 @@ def vtune_here(words: Sequence[str]) -> None:
                 raise RuntimeError(f"vtune {words[0]} ended with status {status.code}") from None
 
 
+MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+"""Where processes of a run meet: a training leaves them in its environment."""
+
+
+def environment_apart() -> dict[str, str]:
+    """This process's environment, for one that meets no other."""
+    return {name: value for name, value in os.environ.items() if name not in MEETING}
+
+
 def vtune_apart(words: Sequence[str], **environment: str) -> None:
     """Run a command in a process of its own.
 
@@ -37,7 +46,7 @@ def vtune_apart(words: Sequence[str], **environment: str) -> None:
         subprocess.CalledProcessError: If it fails.
     """
     command = [sys.executable, "-m", "vtune.cli.main", *words]
-    subprocess.run(command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, check=True)
+    subprocess.run(command, env={**environment_apart(), **environment}, stdin=subprocess.DEVNULL, check=True)
 
 
 def settings(values: Mapping[str, Any]) -> list[str]:

@@ -131,7 +131,7 @@ def test_what_only_the_official_scorer_can_tell_is_unscored_with_the_reason(metr
     ],
 )
 def test_a_ground_truth_of_another_form_is_our_error(metric: str, truth: Any) -> None:
-    with pytest.raises(DataError, match="nothing that"):
+    with pytest.raises(DataError, match="is not something that"):
         check_ground_truth(task(metric, truth))
 
 

@@ -22,7 +22,7 @@ FLAGS = (
         "--pictures",
         "--vllm",
     ),
-    *("--claimed", "--compare", "--credit", "--list", "--replies", "--reward", "--self-test"),
+    *("--claimed", "--compare", "--credit", "--every-call", "--list", "--replies", "--reward", "--self-test"),
 )
 """Options without a value."""
 _LINE = re.compile(r"#\s+vtune\s+(\S.*)")
