@@ -119,7 +119,7 @@ def with_nan(model: Path, out: Path) -> Path:
 
 
 def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:
-    """What `metrics.jsonl` says by step and source, without what a clock says."""
+    """What `metrics.jsonl` says by step and source, without what a clock or the state of the machine says."""
     lines = read_metrics(run / "metrics.jsonl")
     found = {
         (line.step, line.source): {name: value for name, value in line.values.items() if not _clocked(name)}
@@ -130,4 +130,4 @@ def numbers(run: Path) -> dict[tuple[int, str], dict[str, float]]:
 
 
 def _clocked(name: str) -> bool:
-    return "second" in name or name in ("idle_share", "mfu")
+    return "second" in name or name in ("idle_share", "mfu", "memory_gib")
