@@ -5,7 +5,7 @@ proposes and that leave the learning as it is. Measured are weights, optimiser a
 with all layers (what the device is: `tests/cuda`), divided among GPUs as the ZeRO stage says; DeepSpeed's
 buffers are its settings, and vLLM beside the trainer is left out on both sides.
 
-Seconds: published steps with their conversations as far as they are told. The plan leaves out tools, judges,
+Seconds: published steps, with their conversations as far as published. The plan leaves out tools, judges,
 waiting for the longest conversation, hand-over of weights, checkpoints and evaluations; EasyR1 also scores
 all tokens under the old weights in a pass of its own. So the plan should say less.
 """
