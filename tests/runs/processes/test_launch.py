@@ -23,8 +23,8 @@ START, END, GONE = HANGS, 300.0, 30.0
 """Seconds: for two processes to come up on a busy machine; for a command to end once it was told to or a rank
 has failed; for all its processes to be gone once it has ended."""
 
-SHORT = setting(epochs=10.0, batch_size=8, checkpoints__every=8, update__warmup_steps=2, update__zero_stage=2)
-UPDATES = 40
+SHORT = setting(epochs=6.0, batch_size=8, checkpoints__every=8, update__warmup_steps=2, update__zero_stage=2)
+UPDATES = 24
 """Of `SHORT`; each end below comes a few steps after a start."""
 
 
@@ -37,9 +37,9 @@ def none_is_left() -> Iterator[None]:
     Launched.every.clear()
 
 
-def begun(words: list[str], said: Path, run: Path, *, steps: int = 2, site: str = BREAKS) -> Launched:
-    """A command in two processes that has done some steps."""
-    return going(lambda: Launched([*words, "--gpus", "2"], said, site=site), run, steps=steps)
+def begun(words: list[str], said: Path, run: Path, *, processes: int = 2, site: str = BREAKS) -> Launched:
+    """A command in processes of this machine that has done some steps."""
+    return going(lambda: Launched([*words, "--gpus", str(processes)], said, site=site), run)
 
 
 def going(start: Callable[[], Launched], run: Path, *, steps: int = 2) -> Launched:
@@ -96,11 +96,11 @@ class Hosts:
     programs: Path
     file: Path
 
-    def start(self, words: Sequence[str | Path], said: Path, *, each: int) -> Launched:
-        """A command with so many processes on each of them."""
+    def start(self, words: Sequence[str | Path], said: Path) -> Launched:
+        """A command with two processes on each of them."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
-            return Launched([*words, "--gpus", str(each), "--hostfile", self.file], said)
+            return Launched([*words, "--gpus", "2", "--hostfile", self.file], said)
 
 
 @pytest.fixture(scope="module")
@@ -113,53 +113,65 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Hosts:
     return Hosts(folder, folder / "hosts")
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A run on two hosts that nothing happened to, of one process each."""
-
-    run: Path
-    started: Launched
-    at: float
-    """When it had ended, seconds since 1970."""
-
-
-@pytest.fixture(scope="module")
-def whole(tiny: Path, lens: Path, hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    folder = tmp_path_factory.mktemp("whole")
-    run = folder / "run"
-    started = hosts.start(sft(tiny, lens / "traces.parquet", run, *SHORT), folder / "said", each=1)
-    assert started.wait(START) == 0, said_by(started, run)
-    return Whole(run, started, time.time())
-
-
 def said_by(started: Launched, run: Path) -> str:
     """What a command and its launcher have said."""
     log = run / "logs/launcher.log"
     return started.err + (log.read_text() if log.exists() else "")
 
 
-def test_many_machines_are_reached_through_pdsh(whole: Whole) -> None:
-    assert whole.started.gone(GONE)
-    assert json.loads((whole.run / "environment.json").read_text())["processes"] == 2
-    assert sorted(ended(whole.run / "logs"))[:2] == [
-        Ended(rank, 0, pytest.approx(whole.at, abs=120)) for rank in (0, 1)
-    ]
-
-
-def test_a_run_of_two_processes_survives_its_deaths(
-    tiny: Path, lens: Path, hosts: Hosts, whole: Whole, tmp_path: Path
+def test_a_run_of_four_processes_on_two_hosts_survives_its_deaths(
+    tiny: Path, lens: Path, hosts: Hosts, tmp_path: Path
 ) -> None:
-    """Killed on the second host, and told to stop as a scheduler does it, it ends as the whole one.
+    """Killed on the second host and told to stop as a scheduler does it, it ends as an undisturbed one.
 
     Between them it runs on one machine: where its processes are is no part of the run.
     """
-    run = tmp_path / "run"
-    words = sft(tiny, lens / "traces.parquet", run, *SHORT)
+    runs = tmp_path / "whole", tmp_path / "run"
+    whole, words = (sft(tiny, lens / "traces.parquet", run, *SHORT) for run in runs)
+    reaches_both_hosts(hosts, whole, runs[0], tmp_path / "said")
+
+    run = runs[1]
+    killed_on_the_second_host(hosts, words, run, tmp_path / "killed")
+    kept = [folder.name for folder in complete(run / "checkpoints")]
+    assert kept in (["step-000008"], ["step-000008", "step-000016"])
+
     again = [*words, "--resume"]
+    told_to_stop(begun(again, tmp_path / "told", run, processes=4), run)
 
-    killed_on_the_second_host(hosts, words, run, tmp_path / "killed", each=1)
+    last = hosts.start([*again, "--json"], tmp_path / "last")
+    assert last.wait(START) == 0, said_by(last, run)
+    assert json.loads((last.said / "out").read_text())["steps"] == UPDATES
+    assert numbers(run) == numbers(runs[0])
+    assert same_weights(*(one / "checkpoints/newest" for one in runs))
 
-    started = begun(again, tmp_path / "told", run)
+
+def reaches_both_hosts(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
+    """A whole run: its processes end well, and nothing is left of it."""
+    started = hosts.start(words, said)
+    assert started.wait(START) == 0, said_by(started, run)
+    at = time.time()
+    assert started.gone(GONE)
+    assert json.loads((run / "environment.json").read_text())["processes"] == 4
+    assert sorted(ended(run / "logs")) == [Ended(rank, 0, pytest.approx(at, abs=120)) for rank in range(4)]
+
+
+def killed_on_the_second_host(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
+    """Start a run and kill the last rank after a checkpoint: the run says so, and nothing is left of it."""
+    started = going(lambda: hosts.start(words, said), run, steps=9)
+    ranks = started.ranks()
+    where = {rank: host_of(pid) for rank, pid in ranks.items()}
+    assert where == {0: FIRST, 1: FIRST, 2: SECOND, 3: SECOND}
+    os.kill(ranks[3], signal.SIGKILL)
+    # The others wait for it in a collective operation, where no Python runs, or fail for lack of a partner.
+    assert started.wait(END) == 1
+    assert "error: rank 3 killed by signal 9" in started.err
+    assert f"{run / 'logs'}/rank-3.log" in started.err
+    assert started.gone(GONE)
+    assert {one.rank: one.code for one in ended(run / "logs")}[3] == -signal.SIGKILL
+
+
+def told_to_stop(started: Launched, run: Path) -> None:
+    """Send SIGTERM to all processes of a run: it saves what it has done."""
     for pid in [started.process.pid, *started.kinds()]:  # the command comes twice
         os.kill(pid, signal.SIGTERM)
     assert started.wait(END) == 130, started.err
@@ -168,58 +180,12 @@ def test_a_run_of_two_processes_survives_its_deaths(
     assert step < UPDATES
     assert (run / f"checkpoints/step-{step:06d}/manifest.json").is_file()
 
-    last = hosts.start([*again, "--json"], tmp_path / "last", each=1)
-    assert last.wait(START) == 0, said_by(last, run)
-    assert json.loads((last.said / "out").read_text())["steps"] == UPDATES
-    assert numbers(run) == numbers(whole.run)
-    assert same_weights(*(one / "checkpoints/newest" for one in (run, whole.run)))
-
-
-def killed_on_the_second_host(
-    hosts: Hosts, words: list[str], run: Path, said_to: Path, *, each: int, steps: int = 2
-) -> None:
-    """Start a run, and kill the last rank after some steps: the run says so, and nothing is left of it."""
-    started = going(lambda: hosts.start(words, said_to, each=each), run, steps=steps)
-    ranks = started.ranks()
-    last = 2 * each - 1
-    assert set(ranks) == set(range(2 * each))
-    where = {rank: host_of(pid) for rank, pid in ranks.items()}
-    assert where == {rank: FIRST if rank < each else SECOND for rank in range(2 * each)}
-    os.kill(ranks[last], signal.SIGKILL)
-    # The others wait for it in a collective operation, where no Python runs, or fail for lack of a partner.
-    assert started.wait(END) == 1
-    assert f"error: rank {last} killed by signal 9" in started.err
-    assert f"{run / 'logs'}/rank-{last}.log" in started.err
-    assert started.gone(GONE)
-    assert {one.rank: one.code for one in ended(run / "logs")}[last] == -signal.SIGKILL
-
 
 def host_of(pid: int) -> str:
     """The host on which a process was started."""
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     (found,) = [one for one in variables if one.startswith(b"VTUNE_TEST_HOST=")]
     return found.decode().partition("=")[2]
-
-
-def test_a_run_of_four_processes_on_two_hosts_survives_the_death_of_one(
-    tiny: Path, lens: Path, hosts: Hosts, tmp_path: Path
-) -> None:
-    """Killed after its first checkpoint and resumed, it ends as the one that nothing happened to."""
-    given = [*SHORT, *setting(epochs=6.0)]
-    runs = tmp_path / "whole", tmp_path / "run"
-    whole, words = (sft(tiny, lens / "traces.parquet", run, *given) for run in runs)
-    started = hosts.start(whole, tmp_path / "said", each=2)
-    assert started.wait(START) == 0, said_by(started, runs[0])
-    assert json.loads((runs[0] / "environment.json").read_text())["processes"] == 4
-
-    killed_on_the_second_host(hosts, words, runs[1], tmp_path / "killed", each=2, steps=9)
-    kept = [folder.name for folder in complete(runs[1] / "checkpoints")]
-    assert kept in (["step-000008"], ["step-000008", "step-000016"])
-
-    last = hosts.start([*words, "--resume"], tmp_path / "last", each=2)
-    assert last.wait(START) == 0, said_by(last, runs[1])
-    assert numbers(runs[1]) == numbers(runs[0])
-    assert same_weights(*(run / "checkpoints/newest" for run in runs))
 
 
 def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
