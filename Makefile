@@ -13,13 +13,14 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: browser demo check test test-quick test-suite test-random test-vllm test-harness lint guard bench bench-vllm bench-trl clean
+.PHONY: browser demo check test test-quick test-suite test-vllm test-harness lint guard bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
-SEED ?= 1
+# `make test SEED=7` runs the tests in the order that this seed draws.
+ORDER := $(if $(SEED),--random-order --random-order-seed=$(SEED))
 
 check: lint test-quick  ## what to run while you write: lint, and the tests that are quick
 
@@ -29,13 +30,10 @@ test-quick: $(READY)
 	$(PYTEST) -m "not slow"
 
 test-suite: $(READY)
-	$(PYTEST)
-
-test-random: $(READY)  ## test-suite in an order drawn by SEED
-	$(PYTEST) --random-order --random-order-seed=$(SEED)
+	$(PYTEST) $(ORDER)
 
 test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm $(ORDER)
 
 APT := apt-get install -y --no-install-recommends
 browser: $(READY)  ## what the tests of `vtune view` need: Chromium by apt, Playwright, and axe, which finds what is not accessible
@@ -90,7 +88,7 @@ $(READY): pyproject.toml
 $(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
 	$(PYTHON) -m venv .venv-vllm
 	$(VLLM)/python tests/vllm/install.py
-	$(VLLM)/python -m pip install --no-compile --constraint tests/vllm/requirements.txt -e . pytest pytest-xdist hypothesis beartype
+	$(VLLM)/python -m pip install --no-compile --constraint tests/vllm/requirements.txt -e . pytest pytest-xdist pytest-random-order hypothesis beartype
 	$(VLLM)/python -c "import vtune.sandbox.guest.runner"
 	touch $@
 
