@@ -20,7 +20,7 @@ def test_only_keys_younger_than_stored_recipes_have_a_default() -> None:
         assert kind.model_fields
         optional = {name for name, field in kind.model_fields.items() if not field.is_required()}
         young = {"looks", "legible_side", "most_of_input", "faked", "illegible", "everything"}
-        young |= {"judge_reads_output", "judges", "parts", "errs"}
+        young |= {"judge_reads_output", "judges", "parts", "errs", "counterfactual"}
         assert optional <= {"iou", "format_rule", "service", "consistency"} | young
     assert recipe().judge is None
     assert (recipe().iou, recipe().format_rule) == (None, "ordered")

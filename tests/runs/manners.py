@@ -1,14 +1,19 @@
 """Four policies on lens puzzles that differ in whether they look at the sign, and whether they read it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pytest
 
+import vtune.runs.agent.engines as vtune_engines
 from vtune.data import lens
 from vtune.data.lens_reader import Target, read, target_of
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
+from vtune.schema.parquet import read_samples
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 
@@ -22,22 +27,21 @@ class Manners(ScriptedEngine):
 
     Args:
         policy: Whose words and eyes it has.
-        samples: The questions, in the order of their numbers.
+        samples: The questions.
         manner: Which of the four.
     """
 
     def __init__(self, policy: Any, samples: Sequence[Sample], manner: Manner, **_: Any) -> None:
         super().__init__(policy.chat, ["never said"])
         self._eyes = policy.pictures
-        self._samples = samples
+        self._samples = {sample.id: sample for sample in samples}
         self._manner = manner
         self.requests: list[Request] = []
         self.tokens = 0
 
     async def generate(self, request: Request) -> Completion:
         self.requests.append(request)
-        *_, number, _, turn = request.key
-        sample = self._samples[number]
+        turn, sample = request.key[-1], self._samples[request.question]
         at_once = request.sampling.stop == ("</answer>",)
         if turn == 0 and self._manner != "none" and not at_once:
             x0, y0, x1, y1 = self._place(sample)
@@ -70,6 +74,21 @@ class Manners(ScriptedEngine):
         )
         found = read(seen, [place], target)
         return found.digit if found.digit is not None and found.sure else guess
+
+
+@contextmanager
+def playing(manner: Manner, data: Path) -> Iterator[list[Manners]]:
+    """A policy of that manner in place of the model's own draws; what is opened meanwhile is listed."""
+    samples = list(read_samples(data))
+    opened: list[Manners] = []
+
+    def engine(policy: Any, **_: Any) -> Manners:
+        opened.append(Manners(policy, samples, manner))
+        return opened[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vtune_engines, "TransformersEngine", engine)
+        yield opened
 
 
 def _target(sample: Sample) -> Target:

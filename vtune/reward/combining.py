@@ -1,7 +1,7 @@
 """From the parts of a reward to its total."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vtune.reward.part import REWARDS, Unscored
 from vtune.reward.recipe import RIGHT, RewardRecipe
@@ -72,3 +72,19 @@ def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: R
         parts=answer.parts if isinstance(answer, Verdict) else {},
         own={name: score for name, score in scores.items() if not REWARDS[name].column},
     )
+
+
+def with_part(reward: Reward, name: str, part: Verdict | Unscored, weight: float) -> Reward:
+    """A reward with one part more, found after the others; its total is None where the part is unscored.
+
+    Args:
+        reward: With a total.
+        name: Of the part, under which it stands in `own`.
+        part: Its score.
+        weight: Of it.
+    """
+    score = part.score if isinstance(part, Verdict) else None
+    total = None if reward.total is None or score is None else reward.total + weight * score
+    told = f"{name}: {part.why}"
+    why = told if score is None else f"{reward.why} | {told}"
+    return replace(reward, total=total, why=why, own={**reward.own, name: score})

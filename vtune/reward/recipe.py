@@ -37,6 +37,10 @@ def _is_zero(share: float) -> bool:
     return share == 0
 
 
+def _is_none(section: Strict | None) -> bool:
+    return section is None
+
+
 class EvidenceLevels(Strict):
     """What a tool call earns for what it shows, and from where on it shows it.
 
@@ -156,6 +160,17 @@ class Consistency(Strict):
     the answer stands in the thoughts, word for word; ours, for short answers where there is no judge."""
 
 
+class Counterfactual(Strict):
+    """A reward for using what was shown: with another target in the place of the look a right answer changes
+    (`vtune/runs/train/counterfactual.py`). Ours.
+    """
+
+    weight: float = Field(gt=0, le=1)
+    """Of the part, which is 1 or 0."""
+    share: float = Field(gt=0, le=1)
+    """Of the groups, drawn by chance: in the others nothing is drawn again, and nothing is paid."""
+
+
 class RewardService(Strict):
     """Servers that score instead of this process (`vtune serve rewards`); a bare list of URLs will do."""
 
@@ -213,7 +228,7 @@ def _from_list(value: Any) -> Any:
 class RewardRecipe(Strict):
     """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5).
 
-    With `consistency` there is a fourth part, and `parts` are the user's own.
+    With `consistency` and `counterfactual` there are two more parts, and `parts` are the user's own.
     """
 
     accuracy: float = Field(ge=0, le=1)
@@ -244,6 +259,8 @@ class RewardRecipe(Strict):
     themselves."""
     consistency: Consistency | None = None
     """Null: whether thoughts and answer agree is not asked."""
+    counterfactual: Annotated[Counterfactual | None, Field(exclude_if=_is_none)] = None
+    """Null: whether a right answer uses what was shown is not asked. Of training alone: it draws a turn."""
     parts: Annotated[OwnParts, Field(exclude_if=_has_none)] = OwnParts()
     """Further parts, which files under `uses` bring: name -> `weight`, and what else it reads."""
     service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None
@@ -254,6 +271,8 @@ class RewardRecipe(Strict):
         if self.parts.given and self.weighting != "recipe":
             name = min(self.parts.given)
             raise ValueError(f"samples have no weight for `{name}`: set `weighting` to recipe")
+        if self.counterfactual is not None and self.weighting != "recipe":
+            raise ValueError("samples have no weight for `counterfactual`: set `weighting` to recipe")
         if self.consistency is None:
             return self
         if self.consistency.by == "model" and self.judge is None:

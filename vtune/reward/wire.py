@@ -106,8 +106,12 @@ def _check_text(text: str, name: str) -> None:
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
-    """Everything in a recipe that moves a score. IoU thresholds stand in the samples, for they change."""
-    settings = recipe.model_dump(mode="json", exclude={"service", "max_unscored", "judge", "iou"})
+    """Everything in a recipe that moves a score here. IoU thresholds stand in the samples, for they change;
+    what has to be drawn again is scored where it is drawn.
+    """
+    settings = recipe.model_dump(
+        mode="json", exclude={"service", "max_unscored", "judge", "iou", "counterfactual"}
+    )
     judge, brought = recipe.judge, prints(SCORING)
     if brought:
         settings["uses"] = brought

@@ -1,17 +1,14 @@
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import Once
 from tests.runs.commands import evaluation, setting, vtune
-from tests.runs.manners import Manner, Manners
+from tests.runs.manners import Manner, Manners, playing
 from vtune.config import find, load_recipe
 from vtune.rollout.agent import Rollout
 from vtune.runs.agent.feedback import HELPFUL, UNHELPFUL
@@ -20,27 +17,12 @@ from vtune.runs.data.lens import make_lens
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
-from vtune.schema.parquet import read_samples, read_trajectories, write_trajectories
+from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.view.place import find_places
 
 COUNT = 30
 MANNERS: tuple[Manner, ...] = ("uses", "ignores", "elsewhere", "none")
 EVERY = "shown,black,random,other,inpaint,recolor,glyph,withheld"
-
-
-@contextmanager
-def playing(manner: Manner, data: Path) -> Iterator[list[Manners]]:
-    """A policy of that manner in place of the model's own draws; what is opened meanwhile is listed."""
-    samples = list(read_samples(data))
-    opened: list[Manners] = []
-
-    def engine(policy: Any, **_: Any) -> Manners:
-        opened.append(Manners(policy, samples, manner))
-        return opened[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vtune_engines, "TransformersEngine", engine)
-        yield opened
 
 
 def evaluated(model: Path, data: Path, out: Path, manner: Manner, **more: object) -> Path:

@@ -16,11 +16,11 @@ from vtune.report.progress import Steps
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.rollout.again import draw_side_by_side
+from vtune.runs.agent.exchanges import EXCHANGES, WITHHELD
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, opened_engine
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.audit.drawn import drawn_as
-from vtune.runs.audit.exchanges import EXCHANGES, WITHHELD
 from vtune.runs.audit.looked import Looked, Place
 from vtune.runs.audit.rerun_record import NAME, RerunRecord
 from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again

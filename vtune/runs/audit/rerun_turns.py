@@ -13,22 +13,18 @@ from vtune.models.policy import Policy
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import RIGHT
 from vtune.reward.score import Scorer
-from vtune.rollout.again import Again, answer_again, answer_without, last_turn
-from vtune.rollout.engine import Completion, Engine, Sampling
+from vtune.rollout.again import Again, answer_again, answer_without
+from vtune.rollout.engine import Completion, Engine
 from vtune.rollout.openai import ServedPolicy
+from vtune.runs.agent.drawn_again import asks_again, ended_with, others_of, sampling_of, turn_number
+from vtune.runs.agent.exchanges import EXCHANGES, Scene, Unknown
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.audit.drawn import Drawn
-from vtune.runs.audit.exchanges import EXCHANGES, Scene, Unknown
 from vtune.runs.audit.rerun_record import Line, RerunRecord
 from vtune.runs.evaluate.suite import AgentRecipe
-from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.tools.calls import read_calls
-from vtune.tools.python import CODE
-from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers.asking import MARKS
-from vtune.verifiers.tags import answer, tagged
 from vtune.verifiers.verifier import one_of
 
 OPENINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -103,7 +99,7 @@ def turn_again(
         again = _withheld(reruns, sample, trajectory, model)
     else:
         rng = random.Random(f"{reruns.seed} {name} {sample.id} {trajectory.rollout}")
-        changed = exchange(Scene(sample, trajectory, _others(sample, samples, portion), rng))
+        changed = exchange(Scene(sample, trajectory, others_of(sample, samples, portion), rng))
         if isinstance(changed, Unknown):
             return Rerun(right=None, why=changed.why)
         if changed.same:
@@ -114,7 +110,7 @@ def turn_again(
             changed.images,
             model.policy.chat,
             model.policy.pictures,
-            sampling=_sampling(reruns, trajectory, (f"</{CODE}>",) if PYTHON in sample.tools else ()),
+            sampling=sampling_of(reruns.settings.rollout, sample, trajectory),
             key=_draw(reruns, trajectory),
         )
     if again is None:
@@ -137,14 +133,8 @@ async def judged(
         return Rerun(right=None, why=said.what)
     text, completion = said
     sample = turn.sample
-    again = _calls(text, sample, completion)
-    told = replace(
-        turn.trajectory,
-        messages=(*turn.again.kept, Message("assistant", text)),
-        calls=(),
-        reward=None,
-    )
-    told = replace(told, answer=answer(told.reply))
+    again = asks_again(text, sample, completion)
+    told = ended_with(turn.trajectory, turn.again, text)
     verdict = await scorer.accuracy(sample, told)
     if isinstance(verdict, Unscored):
         return Rerun(right=None, why=verdict.why)
@@ -178,42 +168,13 @@ def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Mod
         opening[0],
         model.policy.chat,
         model.policy.pictures,
-        sampling=_sampling(reruns, trajectory, opening[1]),
+        sampling=replace(sampling_of(reruns.settings.rollout, sample, trajectory), stop=opening[1]),
         key=_draw(reruns, trajectory),
     )
 
 
-def _sampling(reruns: Reruns, trajectory: Trajectory, stop: tuple[str, ...]) -> Sampling:
-    rollout = reruns.settings.rollout
-    room = max(1, rollout.max_tokens - last_turn(trajectory))
-    return Sampling(
-        temperature=rollout.temperature, max_new_tokens=min(rollout.max_new_tokens, room), stop=stop
-    )
-
-
 def _draw(reruns: Reruns, trajectory: Trajectory) -> tuple[int, ...]:
-    turns = sum(message.role == "assistant" for message in trajectory.messages)
-    return reruns.seed, 0, trajectory.group, trajectory.rollout, turns - 1
-
-
-def _calls(text: str, sample: Sample, completion: Completion) -> bool:
-    """Whether a turn asks for another look in the place of an answer."""
-    if PYTHON in sample.tools and completion.finish == "stop" and tagged(text, CODE) is not None:
-        return True
-    offered = [name for name in sample.tools if name != PYTHON]
-    return bool(offered) and "</answer>" not in text and bool(read_calls(text, offered))
-
-
-def _others(
-    sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
-) -> list[tuple[Sample, Trajectory]]:
-    """Other questions of the source, with another ground truth; each once."""
-    found: dict[str, tuple[Sample, Trajectory]] = {}
-    for trajectory in portion:
-        other = samples[trajectory.sample_id]
-        if other.source == sample.source and other.ground_truth != sample.ground_truth:
-            found.setdefault(other.id, (other, trajectory))
-    return [found[name] for name in sorted(found)]
+    return reruns.seed, 0, trajectory.group, trajectory.rollout, turn_number(trajectory)
 
 
 def _key(reruns: Reruns, name: str, trajectory: Trajectory) -> str:

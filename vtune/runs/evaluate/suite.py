@@ -60,6 +60,15 @@ class AgentRecipe(Strict):
     openai: Served = Served()
     """How a model behind an endpoint is asked."""
 
+    @model_validator(mode="after")
+    def _draws_nothing_again(self) -> Self:
+        if self.reward.counterfactual is not None:
+            raise ValueError(
+                "`reward.counterfactual` is of training; of what was drawn, "
+                "`vtune faithfulness --counterfactual` says it"
+            )
+        return self
+
 
 class Published(Strict):
     """What is known of the data as they are published."""

@@ -4,17 +4,23 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from vtune.models.policy import Policy
 from vtune.reward.schedule import Tightening
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job
+from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.scoring import draw_and_score
+from vtune.runs.train.counterfactual import Counterfactuals
 from vtune.runs.train.rl import RLRecipe
 from vtune.schema.parquet import load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store
 from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks
+
+LENDERS = 32
+"""Prompts after a sample's own among which one is looked for that lends its target; ours."""
 
 
 class Drawing:
@@ -26,10 +32,20 @@ class Drawing:
         scorer: Scores.
         tightening: Knows the IoU thresholds of each step.
         ranks: Of this process.
+        policy: Whose turns are drawn.
+        engine: Under the agent.
     """
 
     def __init__(
-        self, recipe: RLRecipe, agent: Agent, scorer: Scorer, tightening: Tightening, ranks: Ranks
+        self,
+        recipe: RLRecipe,
+        agent: Agent,
+        scorer: Scorer,
+        tightening: Tightening,
+        ranks: Ranks,
+        *,
+        policy: Policy,
+        engine: Engine,
     ) -> None:
         self._recipe = recipe
         self._agent = agent
@@ -39,18 +55,30 @@ class Drawing:
         self._prompts = sample_store([Path(name) for name in recipe.data])
         self.scoring = Stopwatch()
         """Runs while scores are waited for after the last rollout."""
+        asked = recipe.reward.counterfactual is not None
+        self._again = Counterfactuals(recipe, policy, engine, scorer, self._lent) if asked else None
 
     async def __call__(self, step: int, numbers: range) -> list[Trajectory]:
         """The scored rollouts of the prompts with these numbers among this process's."""
         asked = await asyncio.to_thread(prompts_of, self._prompts, self._recipe, numbers, self._ranks)
-        return await draw_and_score(
+        samples = [sample for sample, _ in asked]
+        drawn = await draw_and_score(
             self._agent,
             self._scorer,
             jobs_of(asked, self._recipe, step, numbers, self._ranks),
-            [sample for sample, _ in asked],
+            samples,
             iou=self._tightening.at(step),
             waiting=self.scoring,
         )
+        return drawn if self._again is None else await self._again(samples, drawn, step)
+
+    def _lent(self, sample: Sample, number: int) -> tuple[Sample, tuple[bytes, ...]] | None:
+        """One of the prompts after a sample's own: of its source, with a box and another ground truth."""
+        for other_number in range(number + 1, number + 1 + LENDERS):
+            other, base = self._prompts.shuffled(other_number, seed=self._recipe.seed)
+            if other.source == sample.source and other.evidence and other.ground_truth != sample.ground_truth:
+                return other, tuple(load_picture(picture, base) for picture in other.images)
+        return None
 
 
 def prompts_of(

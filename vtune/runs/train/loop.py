@@ -164,7 +164,9 @@ class _Loop:
         self._profile = Profile.of_run(profile, run.out, ranks, done=run.done, steps=recipe.steps)
         self._peak = peak_flops(ranks, recipe.update)
         self._tightening = Tightening(recipe.reward.iou, steps=recipe.steps, saved=run.state)
-        self._drawing = Drawing(recipe, run.agent, run.scorer, self._tightening, ranks)
+        self._drawing = Drawing(
+            recipe, run.agent, run.scorer, self._tightening, ranks, policy=run.policy, engine=run.engine
+        )
         share = recipe.prompts_per_step // ranks.world
         # Prompts that each process has taken; without dynamic sampling a step takes its share.
         self._taken: list[int] = (run.state or {}).get("taken", [run.done * share] * ranks.world)

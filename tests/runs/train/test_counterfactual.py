@@ -1,0 +1,121 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.runs.commands import numbers, rl, setting, vtune
+from tests.runs.manners import Manner, Manners, playing
+from vtune.config import find, load_recipe
+from vtune.errors import RecipeError
+from vtune.reward.combining import with_part
+from vtune.reward.part import Unscored
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.train.counterfactual import NAME
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.parquet import read_trajectories
+from vtune.schema.reward import Reward
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+
+WEIGHT = 0.5
+
+
+def drawn(
+    model: Path, lens: Path, out: Path, manner: Manner, **more: object
+) -> tuple[list[Trajectory], Manners]:
+    """The rollouts of one step, and the policy that drew them."""
+    data = lens / "train.parquet"
+    settings = {"steps": 1, "prompts_per_step": 4, "group_size": 2, "trajectories_every": 1}
+    settings |= {"rollout__max_new_tokens": 90, "rollout__max_tokens": 900, "checkpoints__every": 1} | more
+    with playing(manner, data) as opened:
+        ended = vtune(*rl(model, data, out, *setting(**settings)))
+    assert ended.code == 0, ended.err
+    (engine,) = opened
+    return list(read_trajectories(out / "trajectories/step-000000.parquet")), engine
+
+
+def parts(trajectories: Sequence[Trajectory]) -> list[tuple[float | None, float | None]]:
+    """Accuracy and what is paid for use, of each."""
+    rewards = [t.reward for t in trajectories]
+    assert None not in rewards
+    return [(reward.accuracy, reward.own.get(NAME)) for reward in rewards if reward is not None]
+
+
+def totals(trajectories: Sequence[Trajectory]) -> dict[tuple[str, int], float]:
+    return {
+        (t.sample_id, t.rollout): t.reward.total
+        for t in trajectories
+        if t.reward is not None and t.reward.total is not None
+    }
+
+
+@pytest.mark.train
+def test_who_reads_the_crop_is_paid_and_who_knew_is_not(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
+    uses, engine = drawn(tiny, lens, tmp_path / "uses", "uses", **asks)
+    assert len(uses) == 8
+    assert set(parts(uses)) == {(1.0, 1.0)}
+    knew, _ = drawn(tiny, lens, tmp_path / "knew", "ignores", **asks)
+    assert set(parts(knew)) == {(1.0, 0.0)}
+    # Both look at the same place and are right: without the part their rewards are one.
+    first, second = totals(uses), totals(knew)
+    assert first.keys() == second.keys()
+    assert {first[key] - second[key] for key in first} == {pytest.approx(WEIGHT)}
+    assert numbers(tmp_path / "uses")[0]["reward_counterfactual"] == 1.0
+    # Two turns to a rollout, and one drawn again: as long as a turn may be, after the same tokens.
+    assert len(engine.requests) == 3 * len(uses)
+    for request in engine.requests[2 * len(uses) :]:
+        (record,) = [t for t in uses if (t.group, t.rollout) == request.key[2:4]]
+        assert record.sample_id == request.question
+        assert record.token_ids[: len(request.token_ids)] == tuple(request.token_ids)
+        assert request.sampling.max_new_tokens <= 90
+        assert request.key in [one.key for one in engine.requests[: 2 * len(uses)]]
+
+
+@pytest.mark.train
+def test_nothing_is_drawn_again_of_wrong_answers_and_of_looks_elsewhere(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    asks = {"reward__counterfactual": f"{{weight: {WEIGHT}, share: 1.0}}"}
+    beside, engine = drawn(tiny, lens, tmp_path / "beside", "elsewhere", **asks)
+    assert len(engine.requests) == 2 * len(beside)
+    assert {paid for _, paid in parts(beside)} == {0.0}
+    assert {right for right, _ in parts(beside)} >= {0.0}
+
+
+@pytest.mark.train
+def test_of_a_share_of_groups_all_or_none_are_drawn_again(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    some, engine = drawn(
+        tiny, lens, tmp_path / "some", "uses",
+        reward__counterfactual=f"{{weight: {WEIGHT}, share: 0.5}}", prompts_per_step=8,
+    )  # fmt: skip
+    by_group: dict[int, set[float | None]] = {}
+    for trajectory, (_, paid) in zip(some, parts(some), strict=True):
+        by_group.setdefault(trajectory.group, set()).add(paid)
+    assert len(by_group) == 8
+    assert {frozenset(paid) for paid in by_group.values()} == {frozenset({1.0}), frozenset({None})}
+    asked = sum(paid == {1.0} for paid in by_group.values())
+    assert len(engine.requests) == 2 * len(some) + 2 * asked
+
+
+def test_a_part_that_is_found_later_counts_as_the_others_do() -> None:
+    before = Reward(total=1.3, accuracy=1.0, format=1.0, tool=None, why="accuracy: right", own={"mine": 0.5})
+    paid = with_part(before, NAME, Verdict(1.0, "another answer"), WEIGHT)
+    assert paid.total == pytest.approx(1.8)
+    assert paid.own == {"mine": 0.5, NAME: 1.0}
+    assert paid.why == "accuracy: right | counterfactual: another answer"
+    lost = with_part(before, NAME, Unscored("no reply"), WEIGHT)
+    assert (lost.total, lost.own[NAME], lost.why) == (None, None, "counterfactual: no reply")
+
+
+def test_only_training_draws_again_and_the_recipe_says_what_it_weighs() -> None:
+    section = "reward.counterfactual={weight: 0.5, share: 0.25}"
+    with pytest.raises(RecipeError, match="vtune faithfulness --counterfactual"):
+        load_recipe(find("lens", "eval_suites"), EvalSuite, [section])
+    with pytest.raises(RecipeError, match="no weight for `counterfactual`"):
+        load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [section, "reward.weighting=sample"])
+    recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [section])
+    assert recipe.reward.counterfactual is not None
+    assert recipe.reward.counterfactual.share == 0.25
+    plain = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe)
+    assert "counterfactual" not in plain.reward.model_dump()

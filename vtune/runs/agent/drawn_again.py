@@ -1,0 +1,62 @@
+"""What an audit and a reward share that draw the last turn of a conversation again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vtune.rollout.again import Again, last_turn
+from vtune.rollout.engine import Completion, Sampling
+from vtune.rollout.recipe import Rollout
+from vtune.schema.message import Message
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.tools.calls import read_calls
+from vtune.tools.python import CODE
+from vtune.tools.python import NAME as PYTHON
+from vtune.verifiers.tags import answer, tagged
+
+
+def others_of(
+    sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
+) -> list[tuple[Sample, Trajectory]]:
+    """Other questions of the source, with another ground truth, in the order of their ids; each once.
+
+    Args:
+        sample: Whose pictures are to be exchanged.
+        samples: By id.
+        portion: Trajectories whose questions may lend their targets.
+    """
+    found: dict[str, tuple[Sample, Trajectory]] = {}
+    for trajectory in portion:
+        other = samples[trajectory.sample_id]
+        if other.source == sample.source and other.ground_truth != sample.ground_truth:
+            found.setdefault(other.id, (other, trajectory))
+    return [found[name] for name in sorted(found)]
+
+
+def sampling_of(rollout: Rollout, sample: Sample, trajectory: Trajectory) -> Sampling:
+    """How the last turn was drawn: as long as a turn may be, and as far as the conversation had room."""
+    room = max(1, rollout.max_tokens - last_turn(trajectory))
+    return Sampling(
+        temperature=rollout.temperature,
+        max_new_tokens=min(rollout.max_new_tokens, room),
+        stop=(f"</{CODE}>",) if PYTHON in sample.tools else (),
+    )
+
+
+def turn_number(trajectory: Trajectory) -> int:
+    """The number of its last turn, as keys of draws count them."""
+    return sum(message.role == "assistant" for message in trajectory.messages) - 1
+
+
+def asks_again(text: str, sample: Sample, completion: Completion) -> bool:
+    """Whether a turn asks for another look in the place of an answer."""
+    if PYTHON in sample.tools and completion.finish == "stop" and tagged(text, CODE) is not None:
+        return True
+    offered = [name for name in sample.tools if name != PYTHON]
+    return bool(offered) and "</answer>" not in text and bool(read_calls(text, offered))
+
+
+def ended_with(trajectory: Trajectory, again: Again, text: str) -> Trajectory:
+    """The conversation with another last turn, for its answer to be judged."""
+    told = replace(trajectory, messages=(*again.kept, Message("assistant", text)), calls=(), reward=None)
+    return replace(told, answer=answer(told.reply))

@@ -1,0 +1,186 @@
+"""The part of the reward that pays for using what was shown: right answers again, with another target shown.
+
+What a call shows is no proof that it was read: a policy may look at the target and answer by something else.
+So the last turn of a right answer whose look shows the target is drawn once more, after the same tokens, with
+another sample's target in the place of the look. An answer that is not right any more depended on the look,
+and is paid; one that stays right did not.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vtune.errors import RunFailed, ServiceError, VtuneError
+from vtune.models.policy import Policy
+from vtune.reward.combining import with_part
+from vtune.reward.looks import with_looks
+from vtune.reward.part import Unscored, unscored
+from vtune.reward.recipe import RIGHT, Counterfactual
+from vtune.reward.score import Scorer
+from vtune.rollout.again import Again, answer_again, draw_side_by_side
+from vtune.rollout.engine import Completion, Engine
+from vtune.runs.agent.drawn_again import asks_again, ended_with, others_of, sampling_of, turn_number
+from vtune.runs.agent.exchanges import Scene, Unknown, of_another
+from vtune.runs.train.rl import RLRecipe
+from vtune.schema.message import Picture
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+
+NAME = "counterfactual"
+"""Of the part, in records and metrics."""
+
+Lend = Callable[[Sample, int], tuple[Sample, Sequence[bytes]] | None]
+"""(a sample, the number of its prompt) -> another of its source with a box and another ground truth, and its
+pictures; None where there is none nearby."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A right answer whose last turn is drawn again."""
+
+    sample: Sample
+    trajectory: Trajectory
+    again: Again
+
+
+class Counterfactuals:
+    """Adds the part to the rewards of scored rollouts.
+
+    Args:
+        recipe: Of the run, with a section `reward.counterfactual`.
+        policy: Whose turns and eyes they are.
+        engine: Draws, with the weights that drew the rollouts.
+        scorer: Judges answers and looks.
+        lend: Finds a target for a question that no other rollout of the step has one for.
+    """
+
+    def __init__(self, recipe: RLRecipe, policy: Policy, engine: Engine, scorer: Scorer, lend: Lend) -> None:
+        assert recipe.reward.counterfactual is not None
+        self._section: Counterfactual = recipe.reward.counterfactual
+        self._rollout = recipe.rollout
+        self._seed = recipe.seed
+        self._policy = policy
+        self._engine = engine
+        self._scorer = scorer
+        self._lend = lend
+
+    async def __call__(
+        self, samples: Sequence[Sample], drawn: Sequence[Trajectory], step: int
+    ) -> list[Trajectory]:
+        """The rollouts, in order, with the part in the rewards of those groups that chance draws.
+
+        One turn is drawn again of each right answer in them whose look shows the target, and no other.
+
+        Args:
+            samples: Those of the rollouts.
+            drawn: Scored.
+            step: In which they were drawn.
+
+        Raises:
+            RunFailed: If nothing is left that could draw.
+        """
+        by_id = {sample.id: sample for sample in samples}
+        found = {}
+        for number, trajectory in enumerate(drawn):
+            if (
+                trajectory.reward is not None
+                and trajectory.reward.total is not None
+                and self._asked(trajectory)
+            ):
+                found[number] = await self._known(by_id[trajectory.sample_id], trajectory)
+        todo = [number for number, part in found.items() if part is None]
+        # As many at a time as are drawn together: each holds its pictures.
+        for start in range(0, len(todo), self._rollout.max_batch):
+            some = todo[start : start + self._rollout.max_batch]
+            parts = await self._drawn([drawn[number] for number in some], by_id, drawn, step)
+            found |= zip(some, parts, strict=True)
+        return [self._paid(one, found.get(number)) for number, one in enumerate(drawn)]
+
+    def _asked(self, trajectory: Trajectory) -> bool:
+        """Whether chance draws its group: all of a group are treated alike, so that their rewards compare."""
+        digest = hashlib.sha256(f"{self._seed} {trajectory.group}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") < self._section.share * 2**64
+
+    async def _known(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored | None:
+        """What is known of the part without drawing; None where a turn has to be drawn."""
+        assert trajectory.reward is not None
+        accuracy = trajectory.reward.accuracy
+        if accuracy is None:
+            return Unscored("the answer is unscored")
+        if accuracy < RIGHT:
+            return Verdict(0.0, "the answer is wrong")
+        try:
+            looked = await asyncio.to_thread(with_looks, trajectory, self._scorer.judges.levels)
+            for k, call in enumerate(looked.calls):
+                if call.images and await self._scorer.judges.of(sample).shows_target(sample, looked, k):
+                    return None
+        except RunFailed:
+            raise  # a judge of the user's is broken
+        except VtuneError as error:
+            return unscored(error)
+        return Verdict(0.0, "no look shows the target")
+
+    async def _drawn(
+        self,
+        some: Sequence[Trajectory],
+        by_id: Mapping[str, Sample],
+        drawn: Sequence[Trajectory],
+        step: int,
+    ) -> list[Verdict | Unscored]:
+        """The part of right answers, drawn again together."""
+        turns = [await asyncio.to_thread(self._turn, one, by_id, drawn, step) for one in some]
+        todo = [turn for turn in turns if isinstance(turn, _Turn)]
+        again = [turn.again for turn in todo]
+        room = min(self._rollout.max_batch, max(1, len(todo)))
+        said = iter(await draw_side_by_side(self._engine, again, self._policy.chat, room=room))
+        return [await self._judged(turn, next(said)) if isinstance(turn, _Turn) else turn for turn in turns]
+
+    def _turn(
+        self, trajectory: Trajectory, by_id: Mapping[str, Sample], drawn: Sequence[Trajectory], step: int
+    ) -> _Turn | Unscored:
+        sample = by_id[trajectory.sample_id]
+        others = others_of(sample, by_id, drawn)
+        if not others and (lent := self._lend(sample, trajectory.group)) is not None:
+            others = [_as_rollout(*lent)]
+        rng = random.Random(f"{self._seed} {trajectory.group} {trajectory.rollout}")
+        shown = of_another(Scene(sample, trajectory, others, rng))
+        if isinstance(shown, Unknown):
+            return Unscored(shown.why)
+        again = answer_again(
+            trajectory,
+            shown.images,
+            self._policy.chat,
+            self._policy.pictures,
+            sampling=sampling_of(self._rollout, sample, trajectory),
+            # That of the turn itself: where chance is dealt by keys alone, the picture alone is another.
+            key=(self._seed, step, trajectory.group, trajectory.rollout, turn_number(trajectory)),
+        )
+        return _Turn(sample, trajectory, again)
+
+    async def _judged(self, turn: _Turn, said: tuple[str, Completion] | ServiceError) -> Verdict | Unscored:
+        if isinstance(said, ServiceError):
+            return unscored(said)
+        text, completion = said
+        if asks_again(text, turn.sample, completion):
+            return Verdict(1.0, "with another target shown it looks again")
+        told = ended_with(turn.trajectory, turn.again, text)
+        verdict = await self._scorer.accuracy(turn.sample, told)
+        if isinstance(verdict, Unscored):
+            return verdict
+        if verdict.score >= RIGHT:
+            return Verdict(0.0, "right with another target shown, too")
+        return Verdict(1.0, "another answer with another target shown")
+
+    def _paid(self, trajectory: Trajectory, part: Verdict | Unscored | None) -> Trajectory:
+        if part is None or trajectory.reward is None:
+            return trajectory
+        return replace(trajectory, reward=with_part(trajectory.reward, NAME, part, self._section.weight))
+
+
+def _as_rollout(sample: Sample, images: Sequence[bytes]) -> tuple[Sample, Trajectory]:
+    """A sample that nobody has answered, as what lends its target."""
+    stored = tuple(Picture(data=data) for data in images)
+    return sample, Trajectory(sample_id=sample.id, source=sample.source, images=stored)
