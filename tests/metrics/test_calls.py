@@ -18,13 +18,14 @@ class Row:
     unused: int = 0
     repeated: int = 0
     looked: bool = True
+    accepted: bool | None = True
 
 
 ROWS = [
     Row(cluster="0", calls=4, helpful=1, first=2, unused=1, repeated=1),
     Row(cluster="1", calls=2, helpful=2),
-    Row(cluster="2", calls=2, helpful=0, first=None, any_faithful=False, correct=False),
-    Row(cluster="3", calls=0, helpful=0, first=None, any_faithful=False, looked=False),
+    Row(cluster="2", calls=2, helpful=0, first=None, any_faithful=False, accepted=None, correct=False),
+    Row(cluster="3", calls=0, helpful=0, first=None, any_faithful=False, looked=False, accepted=None),
     Row(cluster="4", calls=1, correct=None),
 ]
 
@@ -42,6 +43,9 @@ def test_each_share_has_both_denominators() -> None:
     assert value(ROWS, "helpful_ratio") == pytest.approx((1 / 4 + 1 + 0) / 3)
     assert value(ROWS, "keep_unhelpful") == pytest.approx(2 / 3)
     assert value(ROWS, "keep_unhelpful", "correct") == 1.0
+    # The one whose only picture was called unhelpful leaves the denominator.
+    assert value(ROWS, "drop_unhelpful") == 1.0
+    assert value([*ROWS, Row(cluster="5", accepted=False)], "drop_unhelpful") == pytest.approx(2 / 3)
     assert value(ROWS, "unused_of_calls") == value(ROWS, "repeated_of_calls") == pytest.approx(1 / 8)
     assert value(ROWS, "late_of_calls") == pytest.approx((2 + 1) / 8)
     assert value(ROWS, "first_useful") == pytest.approx(1.5)
@@ -54,6 +58,7 @@ def test_what_was_not_judged_call_by_call_is_in_no_share_of_helpful_calls() -> N
 
 
 def test_without_calls_there_is_nothing_to_divide_by() -> None:
-    found = calls_of([Row(calls=0, helpful=0, first=None, looked=False)], seed=0)["all"]
+    found = calls_of([Row(calls=0, helpful=0, first=None, looked=False, accepted=None)], seed=0)["all"]
     assert (found.n, found.calls) == (0, 0)
-    assert found.helpful_of_calls is found.helpful_ratio is found.first_useful is found.keep_unhelpful is None
+    assert found.helpful_of_calls is found.helpful_ratio is found.first_useful is None
+    assert found.keep_unhelpful is found.drop_unhelpful is None

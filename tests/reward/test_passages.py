@@ -103,3 +103,22 @@ def test_on_trails_it_agrees_with_how_they_were_made() -> None:
             assert trace.answer != asked.ground_truth or asked.extra["documents"] == []
             told[False] += 1
     assert min(told.values()) > 5
+
+
+def test_where_the_fact_on_the_way_is_known_only_passages_that_name_it_count() -> None:
+    """SimpleVQA: the question leads over an entity, and the answer alone may be as short as a digit."""
+    asked = sample(ground_truth="7", extra={"atomic_fact": "Ulm Minster"})
+    assert holding(asked, found("1. Cologne\nIts cathedral has 7 bells.")) is None
+    assert holding(asked, found("1. Ulm Minster\nIt has 7 bells.")) == "7"
+    assert holding(asked, found("1. Bells\nThe ulm minster has 7.")) == "7"
+    assert holding(asked, found("1. Ulm Minsters\nThey have 7.")) is None
+    judge = Judges(SEARCH, None)
+    for output, level in (
+        ("1. Ulm Minster\nIt has 7 bells.", SEARCH.full),
+        ("1. Ulm Minster\nA church.", SEARCH.partial),
+        ("1. Cologne\nIts cathedral has 7 bells.", SEARCH.miss),
+    ):
+        trajectory = Trajectory(sample_id="q", source="q", calls=(found(output),))
+        assert asyncio.run(score_call(asked, trajectory, 0, judge)).score == level
+        shows = asyncio.run(judge.of(asked).shows_target(asked, trajectory, 0))
+        assert shows is (level == SEARCH.full)

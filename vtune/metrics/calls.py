@@ -55,6 +55,13 @@ class Row(Protocol):
         """Whether a call has given back a picture."""
         ...
 
+    @property
+    def accepted(self) -> bool | None:
+        """Whether a picture shows a target that the conversation itself does not call unhelpful; None where
+        there is no such picture, or nobody could tell.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
@@ -79,6 +86,10 @@ class Calls:
     keep_unhelpful: Estimate | None
     """FaithEyes' share of that name: of trajectories that saw a picture, those in which one shows a target;
     pictures that the policy itself finds unhelpful count. On right answers this is what its paper prints."""
+    drop_unhelpful: Estimate | None
+    """FaithEyes' other share: the same without pictures that the conversation itself calls unhelpful
+    (`rollout.feedback`), and so without trajectories that have no others. Without such verdicts both are
+    alike."""
 
 
 def calls_of(rows: Iterable[Row], *, seed: int) -> dict[str, Calls]:
@@ -89,7 +100,7 @@ def calls_of(rows: Iterable[Row], *, seed: int) -> dict[str, Calls]:
         seed: Of the bootstrap.
 
     Source: FaithEyes (Wang et al. 2026, arXiv 2607.28225), README and `judge_faithfulness.py`, for
-    `helpful_ratio` and `keep_unhelpful`; the others are ours.
+    `helpful_ratio`, `keep_unhelpful` and `drop_unhelpful`; the others are ours.
     """
     scored = [row for row in rows if row.correct is not None]
     return {
@@ -103,6 +114,7 @@ def _calls(rows: Sequence[Row], seed: int) -> Calls:
     known = [row for row in users if row.helpful is not None]
     found = [row for row in users if row.first is not None]
     looked = [row for row in users if row.looked and row.any_faithful is not None]
+    accepted = [row for row in users if row.accepted is not None]
 
     def of_calls(among: Sequence[Row], parts: Sequence[int]) -> Estimate | None:
         names, wholes = [row.cluster for row in among], [float(row.calls) for row in among]
@@ -122,5 +134,8 @@ def _calls(rows: Sequence[Row], seed: int) -> Calls:
         ),
         keep_unhelpful=share(
             [row.cluster for row in looked], [float(bool(row.any_faithful)) for row in looked], seed=seed
+        ),
+        drop_unhelpful=share(
+            [row.cluster for row in accepted], [float(bool(row.accepted)) for row in accepted], seed=seed
         ),
     )

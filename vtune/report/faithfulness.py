@@ -63,7 +63,7 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
     parts: list[RenderableType] = [Text(verdict(result)), table, *map(Text, _notes(result))]
     if everything:
         parts.append(render_values({"by number of calls": result["all"]["buckets"]}))
-        parts.append(_calls(result["calls"]))
+        parts.append(calls_table(result["calls"]))
     elif len(result["files"]) > ENDS:
         parts.append(Text(f"--all shows each of {len(result['files'])} files"))
     if "judges" in result:
@@ -116,6 +116,7 @@ CALLS = (
     ("helpful_of_calls", "helpful,\nof calls"),
     ("helpful_ratio", "helpful,\nmean ratio"),
     ("keep_unhelpful", "keep-\nunhelpful"),
+    ("drop_unhelpful", "drop-\nunhelpful"),
     ("unused_of_calls", "cut, not\nshown"),
     ("repeated_of_calls", "shown\nbefore"),
     ("late_of_calls", "after the\nfirst useful"),
@@ -123,7 +124,7 @@ CALLS = (
 """Shares of calls that have a column."""
 
 
-def _calls(calls: Mapping[str, Numbers]) -> Table:
+def calls_table(calls: Mapping[str, Numbers]) -> Table:
     """What calls were good for: a row for right answers, and one for all."""
     table = Table(title="calls (in percent [95 % interval])", title_justify="left")
     for name in ("of", "trajectories\nwith calls", "calls", *(title for _, title in CALLS), "first\nuseful"):
@@ -158,10 +159,10 @@ def _notes(result: Result) -> Iterator[str]:
         told = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
         yield f"boxes and the model: {told}"
     if result.get("people"):
-        yield from _by_people(result["people"])
+        yield from people_notes(result["people"])
 
 
-def _by_people(people: Mapping[str, Any]) -> Iterator[str]:
+def people_notes(people: Mapping[str, Any]) -> Iterator[str]:
     """How far labels of people agree with verifiers and with the judge of looks."""
     beside = f", {people['not_found']} of other trajectories" if people["not_found"] else ""
     yield f"labels of people: {people['labelled']}{beside} ({people['labels']})"

@@ -10,6 +10,7 @@ from rich.text import Text
 from vtune.metrics.by_source import ALL
 from vtune.metrics.changes import TELLING
 from vtune.metrics.tightening import WINDOW
+from vtune.report.audited import render_audits
 from vtune.report.changes import render_changes
 from vtune.report.evaluation import render_evaluations
 from vtune.report.foreign import foreign
@@ -81,6 +82,7 @@ def render_report(report: Mapping[str, Any], *, everything: bool = False) -> Ren
     parts += [_tightenings(run) for run in runs if run.get("tightenings")]
     parts += [_replies(one) for one in (*runs, *report.get("evaluations", ())) if "replies" in one]
     parts += [render_evaluations(report.get("evaluations", ()), everything=everything)]
+    parts += render_audits((*runs, *report.get("evaluations", ())))
     parts += [render_sweeps(report.get("sweeps", ()))]
     left_out = not everything and (sources or report.get("evaluations"))
     return Group(*parts, *([Text("--all shows every number of every source")] if left_out else []))

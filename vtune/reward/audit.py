@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vtune.data.shortcut import named_by_cue
 from vtune.errors import DataError, RunFailed, VtuneError
 from vtune.judge.pictures import picture_size
+from vtune.judge.told import called_unhelpful
 from vtune.parts import OURS
 from vtune.reward import evidence_boxes, evidence_model, evidence_passages
 from vtune.reward.evidence import Judges, needs_look
@@ -47,6 +48,9 @@ class AuditRow:
     """Calls that show what was shown before (red flags `repeated_crop` and `scratchpad`)."""
     looked: bool = False
     """A call has given back a picture."""
+    accepted: bool | None = None
+    """Whether a picture shows a target that the conversation itself does not call unhelpful; None where there
+    is no such picture, or nobody could tell."""
     target: float | None = None
     """Share of its picture that the largest evidence box takes up; None where there is none."""
     whole: bool = False
@@ -210,6 +214,7 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         unused=sum(_unused(call) for call in trajectory.calls),
         repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
         looked=any(call.images for call in trajectory.calls),
+        accepted=_accepted(trajectory, shows),
         target=_target(sample, trajectory),
         whole=_any_whole(trajectory, judges.levels.whole_image_share),
         by_cue=_by_cue(sample, trajectory),
@@ -230,6 +235,16 @@ async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges)
     if not shows and call.status == "infra":
         return None, f"the sandbox failed: {call.error or 'no reason given'}"
     return bool(shows), ""
+
+
+def _accepted(trajectory: Trajectory, shows: Sequence[bool | None]) -> bool | None:
+    """See `AuditRow.accepted`; `shows` are the calls that were judged, in order."""
+    dropped = called_unhelpful(trajectory)
+    counted = [k for k, call in enumerate(trajectory.calls) if call.images and k not in dropped]
+    known = [shows[k] if k < len(shows) else None for k in counted]
+    if True in known:
+        return True
+    return None if not known or None in known else False
 
 
 def _unused(call: Call) -> bool:

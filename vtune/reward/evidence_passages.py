@@ -28,6 +28,10 @@ SHORTEST = 3
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it any may."""
 
+FACT = "atomic_fact"
+"""The key of `extra_info` with the entity that the question leads over (SimpleVQA): only passages that name it
+count."""
+
 _HEAD = re.compile(r"^\d+\. ", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
@@ -39,8 +43,12 @@ class PassageJudge:
         self._levels = levels
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """`full` where a passage holds the answer, else `miss`."""
+        """`full` where a passage holds the answer, `partial` where it names no more than the fact on the way
+        to it, else `miss`.
+        """
         held = holding(sample, trajectory.calls[k])
+        if held is None and names_fact(sample, trajectory.calls[k]):
+            return Verdict(self._levels.partial, f"partial: a returned passage names {sample.extra[FACT]!r}")
         if held is None:
             return Verdict(self._levels.miss, "miss: no returned passage holds the answer")
         return Verdict(self._levels.full, f"full: a returned passage holds {held!r}")
@@ -58,16 +66,29 @@ def holding(sample: Sample, call: Call) -> str | None:
     """The spelling of the answer that a passage of a search holds; None where none does."""
     if call.tool not in SEARCHES or call.status != "ok":
         return None
-    titles = _titles(sample)
+    titles, fact = _titles(sample), _fact(sample)
     for passage in _passages(call.output):
         title, _, text = passage.partition("\n")
         if titles and normalise(title) not in titles:
+            continue
+        if fact and f" {fact} " not in f" {_words(passage)} ":
             continue
         words = _words(text if titles else passage)
         for answer in _answers(sample):
             if f" {_words(answer)} " in f" {words} ":
                 return answer
     return None
+
+
+def names_fact(sample: Sample, call: Call) -> bool:
+    """Whether a search returned something that names the fact on the way to the answer."""
+    fact = _fact(sample)
+    return (
+        bool(fact)
+        and call.tool in SEARCHES
+        and call.status == "ok"
+        and any(f" {fact} " in f" {_words(passage)} " for passage in _passages(call.output))
+    )
 
 
 def _passages(output: str) -> Sequence[str]:
@@ -82,13 +103,19 @@ def _answers(sample: Sample) -> list[str]:
     aliases = sample.verifier_parm.get("aliases", ())
     told = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
     said = [options.get(str(one), str(one)) for one in told]
-    least = 1 if _titles(sample) else SHORTEST
+    least = 1 if _titles(sample) or _fact(sample) else SHORTEST
     return [one for one in dict.fromkeys(said) if len(_words(one)) >= least]
 
 
 def _titles(sample: Sample) -> frozenset[str]:
     titles = sample.extra.get(DOCUMENTS)
     return frozenset(map(normalise, titles)) if isinstance(titles, list | tuple) else frozenset()
+
+
+def _fact(sample: Sample) -> str:
+    """The words of the fact on the way to the answer; empty where none is known."""
+    fact = sample.extra.get(FACT)
+    return _words(fact) if isinstance(fact, str) else ""
 
 
 def _words(text: str) -> str:

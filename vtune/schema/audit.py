@@ -1,4 +1,4 @@
-"""What an audit has found in a folder, for pages: answers that were drawn again, and judges."""
+"""What an audit has found in a folder, for pages: calls, answers that were drawn again, and judges."""
 
 import json
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from vtune.files.writing import write_atomically
 NAME = "audit.json"
 """The file, beside the trajectories."""
 
-PARTS = ("counterfactual", "judges")
-"""What of an audit is kept; the rest is counted again in seconds."""
+PARTS = ("calls", "counterfactual", "judges", "people")
+"""What of an audit is kept; the rest an evaluation says itself, or is counted again in seconds."""
 
 
 def read_audit(folder: Path) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
         DataError: If what is there cannot be read.
         RecipeError: If it cannot be written.
     """
-    found = {name: result[name] for name in PARTS if name in result}
+    found = {name: result[name] for name in PARTS if result.get(name)}
     if found:
         text = json.dumps(read_audit(folder) | found, indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(folder / NAME, text + "\n")

@@ -10,8 +10,8 @@ from tests.conftest import Once
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.manners import Manner, Manners, playing
 from vtune.config import find, load_recipe
+from vtune.judge.told import HELPFUL, UNHELPFUL
 from vtune.rollout.agent import Rollout
-from vtune.runs.agent.feedback import HELPFUL, UNHELPFUL
 from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.data.lens import make_lens
 from vtune.runs.train.rl import RLRecipe

@@ -2,15 +2,12 @@
 
 import asyncio
 
+from vtune.judge.told import HELPFUL, UNHELPFUL
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.looks import with_looks
 from vtune.rollout.verdicts import Feedback
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-
-HELPFUL = "This picture shows what was asked for."
-UNHELPFUL = "This picture does not show what was asked for."
-"""Ours; FaithEyes writes {"is_helpful": …, "reasons": …}."""
 
 
 def feedback_of(judges: Judges) -> Feedback:

@@ -14,6 +14,7 @@ from vtune.metrics.replies import last_replies, stored_replies
 from vtune.metrics.tightening import tightenings
 from vtune.runs.report.results import read_results
 from vtune.runs.sweep.table import is_sweep, sweep_table
+from vtune.schema.audit import read_audit
 from vtune.schema.parquet import fingerprint
 from vtune.uses import USES
 
@@ -44,6 +45,7 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         missing from its curve. `changes`: see `vtune.metrics.changes.telling`. `tightenings`: see
         `vtune.metrics.tightening`. `replies`, where asked for.
         `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
+        `audit` of those that `vtune faithfulness` has looked at: see `vtune.schema.audit`.
 
     Raises:
         DataError: If a folder is of no such kind, or a file in it is broken.
@@ -73,7 +75,12 @@ def _evaluation(path: Path) -> dict[str, object]:
         raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
     results = read_results(file, *SHOWN, fix=RESTORE)
     own = _uses(results.get("environment"), path)
-    return {"name": path.resolve().name, "path": str(path), **results, **own}
+    return {"name": path.resolve().name, "path": str(path), **results, **own, **_audit(path)}
+
+
+def _audit(path: Path) -> dict[str, object]:
+    found = read_audit(path)
+    return {"audit": found} if found else {}
 
 
 def _replies(path: Path) -> list[dict[str, Any]]:
@@ -114,6 +121,7 @@ def _run(path: Path) -> dict[str, object]:
         "sources": curves,
         "changes": [asdict(one) for one in telling(changes(curves))],
         "tightenings": tightenings(lines),
+        **_audit(path),
     }
 
 

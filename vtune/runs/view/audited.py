@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import DataError
+from vtune.report.audited import damaged
 from vtune.report.calibration import calibration_notes
 from vtune.report.counterfactual import CELLS, COLUMNS, share_text
+from vtune.report.faithfulness import CALLS, people_notes
+from vtune.report.numbers import GAP, percent
 from vtune.report.values import cell
 from vtune.schema.audit import NAME, read_audit
 
@@ -14,28 +16,48 @@ JUDGED = ("n", "agree", "kappa", "both", "first_only", "second_only", "neither")
 """Numbers of an agreement that have a column."""
 HEADS = ("n", "agree", "kappa", "yes, yes", "yes, no", "no, yes", "no, no")
 
+Table = dict[str, Any]
 
-def audited_tables(folder: Path) -> Iterator[dict[str, Any]]:
-    """Right answers with other pictures, the judge against the exchange, and judges against boxes.
+
+def audited_tables(folder: Path) -> Iterator[Table]:
+    """What calls were good for, right answers with other pictures, the judge against the exchange, judges
+    against boxes, the shares that a perfect judge would have seen, and what people say of verifiers.
 
     Raises:
         DataError: If what was kept cannot be read.
     """
     audit = read_audit(folder)
     try:
+        if "calls" in audit:
+            yield _calls(audit["calls"])
         if "counterfactual" in audit:
             yield from _counterfactual(audit["counterfactual"])
         if "judges" in audit:
             yield _judges(audit["judges"])
+            yield _corrected(audit["judges"])
+        if "people" in audit:
+            yield _people(audit["people"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"not what an audit has found: {error!r}",
-            where=str(folder / NAME),
-            fix="remove it: `vtune faithfulness` writes it again",
-        ) from None
+        raise damaged(str(folder / NAME), error) from None
 
 
-def _counterfactual(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _calls(calls: Mapping[str, Any]) -> Table:
+    rows = [
+        [
+            name,
+            cell(found["n"]),
+            cell(found["calls"]),
+            *(_percent(found.get(key)) for key, _ in CALLS),
+            cell(found["first_useful"]),
+        ]
+        for name, found in calls.items()
+    ]
+    titles = (title.replace("-\n", "-").replace("\n", " ") for _, title in CALLS)
+    heads = ["of", "trajectories with calls", "calls", *titles, "first useful"]
+    return {"title": "calls, in percent [95 % interval]", "note": "", "head": heads, "rows": rows}
+
+
+def _counterfactual(found: Mapping[str, Any]) -> Iterator[Table]:
     exchanges = found["exchanges"]
     rows = [
         [name, cell(one["n"]), *(_percent(one[key]) for key, _ in COLUMNS)] for name, one in exchanges.items()
@@ -57,12 +79,42 @@ def _counterfactual(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"title": title, "note": "", "head": heads, "rows": rows}
 
 
-def _judges(judges: Mapping[str, Any]) -> dict[str, Any]:
+def _judges(judges: Mapping[str, Any]) -> Table:
     rows = [[name, *(cell(one["agreement"][key]) for key in JUDGED)] for name, one in judges.items()]
     return {
         "title": "judges of looks against boxes",
         "note": "; ".join(calibration_notes(judges)),
         "head": ["", *HEADS],
+        "rows": rows,
+    }
+
+
+def _corrected(judges: Mapping[str, Any]) -> Table:
+    """What each judge finds faithful, and what a perfect one would have found."""
+    rows = []
+    for name, one in judges.items():
+        found = one["corrected"]
+        shares = [GAP, GAP] if found is None else [percent(found["apparent"]), _percent(found["share"])]
+        rows.append(
+            [name, cell(one["n"]), *shares, _percent(one["sensitivity"]), _percent(one["specificity"])]
+        )
+    return {
+        "title": "faithful of right answers with calls, in percent: as judged, and as a perfect judge would",
+        "note": "; ".join(f"{name}: {one['warning']}" for name, one in judges.items() if one["warning"]),
+        "head": ["judge", "n", "as judged", "corrected", "sensitivity", "specificity"],
+        "rows": rows,
+    }
+
+
+def _people(people: Mapping[str, Any]) -> Table:
+    rows = [
+        [name, *(cell(found[key]) for key in ("n", "agree", "kappa", "first_only", "second_only"))]
+        for name, found in people["answers"].items()
+    ]
+    return {
+        "title": "labels of people against verifiers",
+        "note": "; ".join(people_notes(people)),
+        "head": ["verifier", "n", "agree", "kappa", "wrongly right", "wrongly wrong"],
         "rows": rows,
     }
 

@@ -79,7 +79,7 @@ def _run(path: Path) -> dict[str, Any]:
         "sources": sources,
         "charts": charts_of(name for curves in sources.values() for name in curves),
         "changes": run["changes"],
-        "tables": list(_tightenings(run["tightenings"])),
+        "tables": [*_tightenings(run["tightenings"]), *audited_tables(path)],
         "recipe": _flat(recipe),
         "environment": _flat(run["environment"]),
         "line": hashlib.sha256(seedless.encode()).hexdigest(),

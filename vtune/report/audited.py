@@ -1,0 +1,53 @@
+"""What `vtune faithfulness` has found in the folders of runs and evaluations, beside their own numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from vtune.errors import DataError
+from vtune.report.calibration import calibration_notes, calibration_table
+from vtune.report.counterfactual import render_counterfactual
+from vtune.report.faithfulness import calls_table, people_notes
+from vtune.schema.audit import NAME
+
+
+def render_audits(shown: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Tables of calls, of answers that were drawn again, and of judges, folder by folder.
+
+    Args:
+        shown: Runs and evaluations with their `path`; those without `audit` have no tables.
+
+    Raises:
+        DataError: If what was kept is not of an audit.
+    """
+    for one in shown:
+        if "audit" not in one:
+            continue
+        yield Text(f"{one['name']}: what `vtune faithfulness` has found")
+        try:
+            yield from _tables(one["audit"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise damaged(f"{one['path']}/{NAME}", error) from None
+
+
+def damaged(where: str, error: Exception) -> DataError:
+    """What a file says that is not of an audit."""
+    return DataError(
+        f"not what an audit has found: {error!r}",
+        where=where,
+        fix="remove it: `vtune faithfulness` writes it again",
+    )
+
+
+def _tables(audit: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if "calls" in audit:
+        yield calls_table(audit["calls"])
+    if "judges" in audit:
+        yield calibration_table(audit["judges"], truth="boxes")
+        yield from map(Text, calibration_notes(audit["judges"]))
+    if "people" in audit:
+        yield from map(Text, people_notes(audit["people"]))
+    if "counterfactual" in audit:
+        yield render_counterfactual(audit["counterfactual"])
