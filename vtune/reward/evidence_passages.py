@@ -29,8 +29,8 @@ DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it any may."""
 
 FACT = "atomic_fact"
-"""The key of `extra_info` with the entity that the question leads over (SimpleVQA): only passages that name it
-count."""
+"""The key of `extra_info` with the entity that the question leads over (SimpleVQA): only passages that name
+it count."""
 
 _HEAD = re.compile(r"^\d+\. ", re.MULTILINE)
 _WORD = re.compile(r"\w+")
