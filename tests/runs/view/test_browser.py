@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import HANGS, ROOT
 from tests.runs.view.test_pairs import AFTER, BEFORE
 from tests.runs.view.test_show import hostile
 from tests.runs.view.test_tokens import write_tokenizer
@@ -82,6 +82,7 @@ class Watched:
 
     def __init__(self, browser: Any, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page.set_default_timeout(HANGS * 1000)
         self.problems: list[str] = []
         self.asked: list[str] = []
         self.page.on(
@@ -399,10 +400,12 @@ def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: 
     one.closed(address)
 
 
-def test_a_list_follows_a_running_run(browser: Any, address: str, run: Path) -> None:
-    one = Watched(browser)
-    one.page.goto(f"{address}#/0?q=step%3A9")
-    one.page.wait_for_selector("text=Nothing is like that.")
-    write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
-    one.page.wait_for_selector("text=step-000009/0", timeout=30_000)
-    one.closed(address)
+def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: [LOOKED]})
+    with served(run) as address:
+        one = Watched(browser)
+        one.page.goto(f"{address}#/0?q=step%3A9")
+        one.page.wait_for_selector("text=Nothing is like that.")
+        write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
+        one.page.wait_for_selector("text=step-000009/0")
+        one.closed(address)
