@@ -36,7 +36,7 @@ from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
-from vtune.update.unused import skip_muon, without_mlflow
+from vtune.update.import_stubs import skip_muon, without_mlflow
 from vtune.update.zero import buckets, config_of
 
 MAX_SKIPPED = 10

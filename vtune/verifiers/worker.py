@@ -121,7 +121,7 @@ class Worker:
         # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
         # process would import what verifies, half a second each time: the fork server does so once.
         context = get_context("forkserver")
-        context.set_forkserver_preload(["vtune.verifiers.early"])
+        context.set_forkserver_preload(["vtune.verifiers.preload"])
         ours, theirs = socket.socketpair()
         with theirs:
             process = context.Process(
@@ -315,7 +315,7 @@ def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> 
     else:
         signal.signal(signal.SIGPROF, _interrupt)
         # Else the first answers would load what they need, at the price of their slices.
-        from vtune.verifiers import early  # noqa: F401
+        from vtune.verifiers import preload  # noqa: F401
     with line, line.makefile("rb") as questions:
         while True:
             try:

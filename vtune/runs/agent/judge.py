@@ -3,7 +3,7 @@
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeEndpoint
 from vtune.report.progress import say
-from vtune.reward.greeting import meet
+from vtune.reward.preflight import meet
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 

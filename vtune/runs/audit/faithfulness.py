@@ -28,7 +28,7 @@ from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.located import Audited, locate
 from vtune.runs.audit.looked import Looking
-from vtune.runs.audit.people import People
+from vtune.runs.audit.human_labels import HumanLabels
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.questions import read_records
@@ -81,7 +81,7 @@ def run_faithfulness(
         not known, with their numbers. With `both` also `by_model`, the numbers by the model (or by the
         majority of several), `agreement` of boxes and model on the trajectories that have calls, and
         `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
-        models took. `people`: how far labels of people agree, see `People.result`; empty where there are
+        models took. `people`: how far labels of people agree, see `HumanLabels.result`; empty where there are
         none. `counterfactual`: see
         `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is asked for.
 
@@ -94,7 +94,7 @@ def run_faithfulness(
     reward = audited.reward
     ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
     reruns = None if rerun is None else prepared(rerun, audited.settings, path, seed=audited.seed)
-    people, looking = People(path), Looking()
+    people, looking = HumanLabels(path), Looking()
     judged = asyncio.run(_audit(audited, ways, [people, looking], every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
@@ -192,7 +192,7 @@ def _flat(rows: Mapping[str, list[AuditRow]]) -> list[AuditRow]:
 
 
 async def _audit(
-    audited: Audited, ways: Sequence[Way], takers: Sequence[People | Looking], *, every: bool
+    audited: Audited, ways: Sequence[Way], takers: Sequence[HumanLabels | Looking], *, every: bool
 ) -> dict[str, dict[str, list[AuditRow]]]:
     """For each way to judge, and for `BASE`, audit rows by `_name_of`; a portion is in memory at a time.
 

@@ -27,7 +27,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import read_calls
 from vtune.tools.python import CODE
 from vtune.tools.python import NAME as PYTHON
-from vtune.verifiers.asking import MARKS
+from vtune.verifiers.answer_instruction import MARKS
 from vtune.verifiers.tags import answer, tagged
 from vtune.verifiers.verifier import one_of
 

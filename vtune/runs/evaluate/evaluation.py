@@ -28,9 +28,9 @@ from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
-from vtune.runs.evaluate.begun import STARTED, asked_of, begin, check_new, finished_before
+from vtune.runs.evaluate.identity import STARTED, asked_of, begin, check_new, finished_before
 from vtune.runs.evaluate.drawing import draw_window
-from vtune.runs.evaluate.ended import forget, forget_all, kept
+from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.grading import (
     mark_of,
     rule_of,

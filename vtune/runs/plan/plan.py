@@ -14,7 +14,7 @@ from vtune.config import Strict
 from vtune.errors import VtuneError
 from vtune.models.policy import load_chat, resolved
 from vtune.models.shape import find_shape, known_shapes, local_file
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_tensor_parallel

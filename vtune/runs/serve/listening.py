@@ -8,7 +8,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from vtune.errors import RecipeError
-from vtune.runs.serve.patience import IDLE, Patient
+from vtune.runs.serve.connection_timeouts import IDLE, TimeoutProtocol
 
 GRACE = 15
 """Seconds that requests under way get when the service is told to stop; ours."""
@@ -34,7 +34,7 @@ async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callabl
             lifespan="off",  # what a service needs ends with its function, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
-            http=Patient,
+            http=TimeoutProtocol,
             ws="none",
         )
     )

@@ -13,7 +13,7 @@ from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape
 from vtune.report.progress import say
 from vtune.reward.checking import check_evidence, check_keys, check_samples
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import greet
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.recipe import TrainingRollout
 from vtune.runs.agent.judge import check_judge, check_summariser

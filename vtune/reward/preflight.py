@@ -1,4 +1,4 @@
-"""Before a run: do its judge and its reward services live, take its key or token, and judge as it wants?"""
+"""Preflight of a run: do its judge and its reward services live, take its key or token, and judge as it wants?"""
 
 import asyncio
 import io

@@ -38,7 +38,7 @@ class Labelled:
     target: float | None = None
 
 
-class People:
+class HumanLabels:
     """Collects the labelled ones among trajectories that are audited a portion at a time.
 
     Args:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.reward.build import recipe
 from vtune.errors import RecipeError, ServiceError
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import greet
 from vtune.reward.wire import settings_of
 from vtune.runs.plan.plan import _services
 from vtune.runs.train.rl import check_service
