@@ -14,7 +14,7 @@ from vtune.errors import RecipeError, RunFailed
 from vtune.models.shape import known_shapes, shape_of
 from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
-from vtune.rollout.tensor_parallel import TurnClient, TurnServer, Turn
+from vtune.rollout.tensor_parallel import Turn, TurnClient, TurnServer
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel
 from vtune.runs.train.rl import RLRecipe, check_sizes
 

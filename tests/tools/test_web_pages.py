@@ -21,8 +21,8 @@ from vtune.tools.engines import ENGINES, read_hits
 from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
 from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public, is_blocked
 from vtune.tools.http import Patience
-from vtune.tools.result_cache import ResultCache
 from vtune.tools.passage import Passage
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import SOURCES, Scene
 from vtune.tools.web_pages import PageSearch, WebPages
 

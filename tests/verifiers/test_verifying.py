@@ -3,7 +3,9 @@ import dataclasses
 import os
 import signal
 import socket
+import threading
 import time
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 
 import pytest
@@ -70,6 +72,31 @@ def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() ->
             assert time.monotonic() - started < 30
             allow(worker, 60)
             allow(slow, 60)
+            assert (await verifying.verify(wrap("7"), question)).score == 1.0
+
+    asyncio.run(story())
+
+
+def shoot_fork_server_when_asked() -> None:
+    """Stop the server that forks workers, and kill it once a worker has been asked of it."""
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+    server.ensure_running()
+    os.kill(server._forkserver_pid, signal.SIGSTOP)
+    threading.Timer(0.2, os.kill, (server._forkserver_pid, signal.SIGKILL)).start()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_fork_server_that_dies_as_it_is_asked_costs_a_reply_only_where_one_worker_could_take_it(
+    workers: int,
+) -> None:
+    question = sample("math", "7")
+
+    async def story() -> None:
+        async with Verifying(workers=workers, timeout_s=60) as verifying:
+            shoot_fork_server_when_asked()
+            if workers == 1:
+                with pytest.raises(ServiceError, match="the server that forks workers has died"):
+                    await verifying.verify(wrap("7"), question)
             assert (await verifying.verify(wrap("7"), question)).score == 1.0
 
     asyncio.run(story())

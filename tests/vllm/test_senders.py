@@ -23,8 +23,8 @@ from vtune.models.policy import Policy
 from vtune.models.shape import known_shapes
 from vtune.rollout import vllm, vllm_senders
 from vtune.rollout.adapters import Adapters
-from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
 from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.rollout.transfer import Link

@@ -12,10 +12,10 @@ from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.tools import zoom
 from vtune.tools.calls import Asked, read_calls, tool_response
-from vtune.tools.recoverable_session import RecoverableSession
 from vtune.tools.observation import Observation, sandbox_output
 from vtune.tools.python import CODE, run_python
 from vtune.tools.python import NAME as PYTHON
+from vtune.tools.recoverable_session import RecoverableSession
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import arguments_of
 from vtune.verifiers.tags import tagged

@@ -13,9 +13,9 @@ from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
 from vtune.rollout.calling import call_of, recorded_as
+from vtune.rollout.concurrency import PrioritySemaphore
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.picture_prefetch import PrefetchedPictures
-from vtune.rollout.concurrency import PrioritySemaphore
 from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch

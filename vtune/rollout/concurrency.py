@@ -1,4 +1,4 @@
-"""PrioritySemaphore for conversations that run at the same time, given to those of the oldest step first."""
+"""A semaphore with priorities: places for conversations that run at the same time, the oldest step first."""
 
 import asyncio
 import heapq

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class EngineThread:
-    """The first process of a tensor-parallel group draws for the others too, also while it waits for them at a barrier.
+    """The first process of a tensor-parallel group draws for the others too, also while it waits for them.
 
     Args:
         make: Makes the engine, in its thread.

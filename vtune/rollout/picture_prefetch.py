@@ -1,4 +1,4 @@
-"""Prefetched pictures of one conversation, read by threads before anything on the event loop looks at them."""
+"""Pictures of one conversation, prefetched: read by threads before the event loop needs them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Tensor parallelism: processes of one machine that share a vLLM, which the first of them has, on the GPUs of all."""
+"""Tensor parallelism: processes that share a vLLM, which the first of them has, on all their GPUs."""
 
 import asyncio
 import pickle

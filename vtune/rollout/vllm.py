@@ -35,7 +35,7 @@ from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
-from vtune.rollout.tensor_parallel import TurnServer, TensorParallelGroup, Turn
+from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
 from vtune.rollout.transfer import FILES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
@@ -166,8 +166,8 @@ class VllmEngine:
     async def take(self, weights: Weights, version: int) -> None:
         """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU.
 
-        A tensor-parallel group goes through it in step (`TensorParallelEngine.take`): the memory of all its GPUs is handed back before
-        vLLM wakes on them, and the weights of each are sent from it.
+        A tensor-parallel group goes through it in step (`TensorParallelEngine.take`): the memory of all its
+        GPUs is handed back before vLLM wakes on them, and the weights of each are sent from it.
         """
         link, label = _Local(self._llm), label_of(version)
         if self._setup.adapters is not None:

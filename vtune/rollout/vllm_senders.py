@@ -71,7 +71,9 @@ class HandleSender:
         tp_group: Of this process, where several share a vLLM; None: it has one of its own.
     """
 
-    def __init__(self, policy: Policy, device: torch.device, tp_group: TensorParallelGroup | None = None) -> None:
+    def __init__(
+        self, policy: Policy, device: torch.device, tp_group: TensorParallelGroup | None = None
+    ) -> None:
         self._source = Source(policy)
         self._thread = device_thread(device)
         self._tp_group = tp_group

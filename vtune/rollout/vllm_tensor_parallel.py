@@ -1,4 +1,4 @@
-"""A process of a tensor-parallel group that has no vLLM of its own: the first one's draws for it, on its GPU too."""
+"""A process of a tensor-parallel group that has no vLLM: that of the first draws for it, on its GPU too."""
 
 from vtune.models.device import release_cache
 from vtune.models.pictures import Pixels
@@ -6,7 +6,7 @@ from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Kept, Submissions
-from vtune.rollout.tensor_parallel import TurnClient, TensorParallelGroup, Turn
+from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnClient
 from vtune.rollout.vllm_senders import HandleSender
 
 KEPT = 1 << 30
@@ -26,7 +26,9 @@ class TensorParallelEngine:
 
     cohorts = 1
 
-    def __init__(self, policy: Policy, tp_group: TensorParallelGroup, *, waiting: Stopwatch | None = None) -> None:
+    def __init__(
+        self, policy: Policy, tp_group: TensorParallelGroup, *, waiting: Stopwatch | None = None
+    ) -> None:
         self._policy = policy
         self._tp_group = tp_group
         self._stopwatch = waiting or Stopwatch()

@@ -1,4 +1,4 @@
-"""A cache that also coalesces requests: who asks for the same thing gets the same result, also while it is under way."""
+"""A cache that coalesces requests: the same question gets the same result, also while it is under way."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable

@@ -13,8 +13,8 @@ from vtune.tools.exchanges import Exchanges, Request
 from vtune.tools.fetch import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
-from vtune.tools.result_cache import ResultCache
 from vtune.tools.passage import Passage
+from vtune.tools.result_cache import ResultCache
 
 SERPER = ENGINES["serper"]
 

@@ -1,4 +1,4 @@
-"""Preloaded by the server that forks workers: what verifies is imported once, before the first reply comes."""
+"""Preloaded by the server that forks workers: what verifies is imported once, before a reply comes."""
 
 import math_verify  # noqa: F401
 

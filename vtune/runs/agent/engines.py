@@ -12,8 +12,8 @@ from vtune.models.pictures import PixelBudget, widest
 from vtune.models.policy import Dtype, Policy
 from vtune.models.shape import find_shape
 from vtune.rollout.adapters import NAME, Adapters
-from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.engine import Engine, Weights
+from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.recipe import Rollout, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.tensor_parallel import TensorParallelGroup
@@ -70,7 +70,9 @@ def training_engine(
     from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
 
     gpus = recipe.tensor_parallel
-    tp_group = TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
+    tp_group = (
+        TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
+    )
     if tp_group is not None and not tp_group.first:
         return TensorParallelEngine(policy, tp_group, waiting=waiting)
     setup = Setup(

@@ -26,8 +26,8 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
-from vtune.tools.result_cache import ResultCache
 from vtune.tools.python import NAME as PYTHON
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene, Tool, ToolPart, View
 from vtune.tools.toolbox import Toolbox
 from vtune.tools.zoom import NAME as ZOOM

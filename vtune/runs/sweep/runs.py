@@ -13,8 +13,8 @@ from vtune.metrics.power import power_of
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
 from vtune.report.progress import say
-from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
+from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked

@@ -24,6 +24,7 @@ from vtune.rollout.transcript import Transcript, check_trace, replay
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.folder import running
 from vtune.runs.train.checkpoint_manager import CheckpointManager, position
+from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import (
     Loaded,
@@ -36,7 +37,6 @@ from vtune.runs.train.online_recipe import (
     values_of,
 )
 from vtune.runs.train.profile import Profile, check_profile
-from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.step_row import speed_row
 from vtune.runs.train.stopping import Stopping
