@@ -77,27 +77,34 @@ def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() ->
     asyncio.run(story())
 
 
-def shoot_fork_server_when_asked() -> None:
-    """Stop the server that forks workers, and kill it once a worker has been asked of it."""
+def test_a_fork_server_that_dies_as_it_is_asked_costs_no_reply() -> None:
     server = forkserver._forkserver  # type: ignore[attr-defined]
-    server.ensure_running()
-    os.kill(server._forkserver_pid, signal.SIGSTOP)
-    threading.Timer(0.2, os.kill, (server._forkserver_pid, signal.SIGKILL)).start()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_fork_server_that_dies_as_it_is_asked_costs_a_reply_only_where_one_worker_could_take_it(
-    workers: int,
-) -> None:
-    question = sample("math", "7")
 
     async def story() -> None:
-        async with Verifying(workers=workers, timeout_s=60) as verifying:
-            shoot_fork_server_when_asked()
-            if workers == 1:
-                with pytest.raises(ServiceError, match="the server that forks workers has died"):
-                    await verifying.verify(wrap("7"), question)
-            assert (await verifying.verify(wrap("7"), question)).score == 1.0
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            server.ensure_running()
+            died = server._forkserver_pid
+            os.kill(died, signal.SIGSTOP)
+            threading.Timer(0.2, os.kill, (died, signal.SIGKILL)).start()
+            assert (await verifying.verify(wrap("7"), sample("math", "7"))).score == 1.0
+            assert server._forkserver_pid != died
+
+    asyncio.run(story())
+
+
+def test_a_fork_server_that_dies_again_and_again_leaves_the_reply_unscored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dies(_: ForkServerProcess) -> None:
+        raise EOFError
+
+    async def story() -> None:
+        async with Verifying(workers=2) as verifying:
+            with monkeypatch.context() as patch:
+                patch.setattr(ForkServerProcess, "start", dies)
+                with pytest.raises(ServiceError, match="dies again and again"):
+                    await verifying.verify(wrap("7"), sample("math", "7"))
+            assert (await verifying.verify(wrap("7"), sample("math", "7"))).score == 1.0
 
     asyncio.run(story())
 

@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ the 30 s of `Verifying`, as long as a run waits for a score."""
 AGAIN = 0.05
 """Seconds of processor time after which a reply that used up its slice is interrupted once more, where the
 first time was lost in a library; ours."""
+
+STARTS, PAUSE = 5, 0.02
+"""How often a worker is started where the server that forks it has died, and seconds in between; ours: the
+server is replaced as soon as its end is seen, moments later."""
 
 NICENESS = 10
 """Of a process for slow replies; ours: where cores are few, it waits for the others."""
@@ -116,7 +121,7 @@ class Worker:
         """Start the process, without waiting until it can be asked.
 
         Raises:
-            OSError: If the machine has no process or no file descriptor left.
+            OSError: If the machine has no process or no file descriptor left, or no fork server that lives.
         """
         # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
         # process would import what verifies, half a second each time: the fork server does so once.
@@ -131,13 +136,10 @@ class Worker:
                 name="vtune-verifier",
             )
             try:
-                process.start()
+                _start(process)
             except OSError:
                 ours.close()
                 raise
-            except EOFError:
-                ours.close()
-                raise OSError("the server that forks workers has died") from None
         ours.setblocking(False)
         asyncio.get_running_loop().add_reader(ours, self._receive)
         self._process, self._line, self._answered = process, ours, False
@@ -275,6 +277,16 @@ class Worker:
             first = questions.pop(0)
             tell(first.verdict, ServiceError(why.format(first.verifier)))
         self._leave(questions)
+
+
+def _start(process: BaseProcess) -> None:
+    for _ in range(STARTS):
+        try:
+            process.start()
+            return
+        except (EOFError, ConnectionError):  # the fork server died: as it was asked, or a moment before
+            time.sleep(PAUSE)
+    raise OSError("the server that forks workers dies again and again")
 
 
 def tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:
