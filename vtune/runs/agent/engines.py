@@ -70,11 +70,9 @@ def training_engine(
     from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
 
     gpus = recipe.tensor_parallel
-    tp_group = (
-        TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
-    )
-    if tp_group is not None and not tp_group.first:
-        return TensorParallelEngine(policy, tp_group, waiting=waiting)
+    group = TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
+    if group is not None and not group.first:
+        return TensorParallelEngine(policy, group, waiting=waiting)
     setup = Setup(
         model=model,
         dtype=dtype,
@@ -88,9 +86,9 @@ def training_engine(
         budget=widest([policy.pictures.budget, *(budget for _, budget in also)]),
         adapters=adapters,
     )
-    if tp_group is None:
+    if group is None:
         return VllmEngine(policy, setup, folder, waiting=waiting)
-    return EngineThread(lambda: VllmEngine(policy, setup, folder, waiting=waiting, tp_group=tp_group))
+    return EngineThread(lambda: VllmEngine(policy, setup, folder, waiting=waiting, tp_group=group))
 
 
 def _to_servers(
