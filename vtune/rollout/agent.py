@@ -12,7 +12,7 @@ from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
-from vtune.rollout.calling import call_of, recorded_as
+from vtune.rollout.call_record import call_of, recorded_as
 from vtune.rollout.concurrency import PrioritySemaphore
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.picture_prefetch import PrefetchedPictures

@@ -15,7 +15,7 @@ from vtune.models.served import is_served
 from vtune.report.progress import Steps
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.rollout.again import draw_side_by_side
+from vtune.rollout.regeneration import draw_side_by_side
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, opened_engine
 from vtune.runs.agent.served import check_model, kind_of
