@@ -3,6 +3,7 @@
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -15,6 +16,20 @@ GRACE = 15
 
 BACKLOG = 2048
 """Connections that may wait to be taken; uvicorn's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Where a service listens, and what it takes there."""
+
+    host: str
+    """Name or address."""
+    port: int
+    """0 takes a free one."""
+    token: str | None
+    """What requests must carry; needed where others than this machine can reach the service."""
+    max_bytes: int
+    """Of one request."""
 
 
 async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
