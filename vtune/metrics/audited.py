@@ -8,13 +8,17 @@ from numpy.typing import ArrayLike
 from vtune.metrics.intervals import Estimate, mean, share
 
 
-class Audited(Protocol):
-    """What every metric of looks asks of a trajectory; `vtune.reward.audit` makes such rows."""
+class Clustered(Protocol):
+    """What an interval asks of a row."""
 
     @property
     def cluster(self) -> str:
         """What belongs together and is resampled together (`vtune.schema.clusters`)."""
         ...
+
+
+class Audited(Clustered, Protocol):
+    """What every metric of looks asks of a trajectory; `vtune.reward.audit` makes such rows."""
 
     @property
     def correct(self) -> bool | None:
@@ -40,7 +44,7 @@ class Estimates:
         seed: Of the bootstrap; the same seed gives the same intervals.
     """
 
-    def __init__(self, rows: Sequence[Audited], seed: int) -> None:
+    def __init__(self, rows: Sequence[Clustered], seed: int) -> None:
         self._clusters = [row.cluster for row in rows]
         self._seed = seed
 
