@@ -9,7 +9,7 @@ from .options import AsJson, Seed, UsedFiles
 
 CueName = Literal["shade", "frame"]
 Folder = Annotated[Path, typer.Option("--out", help="Folder for train, heldout and traces.")]
-Train = Annotated[int, typer.Option("--train", min=0, help="Questions to train on.")]
+Train = Annotated[int, typer.Option("--train", min=0, help="Training questions.")]
 Heldout = Annotated[int, typer.Option("--eval", min=0, help="Held-out questions.")]
 Traces = Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")]
 Tiny = Annotated[Path | None, typer.Option("--tiny", help="Also build a tiny model for them in this folder.")]
