@@ -72,7 +72,7 @@ OTHER_MEANINGS = {
     ("vtune/runs/plan/checks.py", "judge"): "a key of a recipe, and a check",
     ("vtune/data/formats/specimens_maths.py", "english"): "a language of MathVista's rows",
     ("vtune/report/faithfulness.py", "labels"): "a key of a result",
-    ("vtune/runs/audit/people.py", "labels"): "a key of a result",
+    ("vtune/runs/audit/human_labels.py", "labels"): "a key of a result",
 }
 """(file, word) where the word is not a name of a part; `*`: every word there."""
 

@@ -12,10 +12,10 @@ from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
-from vtune.rollout.calling import call_of, recorded_as
+from vtune.rollout.call_record import call_of, recorded_as
+from vtune.rollout.concurrency import PrioritySemaphore
 from vtune.rollout.engine import Engine, Request, Sampling
-from vtune.rollout.loaded import LoadedPictures
-from vtune.rollout.places import Places
+from vtune.rollout.picture_prefetch import PrefetchedPictures
 from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
@@ -28,7 +28,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, StopReason, Trajectory
 from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
-from vtune.verifiers.asking import ended
+from vtune.verifiers.answer_instruction import ended
 from vtune.verifiers.tags import answer
 
 
@@ -85,7 +85,7 @@ class Agent:
         self._feedback = feedback
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
-        self._places: Places | None = None
+        self._places: PrioritySemaphore | None = None
         self._runs = count()
         self._lost = 0
 
@@ -110,7 +110,7 @@ class Agent:
         found: dict[int, Trajectory] = {}
         results, order = Results(), next(self._runs)
         room = self.room
-        self._places = self._places or Places(room)  # the sandbox knows its own once it is open
+        self._places = self._places or PrioritySemaphore(room)  # the sandbox knows its own once it is open
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
         for cohort in range(cohorts):
@@ -173,7 +173,7 @@ class Agent:
             self._engine.leave(cohort)
 
     async def _one(self, job: Job, cohort: int, results: Results, done: Callable[[], None]) -> Trajectory:
-        seen = LoadedPictures(self._pictures)
+        seen = PrefetchedPictures(self._pictures)
         book = Transcript(self._chat, seen)
         outcome, sandbox = None, ""
         try:
@@ -189,7 +189,7 @@ class Agent:
             done()
         return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 
-    def _start(self, job: Job, seen: LoadedPictures, results: Results) -> Start:
+    def _start(self, job: Job, seen: PrefetchedPictures, results: Results) -> Start:
         services = Services(
             sandbox=self._sandbox,
             tools=self._tools,
@@ -202,7 +202,7 @@ class Agent:
         return Start(sample=job.sample, images=job.images, seed=seed, group=job.group, services=services)
 
     async def _converse(
-        self, job: Job, cohort: int, book: Transcript, episode: Episode, seen: LoadedPictures
+        self, job: Job, cohort: int, book: Transcript, episode: Episode, seen: PrefetchedPictures
     ) -> StopReason:
         recipe = self._recipe
         self._open(job, book, episode.opening)
@@ -297,7 +297,7 @@ class Agent:
         shown = [data for of_one in images for data in of_one]
         return book.length + book.observation_length(text, shown) >= self._recipe.max_tokens
 
-    async def _shown(self, observation: Observation, seen: LoadedPictures) -> tuple[bytes, ...]:
+    async def _shown(self, observation: Observation, seen: PrefetchedPictures) -> tuple[bytes, ...]:
         """The pictures that the policy is shown of an observation, loaded."""
         images, transform = observation.images, self._observation_transform
         if transform is not None:
@@ -305,7 +305,7 @@ class Agent:
         await seen.load(images)
         return images
 
-    async def _load(self, job: Job, seen: LoadedPictures) -> None:
+    async def _load(self, job: Job, seen: PrefetchedPictures) -> None:
         """Load a sample's pictures.
 
         A row whose picture has a good head and no good body is not worth a run, nor its other rows.

@@ -108,9 +108,13 @@ class ForkServer:
             await self.end()
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()
+            late = isinstance(error, TimeoutError) and not said
+            why = f"it was not ready after {START_SECONDS:g} s" if late else said[-1] if said else error
             raise ServiceError(
-                f"the sandbox's fork server did not start: {said[-1] if said else error}",
-                fix="check that numpy, cv2, PIL and matplotlib can be imported by this Python",
+                f"the sandbox's fork server did not start: {why}",
+                fix="try again when the machine is less busy"
+                if late
+                else "check that numpy, cv2, PIL and matplotlib can be imported by this Python",
             ) from error
         except BaseException:
             self.abandon()

@@ -23,6 +23,7 @@ from vtune.update.batch import Item, Read, dummy_item, micro_batch
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
+from vtune.update.import_stubs import skip_muon, without_mlflow
 from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
 from vtune.update.losses import PolicyLoss
@@ -36,7 +37,6 @@ from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
-from vtune.update.unused import skip_muon, without_mlflow
 from vtune.update.zero import buckets, config_of
 
 MAX_SKIPPED = 10

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +27,10 @@ from tests.runs.commands import environment, vtune
 from tests.runs.dice import Dice, rollouts
 from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
+from vtune.errors import ServiceError
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
+from vtune.runs.curate.workers import looking
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
@@ -819,6 +822,20 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
     reasons = (tmp_path / "ray/drops.jsonl").read_text()
     assert "10 words" in reasons
     assert "the ground truth is empty" in reasons
+
+
+def test_ray_that_does_not_start_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray says it
+
+    for name in ("ray", "ray.data"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(init=late, data=SimpleNamespace()))
+    with (
+        pytest.raises(ServiceError, match="Ray did not start: The current node timed out") as caught,
+        looking("ray"),
+    ):
+        pass
+    assert "ray start" in (caught.value.fix or "")
 
 
 def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import vtune.runs.evaluate.windows as vtune_windows
 from tests.schema.records import SAMPLE, TRAJECTORY
 from vtune.rollout.agent import Job
-from vtune.runs.evaluate.ended import keep, kept, reopen_unscored, restored
 from vtune.runs.evaluate.questions import Question
+from vtune.runs.evaluate.rollout_files import keep, kept, reopen_unscored, restored
 from vtune.runs.evaluate.windows import drawn, part, portions, slim, windows
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_trajectories

@@ -12,7 +12,7 @@ from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import vtune
 from vtune.config import dump_recipe, find, load_recipe
 from vtune.errors import DataError
-from vtune.runs.curate.people import why_doubted
+from vtune.runs.curate.labels import why_doubted
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.serving import app_of

@@ -15,15 +15,16 @@ from vtune.models.served import is_served
 from vtune.report.progress import Steps
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.rollout.again import draw_side_by_side
+from vtune.rollout.regeneration import draw_side_by_side
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, opened_engine
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.audit.exchanges import EXCHANGES, WITHHELD
-from vtune.runs.audit.looked import Looked, Place
+from vtune.runs.audit.rerun_candidates import Candidate
 from vtune.runs.audit.rerun_record import NAME, RerunRecord
 from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again
+from vtune.runs.audit.stored_audit import Place
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -97,7 +98,7 @@ def prepared(asked: RerunWith, settings: str, path: Path, *, seed: int) -> Rerun
 
 def run_counterfactual(
     reruns: Reruns,
-    looked: Sequence[Looked],
+    looked: Sequence[Candidate],
     samples: Mapping[str, Sample],
     portions: Iterator[tuple[Path, Sequence[Trajectory]]],
     reward: RewardRecipe,
@@ -134,7 +135,7 @@ def run_counterfactual(
 
 async def _rerun(
     reruns: Reruns,
-    looked: Sequence[Looked],
+    looked: Sequence[Candidate],
     samples: Mapping[str, Sample],
     portions: Iterator[tuple[Path, Sequence[Trajectory]]],
     reward: RewardRecipe,

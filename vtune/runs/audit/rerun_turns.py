@@ -13,9 +13,9 @@ from vtune.models.policy import Policy
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import RIGHT
 from vtune.reward.score import Scorer
-from vtune.rollout.again import Again, answer_again, answer_without, last_turn
 from vtune.rollout.engine import Completion, Engine, Sampling
 from vtune.rollout.openai import ServedPolicy
+from vtune.rollout.regeneration import Regeneration, answer_again, answer_without, last_turn
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.audit.drawn import Drawn
 from vtune.runs.audit.exchanges import EXCHANGES, Scene, Unknown
@@ -27,7 +27,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import read_calls
 from vtune.tools.python import CODE
 from vtune.tools.python import NAME as PYTHON
-from vtune.verifiers.asking import MARKS
+from vtune.verifiers.answer_instruction import MARKS
 from vtune.verifiers.tags import answer, tagged
 from vtune.verifiers.verifier import one_of
 
@@ -69,7 +69,7 @@ class Turn:
     gold: str | None
     """The ground truth of what is shown in the place of its pictures."""
     trajectory: Trajectory
-    again: Again
+    again: Regeneration
 
 
 def turn_again(
@@ -168,7 +168,7 @@ async def judged(
     return line.rerun()
 
 
-def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Model) -> Again | None:
+def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Model) -> Regeneration | None:
     """The answer in the place of the first call; None where nothing says how an answer begins."""
     opening = OPENINGS.get(one_of(sample, "answer_in", MARKS, default="tag"))
     if opening is None:

@@ -20,13 +20,13 @@ from vtune.files.writing import check_file_output, check_folder_output, write_at
 from vtune.models.policy import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
-from vtune.reward.greeting import meet
+from vtune.reward.preflight import ping_judge
 from vtune.runs.curate.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_print
+from vtune.runs.curate.filtering import filter_rows
 from vtune.runs.curate.funnel import Example, Ledger, funnel
+from vtune.runs.curate.labels import PeopleLabels, doubts
 from vtune.runs.curate.mixing import shares, write_mix
-from vtune.runs.curate.passes import filter_rows
-from vtune.runs.curate.people import PeopleLabels, doubts
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import take_reviews, write_queue
@@ -63,13 +63,13 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
             try:
                 check_pass_rate(spec)
                 if spec.judge is not None:
-                    meet(spec.judge, pictures=False)
+                    ping_judge(spec.judge, pictures=False)
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, ExternalKnowledge | LabelCheck):
             most = known
             try:
-                meet(spec.judge, pictures=True)
+                ping_judge(spec.judge, pictures=True)
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, PeopleLabels):

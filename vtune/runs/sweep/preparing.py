@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vtune.runs.sweep.filling import PREPARED, SEED, filled
+from vtune.runs.sweep.placeholders import PREPARED, SEED, filled
 
 RESUMABLE = ("sft", "rl")
 """Verbs whose folder is continued with `--resume`."""

@@ -24,15 +24,15 @@ from vtune.report.training import Training
 from vtune.reward.checking import check_unscored
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
-from vtune.runs.train.keeping import Keeping
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
+from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import Loaded, check_pinned, pin_suites, values_of
 from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.profile import Profile, check_profile, phase
-from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
@@ -190,7 +190,7 @@ class _Loop:
         self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
             forget_replies(run.out, run.done)
-        self._keeping = Keeping(recipe.checkpoints.keep, run.out)
+        self._checkpoints = CheckpointManager(recipe.checkpoints.keep, run.out)
         self._stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=run.done)
         self._evaluation = OnlineEvaluation(
             recipe.eval,
@@ -202,7 +202,7 @@ class _Loop:
             ranks=ranks,
             out=run.out,
             record=self._record,
-            keeping=self._keeping,
+            checkpoints=self._checkpoints,
         )
 
     async def steps(self) -> Mapping[str, float]:
@@ -210,7 +210,7 @@ class _Loop:
         done, steps, first = self._run.done, self._recipe.steps, self._ranks.first
         rows: Rows = {}
         if first:
-            self._keeping.point()
+            self._checkpoints.point()
         shown = Training("rl", self._run.out, steps, done=done, show=first)
         with self._stopping, self._record, shown as progress:
             for number in range(done, steps):
@@ -351,7 +351,7 @@ class _Loop:
     def _save(self, done: int) -> None:
         run = self._run
         state = {"taken": self._taken, **self._tightening.state}
-        self._keeping.save(run.trainer, run.policy, self._recipe.model, done, self._ranks, state)
+        self._checkpoints.save(run.trainer, run.policy, self._recipe.model, done, self._ranks, state)
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:

@@ -13,7 +13,7 @@ from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape
 from vtune.report.progress import say
 from vtune.reward.checking import check_evidence, check_keys, check_samples
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.recipe import TrainingRollout
 from vtune.runs.agent.judge import check_judge, check_summariser
@@ -139,7 +139,7 @@ def check_service(reward: RewardRecipe) -> None:
         ServiceError: If none answers.
         RecipeError: If one refuses.
     """
-    silent = greet(reward)
+    silent = ping_services(reward)
     if reward.service is not None and len(silent) == len(reward.service.urls):
         raise ServiceError(
             "no reward service answers",

@@ -1,7 +1,7 @@
 """What people said about audited trajectories, beside what verifiers and judges said: how far both agree."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,9 @@ from typing import Any
 from vtune.metrics.agreement import agreement
 from vtune.metrics.calibration import Judged, calibration
 from vtune.metrics.resampling import SEED
-from vtune.reward.audit import AuditRow
-from vtune.reward.evidence import needs_look
-from vtune.reward.recipe import RIGHT, EvidenceLevels
+from vtune.reward.recipe import RIGHT
+from vtune.runs.audit.stored_audit import StoredAudit
 from vtune.schema.labels import Judgement, Label, read_labels
-from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.view.place import Place
 
@@ -38,7 +36,7 @@ class Labelled:
     target: float | None = None
 
 
-class People:
+class HumanLabels:
     """Collects the labelled ones among trajectories that are audited a portion at a time.
 
     Args:
@@ -53,26 +51,15 @@ class People:
         self._labels = read_labels(self.file)
         self._there = len(self._labels)
         self._found: list[Labelled] = []
-        self._rows: Counter[Path] = Counter()
 
-    def take(
-        self,
-        file: Path,
-        samples: Mapping[str, Sample],
-        portion: Sequence[Trajectory],
-        rows: Sequence[AuditRow],
-        levels: EvidenceLevels,
-    ) -> None:
-        """Take in the next trajectories of a file, scored, with the audit of those that need a look."""
-        audits = iter(rows)
-        for number, trajectory in enumerate(portion, start=self._rows[file]):
-            sample = samples[trajectory.sample_id]
-            row = next(audits) if needs_look(sample, levels) else None
+    def take(self, portion: Sequence[StoredAudit]) -> None:
+        """Take in the next trajectories."""
+        for one in portion:
+            file, number = one.place
             label = self._labels.pop(f"{file.stem}/{number}", None)
             # The file was written again since it was labelled: the label is of another trajectory.
-            if label is not None and (label.sample_id, label.rollout) == _name(trajectory):
-                self._found.append(_labelled(label, sample, trajectory, row))
-        self._rows[file] += len(portion)
+            if label is not None and (label.sample_id, label.rollout) == _name(one.trajectory):
+                self._found.append(_labelled(label, one))
 
     def result(self) -> dict[str, Any]:
         """`labels`, the file; `labelled`, how many of the audited have one; `not_found`, labels of others;
@@ -104,12 +91,13 @@ def _name(trajectory: Trajectory) -> tuple[str, int | None]:
     return trajectory.sample_id, trajectory.rollout
 
 
-def _labelled(label: Label, sample: Sample, trajectory: Trajectory, row: AuditRow | None) -> Labelled:
+def _labelled(label: Label, one: StoredAudit) -> Labelled:
     assert label.label is not None  # `read_labels` leaves out what was taken back
-    accuracy = None if trajectory.reward is None else trajectory.reward.accuracy
+    reward, row = one.trajectory.reward, one.audit
+    accuracy = None if reward is None else reward.accuracy
     return Labelled(
         label=label.label,
-        verifier=sample.verifier,
+        verifier=one.sample.verifier,
         correct=None if accuracy is None else accuracy >= RIGHT,
         looked=row is not None and bool(row.calls),
         faithful=None if row is None else row.any_faithful,

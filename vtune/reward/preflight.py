@@ -1,4 +1,4 @@
-"""Before a run: do its judge and its reward services live, take its key or token, and judge as it wants?"""
+"""Preflight of a run: do its judge and reward services live, take its key or token, and judge as it wants?"""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ SIDE = 56
 """Pixels of the picture that goes with it."""
 
 
-def meet(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
+def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
     """Ask a judge one question, as it will be asked in the run; any reply is good.
 
     So a server that is down, a key or a model's name that is wrong, a model that takes no pictures, and
@@ -37,10 +37,10 @@ def meet(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
         ServiceError: If no reply comes.
         RecipeError: If its key is not set.
     """
-    return asyncio.run(_meet(endpoint, pictures))
+    return asyncio.run(_ping_judge(endpoint, pictures))
 
 
-async def _meet(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
+async def _ping_judge(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
     out = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
     # Who waits for a start is not to wait through every retry; no budget counts it.
@@ -50,7 +50,7 @@ async def _meet(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
         return client.refused
 
 
-def greet(recipe: RewardRecipe) -> list[str]:
+def ping_services(recipe: RewardRecipe) -> list[str]:
     """Why reward services of a recipe cannot be used now, one line for each of those.
 
     Args:
@@ -59,13 +59,13 @@ def greet(recipe: RewardRecipe) -> list[str]:
     Raises:
         RecipeError: If one refuses: the token is wrong, or it has another judge; or no token is set.
     """
-    return [] if recipe.service is None else asyncio.run(_greet(recipe, Servers(recipe.service)))
+    return [] if recipe.service is None else asyncio.run(_ping_services(recipe, Servers(recipe.service)))
 
 
-async def _greet(recipe: RewardRecipe, servers: Servers) -> list[str]:
+async def _ping_services(recipe: RewardRecipe, servers: Servers) -> list[str]:
     async with servers:
         try:
-            return await servers.greet(request_of(packed_json(settings_of(recipe)), []))
+            return await servers.ping(request_of(packed_json(settings_of(recipe)), []))
         except Refused as error:
             sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
             raise RecipeError(

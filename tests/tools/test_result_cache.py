@@ -2,12 +2,12 @@ import asyncio
 
 import pytest
 
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 
 
 def test_who_asks_meanwhile_or_later_gets_the_same_result() -> None:
     async def main() -> None:
-        once: Once[list[int]] = Once()
+        once: ResultCache[list[int]] = ResultCache()
         gate = asyncio.Event()
 
         async def make() -> list[int]:
@@ -28,7 +28,7 @@ def test_who_asks_meanwhile_or_later_gets_the_same_result() -> None:
 
 def test_a_failure_is_told_to_all_who_wait_and_not_kept() -> None:
     async def main() -> None:
-        once: Once[int] = Once()
+        once: ResultCache[int] = ResultCache()
         outcomes = iter([ValueError("down"), None])
 
         async def make() -> int:
@@ -46,7 +46,7 @@ def test_a_failure_is_told_to_all_who_wait_and_not_kept() -> None:
 
 def test_who_gives_up_takes_the_result_from_nobody() -> None:
     async def main() -> None:
-        once: Once[int] = Once()
+        once: ResultCache[int] = ResultCache()
 
         async def make() -> int:
             await asyncio.sleep(0.02)

@@ -7,7 +7,7 @@ import pytest
 from tests.verifiers.cases import CASES, sample, sample_of
 from vtune.errors import DataError
 from vtune.verifiers import VERIFIERS
-from vtune.verifiers.asking import asked, missing_marks, self_contained
+from vtune.verifiers.answer_instruction import asked, missing_marks, self_contained
 
 EVERY = pytest.mark.parametrize("name", sorted(CASES))
 

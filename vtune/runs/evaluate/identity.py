@@ -1,4 +1,4 @@
-"""What an evaluation is known by: a folder is begun once, and continued by the same evaluation alone."""
+"""The identity of an evaluation: a folder is begun once, and continued by the same evaluation alone."""
 
 import json
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from vtune.files.writing import write_atomically
 from vtune.report.progress import say
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.served import script_facts
-from vtune.runs.evaluate.ended import reopen_unscored
 from vtune.runs.evaluate.judged import ungraded
 from vtune.runs.evaluate.questions import fingerprints
+from vtune.runs.evaluate.rollout_files import reopen_unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
 from vtune.uses import prints as using

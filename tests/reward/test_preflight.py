@@ -10,7 +10,7 @@ import pytest
 
 from tests.reward.build import recipe
 from vtune.errors import RecipeError, ServiceError
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import ping_services
 from vtune.reward.wire import settings_of
 from vtune.runs.plan.plan import _services
 from vtune.runs.train.rl import check_service
@@ -53,7 +53,7 @@ def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
     monkeypatch.setenv("MY_TOKEN", "open-sesame")
     with answering(200, {"results": []}) as (url, asked):
         own = recipe(service={"urls": [url, NOBODY], "token_env": "MY_TOKEN"})
-        (silent,) = greet(own)
+        (silent,) = ping_services(own)
         check_service(own)
     assert silent.startswith(f"{NOBODY}: ClientConnectorError")
     assert f"the others stand in for it: {NOBODY}" in capsys.readouterr().err
@@ -65,7 +65,7 @@ def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
 def test_one_that_refuses_stops_a_run_before_it_begins(status: int) -> None:
     with answering(status, {"error": {"what": "not you"}}) as (url, _):
         own = recipe(service=[NOBODY, url])
-        for check in (greet, check_service, _services):
+        for check in (ping_services, check_service, _services):
             with pytest.raises(RecipeError, match=f"{url}: .*HTTP {status}: not you") as found:
                 check(own)
             assert "token_env" in found.value.fix
@@ -90,5 +90,5 @@ def test_a_plan_needs_no_token_and_says_that_it_is_missing(monkeypatch: pytest.M
 
 
 def test_without_a_service_nobody_is_asked(tmp_path: Path) -> None:
-    assert greet(recipe()) == _services(recipe()) == []
+    assert ping_services(recipe()) == _services(recipe()) == []
     check_service(recipe())

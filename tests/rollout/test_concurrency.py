@@ -4,7 +4,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.rollout.places import Places
+from vtune.rollout.concurrency import PrioritySemaphore
 
 
 def walked(room: int, wanted: list[tuple[int, int]], *, cancelled: frozenset[int] = frozenset()) -> list[int]:
@@ -12,7 +12,7 @@ def walked(room: int, wanted: list[tuple[int, int]], *, cancelled: frozenset[int
     got: list[int] = []
 
     async def run() -> None:
-        places, inside = Places(room), 0
+        places, inside = PrioritySemaphore(room), 0
 
         async def one(number: int, order: int, moments: int) -> None:
             nonlocal inside

@@ -10,7 +10,7 @@ import pytest
 from tests.sandbox.conftest import encoded, picture
 from vtune.errors import ServiceError
 from vtune.sandbox import Execution, Sandbox, Session
-from vtune.tools.lasting import ATTEMPTS, LastingSession
+from vtune.tools.recoverable_session import ATTEMPTS, RecoverableSession
 
 CALLS = (
     "x = 1; import random; open('note.txt', 'w').write('kept')",
@@ -23,7 +23,7 @@ async def talk(deaths: int) -> tuple[list[Execution], int]:
     """The calls, with the fork server killed before the third; how often a session was lost."""
     lost: list[None] = []
     async with Sandbox() as sandbox:
-        session = await LastingSession.open(
+        session = await RecoverableSession.open(
             sandbox, [encoded(picture())], seed=7, lost=lambda: lost.append(None)
         )
         found = [await session.run(code) for code in CALLS[:2]]
@@ -61,7 +61,7 @@ def test_a_session_that_is_lost_on_its_way_is_opened_again() -> None:
         lost: list[None] = []
         async with Dying() as sandbox:
             sandbox.deaths = deaths
-            session = await LastingSession.open(sandbox, [], seed=0, lost=lambda: lost.append(None))
+            session = await RecoverableSession.open(sandbox, [], seed=0, lost=lambda: lost.append(None))
             assert (await session.run("print(1)")).output == "1"
             assert len(lost) == deaths
             await session.close()
@@ -90,7 +90,7 @@ class DeadSession:
 def test_a_sandbox_that_never_works_is_given_up() -> None:
     async def ask() -> Execution:
         lost: list[None] = []
-        session = await LastingSession.open(Dead(), [], seed=0, lost=lambda: lost.append(None))
+        session = await RecoverableSession.open(Dead(), [], seed=0, lost=lambda: lost.append(None))
         found = await session.run("print(1)")
         assert len(lost) == ATTEMPTS - 1
         return found

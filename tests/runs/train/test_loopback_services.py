@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from vtune.errors import RecipeError
-from vtune.runs.train.reach import check_services_here
+from vtune.runs.train.loopback_services import check_services_here
 from vtune.update.ranks import Ranks
 
 NEXT = Ranks(rank=8, world=16, local=0)

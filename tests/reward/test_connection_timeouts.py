@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from vtune.reward.guard import Packed
-from vtune.runs.serve.patience import Patient
+from vtune.runs.serve.connection_timeouts import TimeoutProtocol
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
@@ -28,7 +28,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 @contextmanager
 def served(keep_alive: int = 1, **limits: float) -> Iterator[tuple[str, int]]:
-    protocol = type("Quick", (Patient,), {"head_s": 0.5, "body_s": 0.5, "taken_s": 0.5} | limits)
+    protocol = type("Quick", (TimeoutProtocol,), {"head_s": 0.5, "body_s": 0.5, "taken_s": 0.5} | limits)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         echo, log_level="critical", lifespan="off", http=protocol, ws="none", timeout_keep_alive=keep_alive

@@ -1,4 +1,4 @@
-"""Processes of one machine that share a vLLM, which the first of them has, on the GPUs of all."""
+"""Tensor parallelism: processes that share a vLLM, which the first of them has, on all their GPUs."""
 
 import asyncio
 import pickle
@@ -39,13 +39,13 @@ class Turn:
 Draw = Callable[[Turn], Awaitable[Answer]]
 
 
-class Team:
-    """This process among those that share a vLLM.
+class TensorParallelGroup:
+    """The processes that share a vLLM (tensor parallelism), as one of them sees them.
 
     Args:
         index: Of this process; 0 has the vLLM.
         size: Processes.
-        group: Their process group, on the CPU; None for a team of one.
+        group: Their process group, on the CPU; None for a group of one.
         address: The socket at which the first one draws for the others.
     """
 
@@ -55,24 +55,24 @@ class Team:
         self.group = group
         self.address = address
         # Barriers block, and the first process draws for the others meanwhile.
-        self._waiting = ThreadPoolExecutor(1, thread_name_prefix="vtune-team")
+        self._waiting = ThreadPoolExecutor(1, thread_name_prefix="vtune-tensor-parallel")
 
     @classmethod
     def formed(cls, rank: int, world: int, size: int, *, patience: timedelta) -> Self:
-        """The team of a process; all processes of the training call it together.
+        """The group of a process; all processes of the training call it together.
 
         Args:
-            rank: Of this process; neighbours are a team.
+            rank: Of this process; neighbours are a group.
             world: Processes of the training.
-            size: Of a team.
+            size: Of a group.
             patience: Of its barriers.
 
         Raises:
-            RecipeError: If teams do not come out even, or one would be spread over machines.
+            RecipeError: If groups do not come out even, or one would be spread over machines.
         """
         if world % size:
             raise RecipeError(
-                f"{world} processes do not split into teams of rollout.tensor_parallel {size}",
+                f"{world} processes do not split into groups of rollout.tensor_parallel {size}",
                 fix="let it divide the processes of each machine (--gpus)",
             )
         mine: Any = None
@@ -96,8 +96,8 @@ class Team:
         """Whether this process has the vLLM."""
         return self.index == 0
 
-    async def meet(self, work: Coroutine[Any, Any, None] | None = None) -> None:
-        """Do this process's work, and go on when all of the team have done theirs.
+    async def barrier(self, work: Coroutine[Any, Any, None] | None = None) -> None:
+        """Do this process's work, and go on when all of the group have done theirs.
 
         Raises:
             RunFailed: In all of them, if the work of one has failed so.
@@ -114,7 +114,7 @@ class Team:
             raise found[0]
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of each process of the team, in each of them."""
+        """The value of each process of the group, in each of them."""
         found: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(found, value, group=self.group)
         return found
@@ -126,8 +126,8 @@ class Team:
             shutil.rmtree(self.address.parent, ignore_errors=True)
 
 
-class Desk:
-    """Where the first process of a team draws for the others.
+class TurnServer:
+    """Where the first process of a tensor-parallel group draws for the others.
 
     Args:
         address: Of the socket.
@@ -180,8 +180,8 @@ class Desk:
         await writer.drain()
 
 
-class Counter:
-    """Where another process of a team asks for turns.
+class TurnClient:
+    """Where another process of a tensor-parallel group asks for turns.
 
     Args:
         address: Of the socket.

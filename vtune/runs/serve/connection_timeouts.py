@@ -1,4 +1,4 @@
-"""How long a service bears with a connection: one that says nothing, little, or takes nothing, is closed."""
+"""Timeouts of a service's connections: one that says nothing, little, or takes nothing, is closed."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ CONNECTIONS = 2048
 """At a time, ours. A further one closes that which has been silent longest, and if all are busy, itself."""
 
 
-class Patient(HttpToolsProtocol):
+class TimeoutProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which alone would wait forever for the rest of a request."""
 
     head_s = HEAD
@@ -46,7 +46,7 @@ class Patient(HttpToolsProtocol):
         self.silent_since = self.loop.time()
         if len(self.connections) > self.most:
             # In the order of their coming; who waits for an answer stays.
-            silent = (one for one in self.connections if isinstance(one, Patient) and one.is_silent)
+            silent = (one for one in self.connections if isinstance(one, TimeoutProtocol) and one.is_silent)
             oldest = min(silent, key=lambda one: one.silent_since, default=self)
             oldest.transport.abort()
         self._expect(self.head_s)

@@ -1,4 +1,4 @@
-"""A session that outlives the sandbox under it: what was lost is run again, call by call."""
+"""A session that recovers from a sandbox that died under it: its calls are replayed in a new one."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
@@ -17,7 +17,7 @@ class Runs(Protocol):
         """Run code; the status `infra` says that the sandbox itself failed."""
 
 
-class LastingSession:
+class RecoverableSession:
     """A session that is made again when the sandbox failed under it, and its calls with it.
 
     A session's state is a function of its pictures, its seed and its calls, so the new one stands where the

@@ -1,4 +1,4 @@
-"""One turn of a stored conversation once more, after the same tokens, with other pictures or without a look.
+"""One turn of a stored conversation regenerated: after the same tokens, with other pictures or with no look.
 
 Nothing is encoded anew: what stood before the turn is the record's own token ids. A picture that takes the
 place of another has its size, so that it fills as many of them.
@@ -19,7 +19,7 @@ from vtune.schema.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Regeneration:
     """A turn to be drawn once more."""
 
     request: Request
@@ -37,7 +37,7 @@ def answer_again(
     *,
     sampling: Sampling,
     key: tuple[int, ...],
-) -> Again:
+) -> Regeneration:
     """The last turn once more, after everything that stood before it.
 
     Args:
@@ -63,7 +63,7 @@ def answer_without(
     *,
     sampling: Sampling,
     key: tuple[int, ...],
-) -> Again:
+) -> Regeneration:
     """The answer in the place of the first call: the turn begins with what opens an answer.
 
     Args:
@@ -97,7 +97,7 @@ def last_turn(trajectory: Trajectory) -> int:
     return start
 
 
-async def draw_again(engine: Engine, again: Again, chat: Speech) -> tuple[str, Completion]:
+async def draw_again(engine: Engine, again: Regeneration, chat: Speech) -> tuple[str, Completion]:
     """Draw the turn; its whole text, with what it was started with."""
     completion = await engine.generate(again.request)
     text = chat.decode(completion.token_ids) if completion.text is None else completion.text
@@ -115,7 +115,7 @@ def _again(
     sampling: Sampling,
     key: tuple[int, ...],
     opening: str = "",
-) -> Again:
+) -> Regeneration:
     shown = [number for message in kept for number in message.images]
     pixels = [_pixels(trajectory, number, images, reader) for number in shown]
     prefix = trajectory.token_ids[:start]
@@ -130,7 +130,7 @@ def _again(
         messages=tuple(kept),
         question=trajectory.sample_id,
     )
-    return Again(request, opening, tuple(kept))
+    return Regeneration(request, opening, tuple(kept))
 
 
 def _pixels(
@@ -191,7 +191,7 @@ def _where(trajectory: Trajectory) -> str:
 
 
 async def draw_side_by_side(
-    engine: Engine, turns: Sequence[Again], chat: Speech, *, room: int
+    engine: Engine, turns: Sequence[Regeneration], chat: Speech, *, room: int
 ) -> list[tuple[str, Completion] | ServiceError]:
     """Draw turns that do not depend on each other, at most `room` at a time; in order.
 

@@ -10,8 +10,8 @@ from vtune.rollout.engine import Completion, Engine, Request, Weights
 T = TypeVar("T")
 
 
-class Apart:
-    """The first process of a team draws for the others too, also while it waits for them at a barrier.
+class EngineThread:
+    """The first process of a tensor-parallel group draws for the others too, also while it waits for them.
 
     Args:
         make: Makes the engine, in its thread.

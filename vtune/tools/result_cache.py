@@ -1,4 +1,4 @@
-"""The same thing is asked once: who asks for it again gets the same result, also while it is under way."""
+"""A cache that coalesces requests: the same question gets the same result, also while it is under way."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Once(Generic[T]):
+class ResultCache(Generic[T]):
     """Results by key. Failures are not kept: the next one who asks tries again."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Processes that share a vLLM: turns over a socket, meetings, and who belongs to which team."""
+"""Processes that share a vLLM: turns over a socket, meetings, and who belongs to which group."""
 
 import asyncio
 import threading
@@ -12,9 +12,9 @@ from tests.update.pair import both_end_well
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError, RunFailed
 from vtune.models.shape import known_shapes, shape_of
-from vtune.rollout.apart import Apart
+from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
-from vtune.rollout.team import Counter, Desk, Turn
+from vtune.rollout.tensor_parallel import Turn, TurnClient, TurnServer
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel
 from vtune.runs.train.rl import RLRecipe, check_sizes
 
@@ -31,12 +31,12 @@ def asked(address: Path, draw: Any, names: list[str]) -> list[Any]:
     """What comes of turns that are asked for all at once."""
 
     async def run() -> list[Any]:
-        desk, counter = Desk(address, draw), Counter(address)
-        await desk.open()
-        await counter.open()
-        found = await asyncio.gather(*(counter.ask(turn(name)) for name in names), return_exceptions=True)
-        await counter.close()
-        await desk.close()
+        server, client = TurnServer(address, draw), TurnClient(address)
+        await server.open()
+        await client.open()
+        found = await asyncio.gather(*(client.ask(turn(name)) for name in names), return_exceptions=True)
+        await client.close()
+        await server.close()
         return found
 
     return asyncio.run(run())
@@ -78,45 +78,45 @@ def test_a_mistake_of_ours_leaves_nobody_waiting(tmp_path: Path) -> None:
         assert "is gone" in str(found)
 
 
-TEAM = """
+GROUP = """
 import asyncio
 from datetime import timedelta
 import torch
 from vtune.errors import RecipeError, RunFailed
-from vtune.rollout.team import Team
+from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.update.ranks import Ranks
 
 torch.distributed.init_process_group("gloo")
 ranks = Ranks.of_this_process()
 try:
-    Team.formed(ranks.rank, ranks.world, 4, patience=timedelta(seconds=60))
+    TensorParallelGroup.formed(ranks.rank, ranks.world, 4, patience=timedelta(seconds=60))
 except RecipeError:
     pass
-team = Team.formed(ranks.rank, ranks.world, 2, patience=timedelta(seconds=60))
-assert (team.index, team.first) == (ranks.rank, ranks.rank == 0)
-assert team.address.parent.is_dir()
+tp_group = TensorParallelGroup.formed(ranks.rank, ranks.world, 2, patience=timedelta(seconds=60))
+assert (tp_group.index, tp_group.first) == (ranks.rank, ranks.rank == 0)
+assert tp_group.address.parent.is_dir()
 
 async def fails():
-    if team.first:
+    if tp_group.first:
         raise RunFailed("no memory", fix="less")
 
 async def meetings():
-    await team.meet()
+    await tp_group.barrier()
     try:
-        await team.meet(fails())
+        await tp_group.barrier(fails())
     except RunFailed as error:
         return str(error)
 
 assert "no memory" in asyncio.run(meetings())
 torch.distributed.barrier()
-team.close()
+tp_group.close()
 torch.distributed.barrier()
-assert not team.address.parent.exists()
+assert not tp_group.address.parent.exists()
 """
 
 
-def test_a_team_fails_together(tmp_path: Path) -> None:
-    both_end_well(TEAM, tmp_path)
+def test_a_group_fails_together(tmp_path: Path) -> None:
+    both_end_well(GROUP, tmp_path)
 
 
 def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:
@@ -135,7 +135,7 @@ def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:
             """Nothing is to be ended."""
 
     async def run() -> None:
-        apart = Apart(Engine)  # type: ignore[arg-type]
+        apart = EngineThread(Engine)  # type: ignore[arg-type]
         resting = asyncio.create_task(apart.rest())
         await asyncio.sleep(0)
         assert began.wait(10)  # without giving the loop a turn

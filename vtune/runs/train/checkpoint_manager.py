@@ -24,7 +24,7 @@ from vtune.update.recipe import Keep
 from vtune.update.zero import writer_of
 
 
-class Keeping:
+class CheckpointManager:
     """The checkpoints of one run: writes them, and removes those that are not to stay.
 
     Args:

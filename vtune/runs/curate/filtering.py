@@ -19,7 +19,7 @@ from vtune.report.progress import Steps
 from vtune.runs.curate.contamination import benchmarks_of
 from vtune.runs.curate.difficulty import check_rows, measure_all
 from vtune.runs.curate.funnel import Ledger
-from vtune.runs.curate.people import PeopleLabels, ask_people
+from vtune.runs.curate.labels import PeopleLabels, ask_people
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import judge_all

@@ -1,4 +1,4 @@
-"""Places for conversations that run at the same time, given to those of the oldest step first."""
+"""A semaphore with priorities: places for conversations that run at the same time, the oldest step first."""
 
 import asyncio
 import heapq
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 
-class Places:
+class PrioritySemaphore:
     """Room for a number of conversations.
 
     Where steps are drawn ahead, conversations of several of them want a place: one that is free goes to the

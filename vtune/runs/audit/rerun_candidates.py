@@ -1,24 +1,17 @@
 """Audited trajectories as counterfactual re-runs need them: where each stands, and what the judge said."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from vtune.judge.pictures import picture_size
 from vtune.metrics.counterfactual import Answered
 from vtune.reward.audit import AuditRow
-from vtune.reward.evidence import needs_look
-from vtune.reward.recipe import EvidenceLevels
-from vtune.schema.sample import Sample
+from vtune.runs.audit.stored_audit import Place, StoredAudit
 from vtune.schema.trajectory import Trajectory
-
-Place = tuple[Path, int]
-"""A file of trajectories, and a row of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Candidate:
     """A trajectory about a question that needs a look, before anything is drawn again."""
 
     place: Place
@@ -30,27 +23,19 @@ class Looked:
         return bool(self.answered.correct) and self.answered.looked
 
 
-class Looking:
+class RerunCandidates:
     """Collects them while trajectories are audited a portion at a time."""
 
     def __init__(self) -> None:
-        self.rows: list[Looked] = []
-        self._next: Counter[Path] = Counter()
+        self.rows: list[Candidate] = []
 
-    def take(
-        self,
-        file: Path,
-        samples: Mapping[str, Sample],
-        portion: Sequence[Trajectory],
-        rows: Sequence[AuditRow],
-        levels: EvidenceLevels,
-    ) -> None:
-        """Take in the next trajectories of a file, with the audit of those that need a look."""
-        audits = iter(rows)
-        for number, trajectory in enumerate(portion, start=self._next[file]):
-            if needs_look(samples[trajectory.sample_id], levels):
-                self.rows.append(Looked((file, number), _answered(trajectory, next(audits))))
-        self._next[file] += len(portion)
+    def take(self, portion: Sequence[StoredAudit]) -> None:
+        """Take in the next trajectories."""
+        self.rows += [
+            Candidate(one.place, _answered(one.trajectory, one.audit))
+            for one in portion
+            if one.audit is not None
+        ]
 
 
 def _answered(trajectory: Trajectory, row: AuditRow) -> Answered:

@@ -1,11 +1,11 @@
-"""The pictures of one conversation, read by threads before anything on the event loop looks at them."""
+"""Pictures of one conversation, prefetched: read by threads before the event loop needs them."""
 
 from collections.abc import Sequence
 
 from vtune.models.pictures import PictureReader, Pixels
 
 
-class LoadedPictures:
+class PrefetchedPictures:
     """What a conversation has loaded; it stays, whatever the reader forgets.
 
     Args:

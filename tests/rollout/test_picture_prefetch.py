@@ -17,7 +17,7 @@ from vtune.models.pictures import PictureReader, Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.loaded import LoadedPictures
+from vtune.rollout.picture_prefetch import PrefetchedPictures
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.schema.message import Picture
 from vtune.schema.pixels import decode_picture
@@ -151,7 +151,7 @@ def test_a_bad_picture_is_bad_data_for_everyone_who_waits_for_it(reader: Picture
     damaged = LARGE[: len(LARGE) // 2]
 
     async def story() -> list[Any]:
-        loads = [LoadedPictures(reader).load([damaged]) for _ in range(3)]
+        loads = [PrefetchedPictures(reader).load([damaged]) for _ in range(3)]
         return list(await asyncio.gather(*loads, return_exceptions=True))
 
     found = asyncio.run(story())
@@ -162,7 +162,7 @@ def test_a_conversation_keeps_what_it_has_loaded_whatever_the_reader_forgets(
     policy: Policy, noted: Noted
 ) -> None:
     reader = PictureReader(noted, policy.pictures.budget, keep_bytes=1)
-    loaded = LoadedPictures(reader)
+    loaded = PrefetchedPictures(reader)
     asyncio.run(loaded.load([LARGE, CROP]))
     first = loaded.read(LARGE)
     assert loaded.shown_size(LARGE) == reader.shown(first).size

@@ -1,4 +1,4 @@
-"""What DeepSpeed imports and a training here never uses: four seconds of a processor in each process."""
+"""Stubs for what DeepSpeed imports and no training here uses: four seconds of a processor in each process."""
 
 import sys
 from collections.abc import Iterator

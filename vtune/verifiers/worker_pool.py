@@ -1,4 +1,4 @@
-"""Workers that share one line of questions."""
+"""A pool of workers that share one queue of questions."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from vtune.verifiers.worker import Question, Worker, tell
 Leave = Callable[[Sequence[Question]], None]
 
 
-class Lane:
+class WorkerPool:
     """Deals questions to workers in order.
 
     Args:

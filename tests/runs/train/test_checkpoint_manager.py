@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from vtune.metrics.log import MetricsLog
-from vtune.runs.train.keeping import Keeping
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.record import Record
 from vtune.update.checkpoint import write_checkpoint
 from vtune.update.ranks import Ranks
@@ -20,18 +20,18 @@ BEST = Best(suite="quiz", metric="score", mode="max")
 
 def after(curve: dict[int, float], out: Path, keep: Keep, *, every: int = 1) -> tuple[list[int], str | None]:
     """The checkpoints that are there after the last step of a curve, and what `best` points to."""
-    keeping = Keeping(keep, out)
+    checkpoints = CheckpointManager(keep, out)
     with MetricsLog(out / "metrics.jsonl", first_step=0) as log:
         for step, value in curve.items():
             if step % every == 0:
                 write_checkpoint(
-                    keeping.root, step, lambda folder: None, first=True, wait=lambda: None,
-                    keep=keep.newest, spared=keeping._spared,
+                    checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None,
+                    keep=keep.newest, spared=checkpoints._spared,
                 )  # fmt: skip
             log.write(step, {"eval/quiz/all": {"score": value}, "eval/quiz/hard": {"score": -value}})
-            keeping.point()
-    steps = [int(folder.name.removeprefix("step-")) for folder in sorted(keeping.root.glob("step-*"))]
-    link = keeping.root / "best"
+            checkpoints.point()
+    steps = [int(folder.name.removeprefix("step-")) for folder in sorted(checkpoints.root.glob("step-*"))]
+    link = checkpoints.root / "best"
     return steps, link.resolve().name if link.exists() else None
 
 
@@ -64,16 +64,16 @@ def test_the_best_is_one_that_there_is_a_checkpoint_of(tmp_path: Path) -> None:
 def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path: Path) -> None:
     after(CURVE, tmp_path, Keep(newest=2, best=BEST))
     assert (tmp_path / "checkpoints/best").is_symlink()
-    Keeping(Keep(newest=2), tmp_path).point()
+    CheckpointManager(Keep(newest=2), tmp_path).point()
     assert not (tmp_path / "checkpoints/best").is_symlink()
-    Keeping(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
+    CheckpointManager(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
 
 
 def test_a_best_by_a_number_that_is_not_measured_is_doubted() -> None:
-    keeping = Keeping(Keep(newest=1, best=BEST), Path("nowhere"))
-    assert keeping.doubt("quiz", {"score": 0.5}) is None
-    assert keeping.doubt("exam", {"reward": 0.5}) is None
-    told = keeping.doubt("quiz", {"reward": 0.5, "iou@50": 0.2})
+    checkpoints = CheckpointManager(Keep(newest=1, best=BEST), Path("nowhere"))
+    assert checkpoints.doubt("quiz", {"score": 0.5}) is None
+    assert checkpoints.doubt("exam", {"reward": 0.5}) is None
+    told = checkpoints.doubt("quiz", {"reward": 0.5, "iou@50": 0.2})
     assert told is not None
     assert "`score`, which this evaluation on quiz did not measure; it has reward, iou@50" in told
 
