@@ -2,7 +2,9 @@
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,8 @@ from vtune.runs.sweep.filling import PREPARED, SEED, filled
 
 RESUMABLE = ("sft", "rl")
 """Verbs whose folder is continued with `--resume`."""
+OUTPUTS = ("--out", "--tiny")
+"""Options that name what a command writes."""
 
 
 class Command(NamedTuple):
@@ -53,6 +57,8 @@ def preparations(
             continue
         folder.mkdir(parents=True, exist_ok=True)
         begun = words[0] in RESUMABLE and (_out(words) / "recipe.yaml").exists()
+        if words[0] not in RESUMABLE:
+            _clear(words, folder)
         log = folder / f"{name}.log"
         words = [*words, "--json", *(["--resume"] if begun else [])]
         yield Command(f"preparation of {name}", words, log, result, needed=True)
@@ -67,6 +73,16 @@ def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tu
             found.append((name, words))
             read += [word for word in words if word != str(_out(words))]
     return found[::-1]
+
+
+def _clear(words: Sequence[str], folder: Path) -> None:
+    """Remove what a command that was interrupted has left in folders of its own below `folder`: it would
+    refuse to write there.
+    """
+    for option, value in pairwise(words):
+        path = Path(value)
+        if option in OUTPUTS and folder.absolute() in path.absolute().parents and path.is_dir():
+            shutil.rmtree(path)
 
 
 def _out(words: Sequence[str]) -> Path:
