@@ -128,7 +128,7 @@ def truth_of(sample: Sample) -> str:
 
 
 def _told_of(sample: Sample, truth: str) -> str | None:
-    """The ground truth of a question in which this would be right; None where it is none of its options."""
+    """The ground truth of a question in which this would be right; None where it is not among its options."""
     if not sample.choices:
         return truth
     options = [option.casefold().strip() for option in sample.choices[: len(ascii_uppercase)]]
