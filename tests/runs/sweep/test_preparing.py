@@ -36,3 +36,16 @@ def test_what_is_finished_and_what_lies_elsewhere_stays(tmp_path: Path) -> None:
     (one,) = preparations(own, {}, 3, tmp_path, ["{prepared}/traces.parquet"])
     assert one.words[0] == "data"
     assert (elsewhere.is_dir(), left(folder)) == (True, ["tiny"])
+
+
+def test_what_another_command_has_finished_in_the_same_folder_stays(tmp_path: Path) -> None:
+    own = {
+        "lens": "data make lens --seed {seed} --out {prepared}/both/lens",
+        "shapes": "data make shapes --seed {seed} --out {prepared}/both",
+    }
+    folder = tmp_path / "prepared" / "seed-3"
+    (folder / "both" / "lens").mkdir(parents=True)
+    (folder / "lens.json").touch()
+    (one,) = preparations(own, {}, 3, tmp_path, ["{prepared}/both/x.parquet"])
+    assert one.words[2] == "shapes"
+    assert left(folder / "both") == ["lens"]

@@ -58,7 +58,8 @@ def preparations(
         folder.mkdir(parents=True, exist_ok=True)
         begun = words[0] in RESUMABLE and (_out(words) / "recipe.yaml").exists()
         if words[0] not in RESUMABLE:
-            _clear(words, folder)
+            done = [own for one, own in commands.items() if (folder / f"{one}.json").exists()]
+            _clear(words, folder, [path for own in done for path in _outputs(own)])
         log = folder / f"{name}.log"
         words = [*words, "--json", *(["--resume"] if begun else [])]
         yield Command(f"preparation of {name}", words, log, result, needed=True)
@@ -75,14 +76,19 @@ def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tu
     return found[::-1]
 
 
-def _clear(words: Sequence[str], folder: Path) -> None:
-    """Remove what a command that was interrupted has left in folders of its own below `folder`: it would
-    refuse to write there.
+def _clear(words: Sequence[str], folder: Path, kept: Sequence[Path]) -> None:
+    """Remove what a command that was interrupted has left, which it would refuse to write again: folders
+    below `folder` that hold nothing of those to be kept.
     """
-    for option, value in pairwise(words):
-        path = Path(value)
-        if option in OUTPUTS and folder.absolute() in path.absolute().parents and path.is_dir():
+    for path in _outputs(words):
+        holds = any(path in (one, *one.parents) for one in kept)
+        if folder.absolute() in path.parents and path.is_dir() and not holds:
             shutil.rmtree(path)
+
+
+def _outputs(words: Sequence[str]) -> list[Path]:
+    """What a command writes."""
+    return [Path(value).absolute() for option, value in pairwise(words) if option in OUTPUTS]
 
 
 def _out(words: Sequence[str]) -> Path:
