@@ -21,6 +21,7 @@ from vtune.runs.agent.opening import load_fixed, opened_engine
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.audit.exchanges import EXCHANGES, WITHHELD
+from vtune.runs.audit.located import Audited
 from vtune.runs.audit.looked import Looked, Place
 from vtune.runs.audit.rerun_record import NAME, RerunRecord
 from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again
@@ -59,15 +60,13 @@ class RerunWith:
     vllm: bool = False
 
 
-def prepared(asked: RerunWith, settings: str, path: Path, files: Sequence[Path], *, seed: int) -> Reruns:
+def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
     """Everything that can be known before an audit begins.
 
     Args:
         asked: What the command line says.
-        settings: The file with the settings of the run.
-        path: Folder or file of the trajectories.
-        files: Those of the trajectories.
-        seed: Of draws, random regions and intervals.
+        audited: The trajectories.
+        path: Their folder or file.
 
     Raises:
         RecipeError: If the files are of several steps, or an exchange wants the policy's tokens, and its
@@ -75,13 +74,13 @@ def prepared(asked: RerunWith, settings: str, path: Path, files: Sequence[Path],
         VtuneError: If the model cannot be had.
     """
     exchanges = asked_exchanges(asked.exchanges)
-    if len({step_of(file) for file in files}) > 1:
+    if len({step_of(file) for file in audited.files}) > 1:
         raise RecipeError(
             "the trajectories of a run's steps were drawn by other weights each, and --model is one of them",
             where=str(path),
-            fix=f"name the file of one step, e.g. {files[-1]}, and the checkpoint that drew it",
+            fix=f"name the file of one step, e.g. {audited.files[-1]}, and the checkpoint that drew it",
         )
-    drawn = drawn_as(settings, asked.agent)
+    drawn = drawn_as(audited.settings, asked.agent)
     model = resolved(asked.model)
     kind = kind_of(model, "vllm" if asked.vllm else "transformers")
     if kind == "vllm":
@@ -99,7 +98,7 @@ def prepared(asked: RerunWith, settings: str, path: Path, files: Sequence[Path],
         model=model,
         settings=drawn,
         kind=kind,
-        seed=seed,
+        seed=audited.seed,
         record=RerunRecord(record),
     )
 
