@@ -238,10 +238,12 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
     """They go to the memory of the host; nothing but the adapters is sent when it wakes."""
     calls: list[str] = []
     taken: list[Any] = []
+    named: list[Any] = []
 
     class Adapting(FakeLLM):
         async def add_lora(self, request: Any) -> None:
             self.calls.append("add_lora")
+            named.append(engine._adapter)
             taken.append(
                 (request.load_inplace, sorted(file.name for file in Path(request.lora_path).iterdir()))
             )
@@ -264,6 +266,8 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
         engine._sender.close()
 
     asyncio.run(hand_over())
+    # A turn that begins meanwhile would load them again with each of its batches.
+    assert [one and one.load_inplace for one in named] == [None]
     assert calls == [
         "sleep 1", "empty_cache", "wake_up ['weights']", "pause_generation keep",
         "reset_prefix_cache True", "reset_encoder_cache", "add_lora",

@@ -110,6 +110,8 @@ def _agreement(rows: Sequence[Judged]) -> Agreement:
 
 
 def _warning(found: Corrected | None, yes: int, no: int) -> str:
+    if found is None and yes and no:
+        return ""  # there is no right answer with calls, and no share
     if found is None:
         lacking = "is so" if not yes else "is not so"
         return f"the judge is not calibrated: the truth is known of no trajectory of which it {lacking}"

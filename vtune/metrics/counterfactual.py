@@ -32,8 +32,8 @@ class Rerun:
     """It asked for another look in the place of an answer."""
     same: bool = False
     """It says word for word what it said before."""
-    tokens: int = 0
-    """Drawn for it."""
+    tokens: int | None = None
+    """Drawn for it; None where none were, or nobody here sees them."""
     why: str = ""
     """Why it is unscored."""
 
@@ -94,7 +94,7 @@ class Dependence:
     same_text: Estimate | None
     """Of those drawn again, turns that say word for word the same: the pictures were decoration."""
     tokens: float | None
-    """Drawn for an answer, on average."""
+    """Drawn for an answer, on average over those whose tokens are seen."""
     table: Mapping[str, Estimate | None]
     """Of those drawn again and judged: `faithful_dependent`, `faithful_independent`,
     `unfaithful_dependent`, `unfaithful_independent`. They sum to 1."""
@@ -129,6 +129,7 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Depende
         for wholes in ([1.0] * len(counted), [float(bool(row.correct)) for row in counted])
     )
     judged = [row for row in known if row.faithful is not None]
+    tokens = [one.tokens for one in found if one.tokens is not None]
     return Dependence(
         n=len(known),
         n_unscored=len(left),
@@ -140,7 +141,7 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Depende
         follows=_follows(known, exchange, seed),
         asked_again=Estimates(known, seed).share([float(one.again) for one in found]),
         same_text=Estimates(known, seed).share([float(one.same) for one in found]),
-        tokens=float(np.mean([one.tokens for one in found])) if found else None,
+        tokens=float(np.mean(tokens)) if tokens else None,
         table=_table(judged, exchange, seed),
         agreement=agreement((row.faithful, bool(_dependent(row, exchange))) for row in judged),
         by=_by(known, exchange, seed),

@@ -364,6 +364,8 @@ async def _send(
         raise _Unusable(f"{type(error).__name__} {error}".strip()) from error
     if response.status_code >= 500:
         raise _Unusable(f"HTTP {response.status_code}: {response.text[:500]}")
+    if response.status_code == 404 and body is not None and "model" in body:
+        raise _Unusable(f"it does not have the adapters {body['model']!r}: was it started again?")
     if response.status_code >= 400:
         raise RunFailed(
             f"{url} refuses {path.partition('?')[0]}: HTTP {response.status_code}: {response.text[:500]}",

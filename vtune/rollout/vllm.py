@@ -192,9 +192,10 @@ class VllmEngine:
         with written(weights, adapters, self._folder) as path:
             release_cache(self._setup.device)
             await self._woken("weights", link.pause)
-            self._adapter = LoRARequest(NAME, NUMBER, str(path), load_inplace=True)
-            await _alive(self._llm, self._llm.add_lora(self._adapter))
-            # Turns name it; that it was loaded is known.
+            # Turns that begin meanwhile do not name this request: each batch of theirs would load the folder
+            # again, which is gone by then.
+            new = LoRARequest(NAME, NUMBER, str(path), load_inplace=True)
+            await _alive(self._llm, self._llm.add_lora(new))
             self._adapter = LoRARequest(NAME, NUMBER, str(path))
             await _alive(self._llm, self._llm.update_weight_version(label))
             await self._woken("kv_cache", link.resume)

@@ -10,12 +10,16 @@ import pytest
 
 import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import Once
+from tests.reward.build import recipe
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.manners import Manner, Manners
 from vtune.config import find, load_recipe
+from vtune.errors import RecipeError
 from vtune.rollout.agent import Rollout
 from vtune.runs.agent.feedback import HELPFUL, UNHELPFUL
+from vtune.runs.audit.counterfactual import RerunWith, prepared
 from vtune.runs.audit.drawn import drawn_as
+from vtune.runs.audit.located import Audited
 from vtune.runs.data.lens import make_lens
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.view.opened import Opened
@@ -337,6 +341,18 @@ def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
     (tmp_path / "run/audit.json").write_text('{"counterfactual": {}}')
     (place,) = find_places(tmp_path / "run")
     assert "audit.json" in overview(Opened(place, show=False))["problem"]
+
+
+def test_steps_that_were_drawn_by_other_weights_each_are_not_drawn_again_by_one_model(tmp_path: Path) -> None:
+    steps = [tmp_path / "trajectories" / f"step-{step:06d}.parquet" for step in (0, 99)]
+    asked = RerunWith(exchanges="black", model="nowhere")
+    found = Audited(tuple(steps), None, recipe(), 0, "nothing")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="other weights each") as refused:
+        prepared(asked, found, tmp_path)
+    assert f"name the file of one step, e.g. {steps[1]}" in str(refused.value)
+    ranks = [tmp_path / "trajectories" / f"step-000099-rank-{rank}.parquet" for rank in (0, 1)]
+    with pytest.raises(RecipeError, match="nothing says how these trajectories were drawn"):
+        prepared(asked, replace(found, files=tuple(ranks)), tmp_path)
 
 
 def test_vllm_is_asked_for_before_anything_is_audited(

@@ -116,5 +116,11 @@ def test_a_slim_trajectory_has_the_same_numbers() -> None:
     assert slim(whole[0]).images == ()
 
 
+def test_a_slim_trajectory_keeps_nothing_of_its_tokens_but_which_were_sampled() -> None:
+    columns = {"token_ids": 5, "loss_mask": True, "logprobs": -0.5, "weight_versions": 0, "entropies": 0.5}
+    drawn = replace(TRAJECTORY, **{name: (value,) * 9 for name, value in columns.items()})
+    assert {name for name in columns if getattr(slim(drawn), name)} == {"loss_mask"}
+
+
 def map_slim(trajectories: list) -> list:  # type: ignore[type-arg]
     return [slim(trajectory) for trajectory in trajectories]

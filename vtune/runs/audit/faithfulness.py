@@ -95,7 +95,7 @@ def run_faithfulness(
     audited = locate(path, tuple(map(str, data)))
     reward = audited.reward
     ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
-    reruns = None if rerun is None else prepared(rerun, audited.settings, path, seed=audited.seed)
+    reruns = None if rerun is None else prepared(rerun, audited, path)
     people, candidates = HumanLabels(path), RerunCandidates()
     judged = asyncio.run(_audit(audited, ways, [people, candidates], every=every))
     for rows in judged.values():

@@ -107,13 +107,10 @@ def _labelled(label: Label, one: StoredAudit) -> Labelled:
 
 
 def _judged(one: Labelled) -> Judged:
-    """A label `box wrong` says nothing of what was shown."""
-    truth = one.faithful
-    if one.label == "box wrong" or one.faithful is None:
-        truth = None
-    elif one.label == "judge erred":
-        truth = not one.faithful
-    return Judged(cluster=one.cluster, correct=one.correct, target=one.target, said=one.faithful, truth=truth)
+    """What the judge says and what is so; a label `box wrong` says nothing of what was shown: left out."""
+    said = None if one.label == "box wrong" else one.faithful
+    truth = said if said is None or one.label != "judge erred" else not said
+    return Judged(cluster=one.cluster, correct=one.correct, target=one.target, said=said, truth=truth)
 
 
 def _answers(found: Sequence[Labelled]) -> dict[str, Any]:

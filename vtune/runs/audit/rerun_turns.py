@@ -18,7 +18,7 @@ from vtune.rollout.openai import ServedPolicy
 from vtune.rollout.regeneration import Regeneration, answer_again, answer_without, last_turn
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.audit.drawn import Drawn
-from vtune.runs.audit.exchanges import EXCHANGES, Scene, Unknown
+from vtune.runs.audit.exchanges import EXCHANGES, Scene, Unknown, truth_of
 from vtune.runs.audit.rerun_record import Line, RerunRecord
 from vtune.runs.evaluate.suite import AgentRecipe
 from vtune.schema.message import Message
@@ -162,7 +162,8 @@ async def judged(
         follows=follows,
         again=again,
         same=text == turn.trajectory.messages[-1].content,
-        tokens=len(completion.token_ids),
+        # An endpoint shows none.
+        tokens=len(completion.token_ids) if completion.token_ids else None,
     )
     reruns.record.add(line)
     return line.rerun()
@@ -207,11 +208,11 @@ def _calls(text: str, sample: Sample, completion: Completion) -> bool:
 def _others(
     sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
 ) -> list[tuple[Sample, Trajectory]]:
-    """Other questions of the source, with another ground truth; each once."""
+    """Other questions of the source, to which something else is right; each once."""
     found: dict[str, tuple[Sample, Trajectory]] = {}
     for trajectory in portion:
         other = samples[trajectory.sample_id]
-        if other.source == sample.source and other.ground_truth != sample.ground_truth:
+        if other.source == sample.source and truth_of(other).casefold() != truth_of(sample).casefold():
             found.setdefault(other.id, (other, trajectory))
     return [found[name] for name in sorted(found)]
 

@@ -119,5 +119,6 @@ def slim(trajectory: Trajectory) -> Trajectory:
         token_ids=(),
         logprobs=(),
         weight_versions=(),
+        entropies=(),
         loss_mask=(True,) * sum(trajectory.loss_mask),
     )

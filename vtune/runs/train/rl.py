@@ -170,11 +170,11 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
             fix="make it a multiple of the processes",
         )
     iou = recipe.reward.iou
-    if recipe.rollout.staleness > 1 and iou is not None and iou.schedule == "adaptive":
+    if recipe.rollout.interrupt and iou is not None and iou.schedule == "adaptive":
         raise RecipeError(
-            f"rollout.staleness is {recipe.rollout.staleness}, and reward.iou is adaptive: the threshold of "
-            "a step comes of the one before it, which is drawn at the same time",
-            fix="set reward.iou.schedule to staged, or staleness to 1",
+            "rollout.interrupt is true, and reward.iou is adaptive: the threshold of a step comes of the one "
+            "before it, which is drawn at the same time",
+            fix="set reward.iou.schedule to staged, or interrupt to false and staleness to 1 at most",
         )
     rollouts = recipe.prompts_per_step * recipe.group_size
     if rollouts // world % recipe.updates_per_step:
