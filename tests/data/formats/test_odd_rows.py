@@ -26,6 +26,8 @@ from vtune.errors import DataError
 from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.exact import verify_exact
 
 PLACE = Place(Path("a.parquet"), 3, "a")
 OPTIONS = Options()
@@ -108,6 +110,15 @@ def changed(row: Row, path: tuple[Any, ...], value: Any) -> Row:
 def test_the_row_as_it_is_becomes_a_record(name: str) -> None:
     row, convert = CASES[name]
     assert convert(row)
+
+
+def test_vtriunes_reasoning_may_end_in_words() -> None:
+    judge = VTRIUNE["reward_model"] | {"ground_truth": "\\boxed{light blue}", "verifier": "mathverify"}
+    sample = vtriune_sample(VTRIUNE | {"ability": "puzzle", "reward_model": judge}, PLACE, OPTIONS)
+    assert (sample.verifier, sample.ground_truth) == ("exact", "light blue")
+    check_ground_truth(sample)
+    scores = [verify_exact(f"It is \\boxed{{{said}}}.", sample).score for said in ("Light  blue", "blue light")]
+    assert scores == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["verl", "vtriune"])
