@@ -98,7 +98,12 @@ def test_near_pictures_with_another_answer_are_no_duplicates() -> None:
     # Of the very same picture one of them is wrong, and boxes in pixels move with the size of a copy.
     assert set(dropped(both(), [first, item("Which digit?", "8", pictures=near[0])])) == {1}
     boxes = [
-        item("Where?", f'[{{"label": "a", "bbox_2d": [0, 0, {side}, {side}]}}]', verifier="grounding", pictures=data)
+        item(
+            "Where?",
+            f'[{{"label": "a", "bbox_2d": [0, 0, {side}, {side}]}}]',
+            verifier="grounding",
+            pictures=data,
+        )
         for side, data in zip((80, 40), near, strict=True)
     ]
     assert set(dropped(both(), boxes)) == {1}

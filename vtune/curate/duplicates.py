@@ -14,8 +14,8 @@ from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
 class Duplicates(Selected):
     """Drops every row that is like an earlier one that is kept.
 
-    With `match: both`, the same question about pictures that are merely near has the same answer, too: a small
-    thing, or a colour, may be all that tells two pictures apart (`likeness`).
+    With `match: both`, the same question about pictures that are merely near has the same answer, too: a
+    small thing, or a colour, may be all that tells two pictures apart (`likeness`).
     """
 
     match: Literal["both", "images", "text"] = "both"

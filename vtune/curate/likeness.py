@@ -2,8 +2,8 @@
 
 Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
 is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,
-so pictures that differ in these alone count as near: what is asked about them may have another answer. Texts: datasketch's MinHash over runs of five characters
-(Broder 1997).
+so pictures that differ in these alone count as near: what is asked about them may have another answer. Texts:
+datasketch's MinHash over runs of five characters (Broder 1997).
 """
 
 import hashlib

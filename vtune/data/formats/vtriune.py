@@ -1,7 +1,7 @@
 """V-Triune's rows (Orsta-Data-47k; figure 9), read and written.
 
 Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`,
-chosen by `ability`. Reasoning that ends in words (`\\boxed{light blue}`) is for `exact`: math-verify would
+chosen by `ability`. Reasoning that ends in words, such as `light blue`, is for `exact`: math-verify would
 read each as a product of letters. Their `detection` also judges grounding. Boxes are ground truths in 0-1000,
 written as Python literals in `<answer>`; here they are a JSON list.
 """
