@@ -167,7 +167,7 @@ def _chosen(path: Path, names: ColumnMap) -> Any:
 
     opened = _opened(path, names)
     wanted = [names.question, names.answer, names.images, names.choices, names.id]
-    wanted.append(names.evidence and names.evidence.column)
+    wanted.append(names.evidence.column if names.evidence else None)
     said = {"source": names.source, "ability": names.ability, "verifier": names.verifier}
     wanted += [one.column for one in (*said.values(), names.verifier_parm) if isinstance(one, Column)]
     there = opened.column_names or list(
