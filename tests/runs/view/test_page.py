@@ -43,6 +43,14 @@ def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     assert {f"0/{key}" for key in siblings} <= set(values["ones"])
 
 
+def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None:
+    page, data = run / "page.html", next(run.glob("trajectories/*.parquet"))
+    for _ in range(2):
+        assert write_page([run], page, trajectories=1)["trajectories"] >= 1
+    with pytest.raises(RecipeError, match="would be read"):
+        write_page([run], data)
+
+
 def test_evidence_comes_from_the_data_that_are_named(tmp_path: Path) -> None:
     out, data, file = (tmp_path / name for name in ("page.html", "data.parquet", "stored.parquet"))
     write_samples(data, [replace(SAMPLE, id="lens/7", images=(Picture(data=png()),))])

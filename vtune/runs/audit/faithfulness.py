@@ -138,10 +138,13 @@ def _told(
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
     if not rows:
+        levels = reward.evidence
         raise DataError(
-            "no trajectory answers a question that needs a look",
+            "no trajectory answers a question that needs a look: none has boxes, and neither its ability nor "
+            "its source is named",
             where=str(path),
-            fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
+            fix=f"name those of the data in reward.evidence, then draw again: search_abilities is "
+            f"[{', '.join(levels.search_abilities)}], search_sources [{', '.join(levels.search_sources)}]",
         )
     check_scored(rows, reward.max_unscored)
 

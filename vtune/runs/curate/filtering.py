@@ -22,7 +22,7 @@ from vtune.runs.curate.funnel import Ledger
 from vtune.runs.curate.labels import PeopleLabels, ask_people
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
-from vtune.runs.curate.review import judge_all
+from vtune.runs.curate.review import REPLIES, check_judges, judge_all
 from vtune.runs.curate.rows import VALID, Dropped, Rows
 from vtune.runs.curate.workers import Look
 
@@ -133,15 +133,19 @@ def _ask(
     """Have models, or people, look at what is left."""
     name = ledger.columns[column]
     items = chain.from_iterable(rows.items(source) for source in rows.left)
-    with Steps(name, sum(len(rows.positions(source)) for source in rows.left)) as progress:
+    left = sum(len(rows.positions(source)) for source in rows.left)
+    kept = out / "results"
+    with Steps(name, left) as progress:
         if isinstance(spec, PassRate):
-            check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
-            found = asyncio.run(measure_all(spec, items, out / "results", progress=progress))
+            compared = check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
+            if compared and spec.judge is not None:
+                check_judges({name: spec.judge}, kept, pictures=False)
+            found = asyncio.run(measure_all(spec, items, kept, rows=left, progress=progress))
         elif isinstance(spec, PeopleLabels):
             found = ask_people(spec, items, reviews, progress=progress)
         else:
-            cache = out / "results" / "judge.jsonl"
-            found = asyncio.run(judge_all(spec, items, reviews, cache=cache, progress=progress))
+            asking = judge_all(spec, items, reviews, cache=kept / REPLIES, rows=left, progress=progress)
+            found = asyncio.run(asking)
     if isinstance(spec, Paid) and len(found.unscored) > spec.max_unscored * len(found.asked):
         raise RunFailed(
             f"{name}: {len(found.unscored)} of {len(found.asked)} rows could not be judged, "

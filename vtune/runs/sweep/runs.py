@@ -136,6 +136,7 @@ def plan_sweep(
     Raises:
         VtuneError: With the problems found.
     """
+    check_folder(out)
     variants = {}
     for run in _firsts(plan, out):
         if run.trained:

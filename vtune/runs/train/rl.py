@@ -202,11 +202,17 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_tools(offered, recipe.tools, recipe.rollout.prompt)
     found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
     check_evidence(found)
+    samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
     if problem:
         say(f"warning: {problem}")
+    if samples < recipe.prompts_per_step:
+        say(
+            f"warning: prompts_per_step is {recipe.prompts_per_step}, and the data have {samples} samples: "
+            "a step asks some of them several times"
+        )
     return {
-        "samples": len(sample_store(paths)),
+        "samples": samples,
         "steps": recipe.steps,
         "rollouts_per_step": recipe.prompts_per_step * recipe.group_size,
         "judged_looks": found.judged_looks,
