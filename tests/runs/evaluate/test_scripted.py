@@ -153,7 +153,7 @@ def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_
     ended = run("out", "d9ae62c")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["environment"]["revisions"] == {str(data): [commit]}
-    # The suite has one of its own; data of which nobody knows at which they are may be any.
+    # The suite has one of its own; data without a note may be at any.
     ended = evaluate("vstar", model, data, tmp_path / "shipped")
     assert ended.code == 2
     assert f"it is at revision {commit}, and the suite wants d9ae62c9" in ended.err

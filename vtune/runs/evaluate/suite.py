@@ -70,7 +70,7 @@ class Published(Strict):
     rows: int | None = Field(default=None, gt=0)
     """Questions; an evaluation of fewer is refused (`check_complete`). Null: however many there are."""
     licence: str | None = None
-    """That the data set's card states, or whoever publishes it; null: `licence_why` says why there is none."""
+    """That the card of the data set states, or whoever publishes it; null: see `licence_why`."""
     licence_why: Annotated[str | None, Field(exclude_if=lambda why: why is None)] = None
     """Why `licence` is null."""
     md5: tuple[str, ...] | None = None
