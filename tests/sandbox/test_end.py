@@ -217,6 +217,19 @@ def test_a_sandbox_that_cannot_start_a_session_says_so(monkeypatch: pytest.Monke
     asyncio.run(story())
 
 
+def test_a_sandbox_that_is_not_ready_in_time_says_how_long_it_was_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vtune.sandbox.forkserver.START_SECONDS", 0.0)
+
+    async def story() -> None:
+        async with Sandbox(warm=0):
+            raise AssertionError("it was ready at once")
+
+    with pytest.raises(ServiceError, match=r"did not start: it is not ready after 0 s"):
+        asyncio.run(story())
+
+
 def test_a_lack_of_descriptors_is_a_service_error_and_the_sandbox_goes_on() -> None:
     async def story() -> None:
         async with Sandbox(QUICK) as sandbox:

@@ -107,8 +107,9 @@ class ForkServer:
             await self.end()
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()
+            late = f"it is not ready after {START_SECONDS:.0f} s" if isinstance(error, TimeoutError) else ""
             raise ServiceError(
-                f"the sandbox's fork server did not start: {said[-1] if said else error}",
+                f"the sandbox's fork server did not start: {said[-1] if said else late or error}",
                 fix="check that numpy, cv2, PIL and matplotlib can be imported by this Python",
             ) from error
         except BaseException:
