@@ -21,7 +21,7 @@ from vtune.metrics.trackers import check_tracker
 from vtune.models.policy import resolved
 from vtune.report.progress import say
 from vtune.report.training import Training
-from vtune.reward.checking import check_unscored
+from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
 from vtune.runs.train.checkpoint_manager import CheckpointManager
@@ -242,10 +242,19 @@ class _Loop:
         clock.lap("rollout")
         shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
+        self._say_silent(number, len(everyone))
         check_unscored(everyone, self._recipe.reward.max_unscored)
         # Before anything is awaited: the next step may be scored while this one trains.
         tightened = self._tightening.after(number, everyone)
         return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
+
+    def _say_silent(self, number: int, total: int) -> None:
+        """Say of whom the judge of the reward was asked in vain; a run may go on without a few of them."""
+        silent = self._run.scorer.silent
+        line = silent_line(self._ranks.gather(dict(silent)), total)
+        silent.clear()
+        if line is not None and self._ranks.first:
+            say(f"step {number}: {line}")
 
     def _with_advantages(self, step: Step) -> Step:
         return replace(step, learnt=with_advantages(step.drawn.trajectories, self._recipe.advantage))
