@@ -2,19 +2,20 @@
 
     OMP_NUM_THREADS=1 python -m tests.bench.host_step --before COMMIT [--prompts 32]
 
-A step of `vtune rl`: 8 conversations of some 6,000 tokens about each picture of 3 megapixels, each with a crop
-of its own of 0.8 that real sandboxes make, scored by boxes, packed in rows of 32 k tokens, written to disk. The
-engine says its turns after a while that its key draws, having put the pictures together as a vLLM gets them;
-forward and backward are left out. Seconds are those of a processor, over all processes of the run, so that other
-work on the machine counts little. Both sides run one after the other in this session.
+A step of `vtune rl`: 8 conversations of some 6,000 tokens about each picture of 3 megapixels, each with a
+crop of its own of 0.8 that real sandboxes make, scored by boxes, packed in rows of 32 k tokens, written to
+disk. The engine says its turns after a while that its key draws, having put the pictures together as a vLLM
+gets them; forward and backward are left out. Seconds are those of a processor, over all processes of the run,
+so that other work on the machine counts little. Both sides run one after the other in this session.
 
 Of the event loop, while rollouts are drawn and scored: the longest time in which no other task got a turn, by
-the clock, without what its thread waited for a core, and in seconds of a processor. The last line has where the loop was
-in the blocks over 50 ms.
+the clock, without what its thread waited for a core, and in seconds of a processor. Below it stands where the
+loop was in the blocks over 50 ms.
 """
 
 import argparse
 import asyncio
+import inspect
 import io
 import json
 import os
@@ -221,14 +222,25 @@ def one_step(recipe: Path, folder: Path) -> dict[str, Any]:
         return found
 
     draw.Drawing.__call__ = timed
-    written = loop._Loop._recorded
+    last = "_recorded" if hasattr(loop._Loop, "_recorded") else "_tell"
+    written = getattr(loop._Loop, last)
+
+    def noted() -> None:
+        told["step"], told["seconds"] = spent() - told.pop("cpu"), time.monotonic() - told.pop("began")
 
     def recorded(self: Any, *given: Any) -> Any:
         found = written(self, *given)
-        told["step"], told["seconds"] = spent() - told.pop("cpu"), time.monotonic() - told.pop("began")
+        if not inspect.isawaitable(found):
+            noted()
+            return found
+        return after(found)
+
+    async def after(writing: Any) -> Any:
+        found = await writing
+        noted()
         return found
 
-    loop._Loop._recorded = recorded
+    setattr(loop._Loop, last, recorded)
     changes = dict(RECIPE, model=folder / "model", data=f"[{folder / 'data.parquet'}]")
     changes["prompts_per_step"] = os.environ["PROMPTS"]
     settings = load_recipe(recipe, RLRecipe, [f"{key}={value}" for key, value in changes.items()])
@@ -264,17 +276,15 @@ def prepare(folder: Path, prompts: int) -> None:
 
 
 def show(side: str, told: dict[str, Any]) -> None:
-    print(
-        f"{side}: {told['conversations']} conversations of {told['tokens'] / told['conversations']:.0f} tokens"
-    )
-    print(f"  step {told['step']:.1f} s of a processor, {told['seconds']:.0f} s by the clock; drawing and scoring "
-          f"{told['drawing']:.1f} s, of them {told['own']:.1f} in the trainer's process")  # fmt: skip
-    longest = {
-        name: [f"{1000 * s:.0f}" for s in told[name][:-4:-1]] for name in ("clock", "running", "processor")
-    }
+    count = told["conversations"]
+    print(f"{side}: {count} conversations of {told['tokens'] / count:.0f} tokens")
+    print(f"  step {told['step']:.1f} s of a processor, {told['seconds']:.0f} s by the clock; drawing and")
+    print(f"  scoring {told['drawing']:.1f} s, of them {told['own']:.1f} in the trainer's process")
+    kinds = ("clock", "running", "processor")
+    longest = {name: [f"{1000 * s:.0f}" for s in told[name][:-4:-1]] for name in kinds}
     print("  longest blocks, ms: " + ", ".join(f"{name} {' '.join(ms)}" for name, ms in longest.items()))
-    for where, count in told["where"]:
-        print(f"    {count:5} {where}")
+    for where, number in told["where"]:
+        print(f"    {number:5} {where}")
 
 
 def main() -> None:
