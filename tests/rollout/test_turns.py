@@ -67,6 +67,18 @@ def test_work_goes_on_until_its_time_is_up_and_then_the_loop_turns() -> None:
     assert len(pieces) == 7
 
 
+def test_an_event_loop_that_ended_in_the_middle_of_its_turn_stops_no_other() -> None:
+    clock = Clock()
+    turns = Turns(clock)
+
+    async def once() -> None:
+        await turns.next()
+        clock.now += 2 * AT_A_TIME
+
+    asyncio.run(once())
+    asyncio.run(asyncio.wait_for(once(), 5))
+
+
 def test_the_conversations_of_a_step_open_a_few_at_a_time() -> None:
     clock = Clock()
     sample = replace(SAMPLE, prompt=(Message("user", "Which digit?"),), images=(), tools=())

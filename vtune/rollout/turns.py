@@ -21,16 +21,21 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._began: float | None = None
-        """When the first one went on in this turn of the loop."""
+        """When the first one went on in this turn of that loop."""
 
     async def next(self) -> None:
         """Go on at once where there is time left in this turn of the event loop, else in a later one."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # One that has ended in the middle of its turn does not say so.
+            self._loop, self._began = loop, None
         while self._began is not None and self._clock() - self._began >= AT_A_TIME:
             await asyncio.sleep(0)
         if self._began is None:
             self._began = self._clock()
-            asyncio.get_running_loop().call_soon(self._end)
+            loop.call_soon(self._end)
 
     def _end(self) -> None:
         self._began = None
