@@ -126,7 +126,7 @@ class RolloutScheduler(Generic[D]):
 
     async def _hand_over(self, version: int) -> None:
         # None trains meanwhile. Nobody draws either, or with `interrupt` what is drawn waits in the engine.
-        await asyncio.to_thread(self._wait)
+        self._wait()
         weights = _OnePass(self._weights)
         try:
             await self._engine.take(weights, version)
@@ -134,7 +134,7 @@ class RolloutScheduler(Generic[D]):
             weights.finish()
             raise
         finally:
-            await asyncio.to_thread(self._wait)
+            self._wait()
 
 
 class _OnePass:
