@@ -75,19 +75,23 @@ def _write_share(folder: Path, model: Any, source: str, shares: dict[str, Share]
     count = 1 + max(share.rank for share in shares.values())
     mine = {name: p.data for name, p in model.named_parameters() if shares[name].rank == ranks.rank}
     path = folder / shard(ranks.rank, count)
+    # What bears such a name, transformers takes for an earlier save and removes when the first one saves.
+    hidden = path.with_name(f".{path.name}")
     if ranks.first:
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         # What is not a parameter is small, and every process has it.
         mine |= {name: held for name, held in model.state_dict().items() if name not in parameters}
         save_policy(model, source, folder, state_dict=dict(mine), one_file=True)
-        (folder / WHOLE).rename(path)
+        (folder / WHOLE).rename(hidden)
     elif mine:
         from safetensors.torch import save_file
 
         held = {shares[name].stored: tensor.contiguous() for name, tensor in mine.items()}
-        save_file(held, path, metadata={"format": "pt"})
+        save_file(held, hidden, metadata={"format": "pt"})
     size = sum(tensor.nbytes for tensor in mine.values())
-    written = ranks.gather((_names(path) if mine else [], size))
+    written = ranks.gather((_names(hidden) if mine else [], size))
+    if mine:
+        hidden.rename(path)
     if ranks.first:
         _write_index(folder, [names for names, _ in written[:count]], sum(size for _, size in written))
 
