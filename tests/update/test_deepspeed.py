@@ -102,9 +102,7 @@ def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, tmp_path:
 
 
 def plainest(run: Run) -> dict[str, Any]:
-    return {
-        key: run.changes[key] for key in run.changes if key not in ("offload", "overlap", "sequence_parallel")
-    }
+    return {key: run.changes[key] for key in run.changes if key not in ("offload", "sequence_parallel")}
 
 
 @pytest.mark.train
@@ -388,25 +386,6 @@ def test_offload_is_in_force_where_it_is_asked_for(tiny: Path, stage: int) -> No
         assert bool(optimizer) == ("optimizer" in offload)
         if stage == 3:
             assert bool(zero.offload_param) == ("params" in offload)
-
-
-@pytest.mark.train
-@pytest.mark.parametrize("stage", [2, 3])
-def test_gradients_that_travel_during_the_backward_pass_change_no_update(tiny: Path, stage: int) -> None:
-    found = []
-    for overlap in (False, True):
-        policy = load(tiny)
-        trainer = trainer_of(policy, zero_stage=stage, overlap=overlap)
-        assert trainer._engine.zero_overlap_comm() == overlap
-        for seed in range(2):
-            stepped(trainer, items(policy, 5, seed=seed))
-        found.append({name: tensor.detach().clone() for name, tensor in trainer.weights()})
-    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
-
-
-def test_where_gradients_are_whole_they_do_not_travel_early() -> None:
-    with pytest.raises(ValidationError, match="overlap needs zero_stage 2 or 3"):
-        update(zero_stage=1, overlap=True)
 
 
 def test_weights_stay_where_they_are_below_stage_three() -> None:

@@ -200,13 +200,3 @@ def test_a_reference_is_a_second_copy_of_the_weights() -> None:
 
 def test_keys_and_values_of_the_seven_billion_take_57_kilobytes_a_token() -> None:
     assert kv_token(SEVEN, 2) == 2 * 28 * 4 * 128 * 2 == 57344
-
-
-def test_gradients_that_travel_during_the_backward_pass_take_a_second_bucket_at_stage_two() -> None:
-    for stage, times in ((2, 2), (3, 1)):
-        apart, together = (
-            gradients(SEVEN, a_load(zero_stage=stage, overlap=overlap)) for overlap in (False, True)
-        )
-        bucket = memory.BUCKET * 2
-        assert together["buffers"] - apart["buffers"] == (times - 1) * bucket
-        assert together["gradients"] == apart["gradients"]

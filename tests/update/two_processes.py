@@ -42,14 +42,12 @@ class Run(NamedTuple):
 RUNS: dict[str, Run] = {
     "sft, ZeRO-1": Run(1),
     "rl, ZeRO-2, offloaded": Run(2, OBJECTIVE, changes={"offload": ("optimizer",)}),
-    "rl, ZeRO-3, overlap": Run(3, OBJECTIVE, changes={"overlap": True}),
+    "rl, ZeRO-3": Run(3, OBJECTIVE),
     "rl by sequences, ZeRO-1": Run(1, BY_SEQUENCE),
     "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, "qwen3_vl", {"offload": ("optimizer", "params")}),
     "rl, ZeRO-1, adapters": Run(1, OBJECTIVE, changes={"lora": ADAPTERS}),
     "rl, ZeRO-3, adapters": Run(3, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision", "connector")}),
-    "rl by sequences, shared rows, ZeRO-2, overlap": Run(
-        2, BY_SEQUENCE, "even heads", SHARED | {"overlap": True}
-    ),
+    "rl by sequences, shared rows, ZeRO-2": Run(2, BY_SEQUENCE, "even heads", SHARED),
     "rl, shared rows, ZeRO-3": Run(3, OBJECTIVE, "even heads, qwen3_vl", SHARED),
     "sft, shared rows, frozen tower": Run(1, None, "even heads, qwen3_vl", SHARED | {"freeze": ("vision",)}),
 }

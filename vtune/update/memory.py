@@ -29,8 +29,6 @@ class Load:
     dtype_bytes: int
     """2 for bfloat16, 4 for float32."""
     zero_stage: int
-    overlap: bool = False
-    """Gradients travel while the backward pass goes on."""
     tokens: int
     """In the largest micro-batch; of a row that GPUs share, those of one."""
     patches: int
@@ -93,9 +91,7 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
     # Split gradients are added up in float32.
     each = 4 if load.zero_stage >= 2 else load.dtype_bytes
     parts = {"gradients": learnt * each / share}
-    # At stage 2 one bucket fills while the other travels; stage 3 waits for its bucket.
-    filled = 2 if load.overlap and load.zero_stage == 2 else 1
-    parts["buffers"] = float(filled * min(learnt, BUCKET) * load.dtype_bytes)
+    parts["buffers"] = float(min(learnt, BUCKET) * load.dtype_bytes)
     if load.zero_stage == 3:
         parts["buffers"] += min(shape.total, LIVE) * load.dtype_bytes
     return parts

@@ -1,6 +1,5 @@
 """Which process this is, of how many."""
 
-import asyncio
 import os
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -67,10 +66,6 @@ class Ranks:
         out: list[Any] = [None] * self.world
         torch.distributed.all_gather_object(out, value, group=self.meetings)
         return out
-
-    async def gather_beside(self, value: T) -> list[T]:
-        """As `gather`; what else waits on the event loop goes on until the last process is here."""
-        return [value] if self.world == 1 else await asyncio.to_thread(self.gather, value)
 
     def send(self, value: object, target: int) -> None:
         """Give one process a value, which it receives."""

@@ -46,8 +46,6 @@ class Update(Strict):
     stops the run at what is not a number."""
     zero_stage: Literal[1, 2, 3]
     """What DeepSpeed splits among processes: optimiser state (1), gradients too (2), weights too (3)."""
-    overlap: bool = Field(default=False, exclude_if=lambda overlap: not overlap)
-    """Whether gradients travel while the backward pass goes on: with zero_stage 2 a second bucket of them."""
     offload: tuple[Literal["optimizer", "params"], ...]
     """What DeepSpeed keeps in the memory of the host."""
     dtype: Dtype
@@ -61,12 +59,6 @@ class Update(Strict):
     def _params_are_split(self) -> "Update":
         if "params" in self.offload and self.zero_stage != 3:
             raise ValueError("offload of params needs zero_stage 3, the stage that splits them")
-        return self
-
-    @model_validator(mode="after")
-    def _gradients_are_split(self) -> "Update":
-        if self.overlap and self.zero_stage == 1:
-            raise ValueError("overlap needs zero_stage 2 or 3: stage 1 reduces gradients once, at the end")
         return self
 
     @model_validator(mode="after")

@@ -97,7 +97,6 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         gpus=machine.gpus,
         dtype_bytes=_bytes(values),
         zero_stage=update["zero_stage"],
-        overlap=bool(update.get("overlap")),
         tokens=tokens,
         # A picture is encoded by one process.
         patches=min(patches, max(-(-patches // shared), values["images"]["max_pixels"] // shape.patch**2)),

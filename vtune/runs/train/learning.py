@@ -1,10 +1,8 @@
 """What a step learns: scored trajectories -> advantages, credit -> updates of the weights."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar
 
 from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
 from vtune.advantage.group import group_advantages, overlong_penalty
@@ -15,8 +13,6 @@ from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer
 from vtune.update.ranks import Ranks
 from vtune.update.stats import StepStats
-
-T = TypeVar("T")
 
 
 def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
@@ -100,13 +96,9 @@ class Learning:
 
     async def __call__(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
         """The updates of one step, in order."""
-        return await self.beside(partial(self._all, updates))
-
-    async def beside(self, work: Callable[[], T]) -> T:
-        """Do something else with the trainer, in the thread in which it trains."""
         if self._background is None:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._background, work)
+            return self._all(updates)
+        return await asyncio.get_running_loop().run_in_executor(self._background, self._all, updates)
 
     def _all(self, updates: Sequence[Sequence[Item]]) -> list[StepStats]:
         done = [self._trainer.step(items) for items in updates]

@@ -217,9 +217,7 @@ class _Loop:
                 with self._profile.of(number):
                     rows = (await self.step(number)).rows
                 progress.advance({name: rows[ALL].get(name) for name in _SHOWN})
-                # Where the next step is drawn meanwhile, its tools do not wait for a checkpoint.
-                save = partial(self._save, number + 1)
-                await self._learn.beside(partial(self._stopping.after, number + 1, save))
+                self._stopping.after(number + 1, partial(self._save, number + 1))
             await self._evaluate_at_the_end()
         return rows.get(ALL, {})
 
@@ -233,9 +231,9 @@ class _Loop:
             clock.leave_out(await self._evaluate(number))
         step = await self._drawn_and_scored(number, clock)
         step = self._with_advantages(step)
-        step = await self._with_credit(step)
+        step = self._with_credit(step)
         step = await self._updated(step)
-        return await self._recorded(step)
+        return self._recorded(step)
 
     async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
         """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
@@ -252,15 +250,14 @@ class _Loop:
     def _with_advantages(self, step: Step) -> Step:
         return replace(step, learnt=with_advantages(step.drawn.trajectories, self._recipe.advantage))
 
-    async def _with_credit(self, step: Step) -> Step:
+    def _with_credit(self, step: Step) -> Step:
         recipe = self._recipe.credit
         if recipe is None:
             return step
         began = time.monotonic()
-        learnt, transfer = await asyncio.to_thread(with_credit, step.learnt, recipe)
+        learnt, transfer = with_credit(step.learnt, recipe)
         row = {"seconds_credit": time.monotonic() - began}
-        transfers = await self._ranks.gather_beside(transfer)
-        return replace(step, learnt=learnt, credit=row | credit_row(transfers, recipe))
+        return replace(step, learnt=learnt, credit=row | credit_row(self._ranks.gather(transfer), recipe))
 
     async def _updated(self, step: Step) -> Step:
         kept = [t for t in step.learnt if t.group in step.drawn.kept]
@@ -269,21 +266,20 @@ class _Loop:
         step.clock.lap("update")
         return replace(step, updates=updates)
 
-    async def _recorded(self, step: Step) -> Step:
+    def _recorded(self, step: Step) -> Step:
         recipe, run = self._recipe, self._run
         if step.number % recipe.trajectories_every == 0 or step.number + 1 == recipe.steps:
             file = run.out / "trajectories" / _file_name(step.number, self._ranks)
-            await asyncio.to_thread(write_trajectories, file, step.learnt, run=run.out)
+            write_trajectories(file, step.learnt, run=run.out)
             self._record.trajectories(step.number, step.learnt, file)
-        full = recipe.reward.evidence.full
-        rows = await asyncio.to_thread(by_source, step.everyone, evidence_score=full)
+        rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
         rows[ALL] |= (
             update_row(step.updates)
             | step.clock.row(step.updates, processes=self._ranks.world, peak=self._peak)
             | step.credit
             | step.tightened
         )
-        rows[ALL] |= await self._rest_of_the_row(step)
+        rows[ALL] |= self._rest_of_the_row(step)
         if not recipe.rollout.staleness:
             rows[ALL]["idle_share"] = idle_share(rows[ALL])
         if recipe.rollout.interrupt:
@@ -293,10 +289,10 @@ class _Loop:
             keep_replies(run.out, step.number, examples(step.everyone, each=REPLIES))
         return replace(step, rows=rows)
 
-    async def _rest_of_the_row(self, step: Step) -> dict[str, float]:
+    def _rest_of_the_row(self, step: Step) -> dict[str, float]:
         """What the metrics say of the step as a whole that all processes have to be asked for."""
-        drawn_by = await self._ranks.gather_beside(replace(step.drawn, trajectories=[]))
-        used = await self._ranks.gather_beside((self._run.agent.take_lost(), memory_gib(self._ranks.device)))
+        drawn_by = self._ranks.gather(replace(step.drawn, trajectories=[]))
+        used = self._ranks.gather((self._run.agent.take_lost(), memory_gib(self._ranks.device)))
         self._taken = [one.taken for one in drawn_by]
         recipe = self._recipe
         resampled = recipe.advantage.dynamic_sampling_rounds > 0
