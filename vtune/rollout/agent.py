@@ -20,6 +20,7 @@ from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
+from vtune.rollout.turns import Turns
 from vtune.rollout.verdicts import Feedback, with_verdicts
 from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
@@ -86,6 +87,7 @@ class Agent:
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
         self._places: PrioritySemaphore | None = None
+        self._turns = Turns()
         self._runs = count()
         self._lost = 0
 
@@ -177,6 +179,7 @@ class Agent:
         book = Transcript(self._chat, seen)
         outcome, sandbox = None, ""
         try:
+            await self._turns.next()
             await self._load(job, seen)
             async with opened(self._start(job, seen, results)) as episode:
                 sandbox = episode.sandbox
@@ -205,12 +208,14 @@ class Agent:
         self, job: Job, cohort: int, book: Transcript, episode: Episode, seen: PrefetchedPictures
     ) -> StopReason:
         recipe = self._recipe
+        await self._turns.next()
         self._open(job, book, episode.opening)
         for turn in range(recipe.max_turns):
             room = recipe.max_tokens - book.length
             if room <= 0:
                 return "context"
             completion = await self._engine.generate(self._request(job, cohort, book, turn, room, episode))
+            await self._turns.next()
             text = book.wrote(completion)
             if completion.finish == "length":
                 return "context" if room <= recipe.max_new_tokens else "length"
@@ -225,6 +230,7 @@ class Agent:
             if acts is None:
                 return "answer"
             images = [await self._shown(act.seen, seen) for act in acts]
+            await self._turns.next()
             if self._feedback is not None:
                 acts = await with_verdicts(self._feedback, acts, job.sample, book)
             if stop := self._append(acts, images, said, job.sample, book):

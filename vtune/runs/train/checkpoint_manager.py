@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from vtune.metrics.evaluated import curve_of
 from vtune.metrics.log import read_metrics
-from vtune.models.policy import Policy, save_policy
+from vtune.models.policy import Policy
 from vtune.runs.train.record import METRICS
 from vtune.update.checkpoint import (
     BEST,
@@ -21,6 +19,7 @@ from vtune.update.checkpoint import (
 from vtune.update.deepspeed import Trainer
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Keep
+from vtune.update.shards import write_weights
 from vtune.update.zero import writer_of
 
 
@@ -52,9 +51,7 @@ class CheckpointManager:
         """
 
         def fill(folder: Path) -> None:
-            with trainer.gathered(torch.device("cpu"), keep=ranks.first) as policy:
-                if ranks.first:
-                    save_policy(policy.model, source, folder)
+            write_weights(folder, trainer, policy, source, ranks)
             trainer.save(folder / "deepspeed", {"step": step, **(state or {})})
 
         return write_checkpoint(
