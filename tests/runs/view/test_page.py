@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.runs.commands import vtune
 from tests.runs.view.test_show import hostile
 from tests.schema.records import SAMPLE
-from tests.runs.commands import vtune
 from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.cli.main import app
 from vtune.errors import RecipeError

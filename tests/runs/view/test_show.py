@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.schema.records import SAMPLE
 from tests.runs.commands import vtune
+from tests.schema.records import SAMPLE
 from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import write_samples
