@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from vtune.errors import RunFailed
+from vtune.judge.trust import trusted
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.adapters import NAME
@@ -103,7 +104,9 @@ class ServersEngine:
         self._stopwatch = waiting or Stopwatch()
         self._submissions = Submissions(policy)
         self._pictures: Kept[str] = Kept(KEPT, len)
-        self._http = httpx2.AsyncClient(timeout=PATIENCE, limits=httpx2.Limits(max_connections=None))
+        self._http = httpx2.AsyncClient(
+            verify=trusted(), timeout=PATIENCE, limits=httpx2.Limits(max_connections=None)
+        )
         self._version = -1
         self._before = -1
         """The oldest weights that a server may still draw with: the version, or while it changes the last."""

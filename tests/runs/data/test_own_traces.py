@@ -1,6 +1,7 @@
 """Traces of one's own samples: what they show is paid in full, and none of them teaches a mistake."""
 
 import asyncio
+import functools
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from vtune.schema.trajectory import Call, Trajectory
 WIDE = (640, 480)
 
 
+@functools.cache
 def photo(seed: int = 0, size: tuple[int, int] = WIDE) -> bytes:
     """A picture in which every place looks different."""
     noise = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8, 3), dtype=np.uint8)
