@@ -102,6 +102,11 @@ def find_places(path: Path) -> list[Place]:
     ]
 
 
+def runs_below(folder: Path) -> list[Place]:
+    """The runs and evaluations in a folder that is none itself."""
+    return [place for place in _below(folder, DEPTH) if place.path.is_dir()]
+
+
 def step_of(file: Path) -> int | None:
     """The training step whose trajectories a file holds, by its name."""
     found = _STEP.match(file.name)
