@@ -103,6 +103,8 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page = one.page
     page.goto(address)
     page.wait_for_selector("h2:has-text('what changed')")
+    page.wait_for_selector("text=of 1 samples that were scored several times, 0 are always right, 1 sometimes")
+    page.wait_for_selector("h2:has-text('calls by tool')")
     page.click("text=4 trajectories")
     page.wait_for_selector("text=4 of 4")
     page.fill("#query", "source:lens rollout:0,1 step:0")
@@ -245,6 +247,8 @@ QUERIES = (
     '"red sign" sort:-reward',
     "nothing",
     "sample:lens/7 rollout>=1 sort:key",
+    "call:python -call:python:ok",
+    "call:none",
 )
 
 
