@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,7 +88,7 @@ def _print_evaluations(paths: list[Path], *, latex: bool) -> None:
 
     from .output import show_text
 
-    report = run_report(paths)
+    report: Any = run_report(paths)
     if others := [*report["runs"], *report["sweeps"]]:
         raise RecipeError(
             f"{others[0]['path']} is no evaluation: --csv and --latex are of what `vtune eval` wrote",
