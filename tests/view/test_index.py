@@ -114,7 +114,8 @@ def test_text_search_finds_what_python_finds(texts: list[str], wanted: str, cut:
 
 def test_a_tool_of_any_name_is_one_word_of_a_query(tmp_path: Path) -> None:
     call = replace(LOOKED.calls[0], tool='my "zoom": a,b \n', status="invalid")
-    index = opened(make_run(tmp_path / "run", {0: [LOOKED, replace(LOOKED, calls=(call, call))]}))
+    called = replace(LOOKED, calls=(call, call), tool_scores=(), call_advantages=())
+    index = opened(make_run(tmp_path / "run", {0: [LOOKED, called]}))
     assert index.table["outcomes"].to_pylist()[1] == " my_zoom_a_b_:invalid my_zoom_a_b_:invalid "
     assert keys(index, "call:my_zoom_a_b_:invalid") == [B]
     assert facets(index.table)["call"] == ["my_zoom_a_b_:invalid", "python:ok"]

@@ -103,7 +103,7 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page = one.page
     page.goto(address)
     page.wait_for_selector("h2:has-text('what changed')")
-    page.wait_for_selector("text=of 1 samples that were scored several times, 0 are always right, 1 sometimes")
+    page.wait_for_selector("text=of 1 samples that were scored several times, 0 are always right, 1 some")
     page.wait_for_selector("h2:has-text('calls by tool')")
     page.click("text=4 trajectories")
     page.wait_for_selector("text=4 of 4")

@@ -114,7 +114,8 @@ def test_what_is_no_funnel_is_a_problem_of_its_run(run: Path, tmp_path: Path) ->
 
 def test_the_tool_that_errs_most_comes_first() -> None:
     zoom, lost = (replace(LOOKED.calls[0], tool="zoom", status=status) for status in ("ok", "timeout"))
-    drawn = [LOOKED] * 3 + [MISSED, replace(LOOKED, calls=(zoom, lost))]
+    zoomed = replace(LOOKED, calls=(zoom, lost), tool_scores=(), call_advantages=())
+    drawn = [LOOKED] * 3 + [MISSED, zoomed]
     table = calls_by_tool(table_of(drawn))
     assert table is not None
     assert table["head"] == ["tool", "calls", "ok", "error", "timeout"]
