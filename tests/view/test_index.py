@@ -174,6 +174,7 @@ def test_facets_are_what_there_is(run: Path) -> None:
         "stop": ["answer", "length"],
         "flag": ["whole_image"],
         "status": ["error", "ok"],
+        "call": ["python:error", "python:ok"],
         "step": ["0", "5"],
     }
 

@@ -387,6 +387,10 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     assert one.problems == []
 
 
+NARROW = 130
+"""Pixels that no name of a row is as high as: five lines."""
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: str) -> None:
@@ -399,6 +403,8 @@ def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: 
         one.page.goto(f"{address}{path}")
         one.page.wait_for_selector(wait)
         assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+        heads = one.page.evaluate("[...document.querySelectorAll('tbody th')].map((one) => one.offsetHeight)")
+        assert max(heads, default=0) < NARROW, "a name that is broken after each letter"
         if SHOTS:
             one.page.screenshot(path=f"{SHOTS}/{name}-{width}-{scheme}.png", full_page=True)
     one.closed(address)
