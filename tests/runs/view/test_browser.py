@@ -103,6 +103,8 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page = one.page
     page.goto(address)
     page.wait_for_selector("h2:has-text('what changed')")
+    page.wait_for_selector("text=of 1 samples that were scored several times, 0 are always right, 1 some")
+    page.wait_for_selector("h2:has-text('calls by tool')")
     page.click("text=4 trajectories")
     page.wait_for_selector("text=4 of 4")
     page.fill("#query", "source:lens rollout:0,1 step:0")
@@ -245,6 +247,8 @@ QUERIES = (
     '"red sign" sort:-reward',
     "nothing",
     "sample:lens/7 rollout>=1 sort:key",
+    "call:python -call:python:ok",
+    "call:none",
 )
 
 
@@ -383,6 +387,10 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     assert one.problems == []
 
 
+NARROW = 130
+"""Pixels that no name of a row is as high as: five lines."""
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: str) -> None:
@@ -395,6 +403,8 @@ def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: 
         one.page.goto(f"{address}{path}")
         one.page.wait_for_selector(wait)
         assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+        heads = one.page.evaluate("[...document.querySelectorAll('tbody th')].map((one) => one.offsetHeight)")
+        assert max(heads, default=0) < NARROW, "a name that is broken after each letter"
         if SHOTS:
             one.page.screenshot(path=f"{SHOTS}/{name}-{width}-{scheme}.png", full_page=True)
     one.closed(address)
