@@ -26,7 +26,7 @@ from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.files.writing import write_atomically
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.report.progress import Steps
-from vtune.reward.greeting import meet
+from vtune.reward.preflight import meet
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.rows import chunks
 from vtune.schema.message import Picture
