@@ -18,7 +18,7 @@ import torch
 from tests.update.build import update
 from tests.update.two_processes import ADAPTERS
 from vtune.models.pictures import PixelBudget
-from vtune.runs.train.keeping import Keeping
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.update import zero
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.loading import starting_policy
@@ -33,7 +33,7 @@ for number, (model, stage, lora) in enumerate(RUNS):
     recipe = update(zero_stage=stage, lora=ADAPTERS if lora else None)
     policy = starting_policy(model, budget, recipe, ranks)
     trainer = Trainer(policy, recipe, ranks, steps=1, objective=None, reference=model)
-    Keeping(Keep(newest=1), Path(str(number))).save(trainer, policy, model, 3, ranks)
+    CheckpointManager(Keep(newest=1), Path(str(number))).save(trainer, policy, model, 3, ranks)
     trainer.load(Path(str(number), "checkpoints/newest/deepspeed"))
 """
 

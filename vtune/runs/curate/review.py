@@ -26,7 +26,7 @@ from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.files.writing import write_atomically
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.report.progress import Steps
-from vtune.reward.preflight import meet
+from vtune.reward.preflight import ping_judge
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.rows import chunks
 from vtune.schema.message import Picture
@@ -77,7 +77,7 @@ def check_judges(judges: Mapping[str, JudgeEndpoint], results: Path, *, pictures
         if judge in met:
             continue
         try:
-            meet(judge, pictures=pictures)
+            ping_judge(judge, pictures=pictures)
         except ServiceError as error:
             raise ServiceError(
                 f"filter `{name}`: {error.what}",
