@@ -13,7 +13,7 @@ READY := .venv/.ready
 VLLM := .venv-vllm/bin
 VLLM_READY := .venv-vllm/.ready
 
-.PHONY: browser demo check test test-quick test-suite test-vllm test-harness lint guard bench bench-vllm bench-trl clean
+.PHONY: browser demo check test test-quick test-suite test-vllm test-trackio test-harness lint guard bench bench-vllm bench-trl clean
 
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
@@ -34,6 +34,17 @@ test-suite: $(READY)
 
 test-vllm: $(VLLM_READY)  ## the engine on a real vLLM
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VLLM)/python -m pytest tests/vllm $(ORDER)
+
+test-trackio: .venv-trackio/.ready  ## runs reported to trackio
+	OMP_NUM_THREADS=1 .venv-trackio/bin/python -m pytest tests/metrics/test_trackers.py tests/runs/view/test_hostile.py -k trackio
+
+# On top of .venv: trackio wants an older Pillow, and uvloop, on which the tests of servers would then run.
+.venv-trackio/.ready: $(READY)
+	$(PYTHON) -m venv .venv-trackio
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "import site; print(site.getsitepackages()[0])")')" \
+	  > "$$(.venv-trackio/bin/python -c "import site; print(site.getsitepackages()[0])")/beneath.pth"
+	.venv-trackio/bin/python -m pip install --no-compile "trackio>=0.40"
+	touch $@
 
 APT := apt-get install -y --no-install-recommends
 browser: $(READY)  ## what the tests of `vtune view` need: Chromium by apt, Playwright, and axe, which finds what is not accessible
@@ -93,4 +104,4 @@ $(VLLM_READY): pyproject.toml tests/vllm/requirements.txt tests/vllm/install.py
 	touch $@
 
 clean:
-	rm -rf .venv .venv-vllm .venv-trl .venv-harness build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm .venv-trackio .venv-trl .venv-harness build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -202,9 +202,9 @@ def _run(
     from vtune.config import load_recipe
     from vtune.runs.agent.kinds import Kind
     from vtune.runs.evaluate.against import check_against, run_against
-    from vtune.runs.evaluate.begun import check_new
     from vtune.runs.evaluate.evaluation import plan_eval, run_eval
     from vtune.runs.evaluate.groups import asked, check_failed, run_several
+    from vtune.runs.evaluate.identity import check_new
     from vtune.runs.evaluate.suite import EvalSuite, begun
 
     from .output import show, stdout_for_the_result

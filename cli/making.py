@@ -8,17 +8,22 @@ import typer
 from .options import AsJson, Seed, UsedFiles
 
 CueName = Literal["shade", "frame"]
+Folder = Annotated[Path, typer.Option("--out", help="Folder for train, heldout and traces.")]
+Train = Annotated[int, typer.Option("--train", min=0, help="Training questions.")]
+Heldout = Annotated[int, typer.Option("--eval", min=0, help="Held-out questions.")]
+Traces = Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")]
+Tiny = Annotated[Path | None, typer.Option("--tiny", help="Also build a tiny model for them in this folder.")]
 
 make = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @make.command("lens")
 def lens(
-    out: Annotated[Path, typer.Option("--out", help="Folder for train, heldout and traces.")],
+    out: Folder,
     level: Annotated[int, typer.Option("--level", min=1, max=4, help="1 (easy) to 4 (hard).")] = 1,
-    train: Annotated[int, typer.Option("--train", min=0, help="Training puzzles.")] = 2000,
-    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 200,
-    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 2000,
+    train: Train = 2000,
+    heldout: Heldout = 200,
+    traces: Traces = 2000,
     guessable: Annotated[
         float, typer.Option("--guessable", min=0, max=1, help="Share of puzzles that need no look.")
     ] = 0.0,
@@ -44,9 +49,7 @@ def lens(
             help="With --shortcut: the same probability in traces that look at the sign; 0.2, by chance.",
         ),
     ] = None,
-    tiny: Annotated[
-        Path | None, typer.Option("--tiny", help="Also build a tiny model for them here.")
-    ] = None,
+    tiny: Tiny = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -74,14 +77,12 @@ def lens(
 
 @make.command("shapes")
 def shapes(
-    out: Annotated[Path, typer.Option("--out", help="Folder for train, heldout and traces.")],
-    train: Annotated[int, typer.Option("--train", min=0, help="Training puzzles.")] = 3000,
-    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out puzzles.")] = 240,
-    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
+    out: Folder,
+    train: Train = 3000,
+    heldout: Heldout = 240,
+    traces: Traces = 4000,
     grid: Annotated[int, typer.Option("--grid", help="Cells per side: 2 (easy) or 4.")] = 4,
-    tiny: Annotated[
-        Path | None, typer.Option("--tiny", help="Also build a tiny model for them in this folder.")
-    ] = None,
+    tiny: Tiny = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -98,14 +99,12 @@ def shapes(
 @make.command("trails")
 def trails(
     out: Annotated[Path, typer.Option("--out", help="Folder for the world, its indexes and questions.")],
-    train: Annotated[int, typer.Option("--train", min=0, help="Training questions.")] = 1500,
-    heldout: Annotated[int, typer.Option("--eval", min=0, help="Held-out questions.")] = 240,
-    traces: Annotated[int, typer.Option("--traces", min=0, help="Cold-start traces.")] = 4000,
+    train: Train = 1500,
+    heldout: Heldout = 240,
+    traces: Traces = 4000,
     towns: Annotated[int, typer.Option("--towns", help="Towns to train on.")] = 160,
     heldout_towns: Annotated[int, typer.Option("--eval-towns", help="Towns for held-out questions.")] = 40,
-    tiny: Annotated[
-        Path | None, typer.Option("--tiny", help="Also build a tiny model for them in this folder.")
-    ] = None,
+    tiny: Tiny = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +31,12 @@ def report(
         int | None, typer.Option("--trajectories", min=0, help="Of each run on that page: 40 if not given.")
     ] = None,
     data: Data = None,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Evaluations as CSV: scores and faithfulness, by source, too.")
+    ] = False,
+    as_latex: Annotated[
+        bool, typer.Option("--latex", help="Evaluations as one table for a paper (booktabs), a row for each.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the numbers of runs, by source."""
@@ -41,6 +47,12 @@ def report(
 
     from .output import show
 
+    if as_csv or as_latex:
+        others = (html, trajectories, data, replies or None, credit or None, everything or None)
+        if any(one is not None for one in (*others, as_json or None, (as_csv and as_latex) or None)):
+            raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
+        _print_evaluations(runs, latex=as_latex)
+        return
     if html is not None and (credit or replies):
         raise typer.BadParameter("choose --html, --credit or --replies", param_hint="--html")
     if everything and (html is not None or credit):
@@ -62,3 +74,24 @@ def report(
         return
     render = partial(render_report, everything=everything)
     show(run_report(runs, replies=replies), render, as_json=as_json)
+
+
+def _print_evaluations(paths: list[Path], *, latex: bool) -> None:
+    """Print evaluations as a table for elsewhere.
+
+    Raises:
+        RecipeError: If a folder holds something else: curves have no row.
+    """
+    from vtune.errors import RecipeError
+    from vtune.report.evaluations_table import evaluations_csv, evaluations_latex
+    from vtune.runs.report.document import run_report
+
+    from .output import show_text
+
+    report: Any = run_report(paths)
+    if others := [*report["runs"], *report["sweeps"]]:
+        raise RecipeError(
+            f"{others[0]['path']} is no evaluation: --csv and --latex are of what `vtune eval` wrote",
+            fix="`vtune faithfulness RUN --csv` has the looks of a run, and its metrics.jsonl every number",
+        )
+    show_text((evaluations_latex if latex else evaluations_csv)(report["evaluations"]))

@@ -11,6 +11,12 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Device = Literal["cpu", "cuda"]
 Content = Literal["turn", "answer"]
+Host = Annotated[str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
+]
+MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")]
 
 
 @app.callback()
@@ -24,14 +30,10 @@ def serve() -> None:
     " SIGINT and SIGTERM end it.",
 )
 def rewards(
-    host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8192,
+    host: Host = "127.0.0.1",
+    port: Port = 8192,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that verify.")] = 2,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
-    ] = None,
+    token_file: TokenFile = None,
     token: Annotated[
         str | None, typer.Option("--token", help="The token itself; other users here may see it.")
     ] = None,
@@ -39,13 +41,14 @@ def rewards(
         str | None,
         typer.Option("--recipe", help="Its reward section scores requests without one; its judge is asked."),
     ] = None,
-    max_mb: Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")] = 64,
+    max_mb: MaxMb = 64,
     as_json: AsJson = False,
 ) -> None:
     """Score trajectories for runs with `reward.service`, and for anyone who speaks HTTP."""
     from vtune.errors import MissingExtra
 
     try:
+        from vtune.runs.serve.listening import Binding
         from vtune.runs.serve.rewards import read_token, run_rewards
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
@@ -55,13 +58,12 @@ def rewards(
 
     if token is not None and token_file is not None:
         raise typer.BadParameter("give one of --token and --token-file", param_hint="--token")
+    secret = token if token_file is None else read_token(token_file)
+    at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
     run_rewards(
-        host,
-        port,
+        at,
         workers=workers,
-        token=token if token_file is None else read_token(token_file),
         recipe=recipe,
-        max_bytes=max_mb * 2**20,
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )
 
@@ -85,21 +87,18 @@ def search(
     device: Annotated[
         Device | None, typer.Option("--device", help="Of a dense index: what embeds queries; cpu.")
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8193,
+    host: Host = "127.0.0.1",
+    port: Port = 8193,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Questions answered at a time.")] = 4,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
-    ] = None,
-    max_mb: Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")] = 32,
+    token_file: TokenFile = None,
+    max_mb: MaxMb = 32,
     as_json: AsJson = False,
 ) -> None:
     """Search local indexes for runs with `tools.text_search.url` or `tools.image_search.url`."""
     from vtune.errors import MissingExtra
 
     try:
+        from vtune.runs.serve.listening import Binding
         from vtune.runs.serve.rewards import read_token
         from vtune.runs.serve.search import run_search
         from vtune.tools.passages import IndexEncoder
@@ -111,15 +110,14 @@ def search(
 
     named = encoder is not None or device is not None
     embedder = IndexEncoder(model=encoder, device=device or "cpu") if named else None
+    secret = None if token_file is None else read_token(token_file)
+    at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
     run_search(
         index,
         pictures,
-        host,
-        port,
-        token=None if token_file is None else read_token(token_file),
+        at,
         threads=threads,
         encoder=embedder,
-        max_bytes=max_mb * 2**20,
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )
 
@@ -143,14 +141,10 @@ def agent(
         Content, typer.Option("--content", help="Give back the whole last turn, or only its answer.")
     ] = "turn",
     vllm: Annotated[bool, typer.Option("--vllm", help="Draw with vLLM; needs vtune[vllm].")] = False,
-    host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8194,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
-    ] = None,
-    max_mb: Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")] = 64,
+    host: Host = "127.0.0.1",
+    port: Port = 8194,
+    token_file: TokenFile = None,
+    max_mb: MaxMb = 64,
     out: Annotated[
         Path | None, typer.Option("--out", help="For what the web says; runs/serve-<name> if not given.")
     ] = None,
@@ -161,6 +155,7 @@ def agent(
 
     try:
         from vtune.runs.serve.agent import read_agent, run_agent
+        from vtune.runs.serve.listening import Binding
         from vtune.runs.serve.rewards import read_token
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
@@ -168,16 +163,15 @@ def agent(
 
     from .output import show
 
+    secret = None if token_file is None else read_token(token_file)
+    at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
     run_agent(
         read_agent(settings, with_protection(overrides, sandbox)),
         model,
-        host,
-        port,
+        at,
         name=name,
         content=content,
         kind="vllm" if vllm else "transformers",
-        token=None if token_file is None else read_token(token_file),
-        max_bytes=max_mb * 2**20,
         out=out or Path("runs") / f"serve-{name}",
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )

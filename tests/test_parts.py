@@ -4,7 +4,7 @@ import ast
 import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -72,25 +72,37 @@ OTHER_MEANINGS = {
     ("vtune/runs/plan/checks.py", "judge"): "a key of a recipe, and a check",
     ("vtune/data/formats/specimens_maths.py", "english"): "a language of MathVista's rows",
     ("vtune/report/faithfulness.py", "labels"): "a key of a result",
-    ("vtune/runs/audit/people.py", "labels"): "a key of a result",
+    ("vtune/runs/audit/human_labels.py", "labels"): "a key of a result",
 }
 """(file, word) where the word is not a name of a part; `*`: every word there."""
+
+
+@functools.cache
+def trees() -> dict[str, list[ast.AST]]:
+    """All that stands in each file of the code but the table."""
+    files = {
+        path.relative_to(ROOT).as_posix(): path
+        for top in ("vtune", "cli")
+        for path in (ROOT / top).rglob("*.py")
+    }
+    return {
+        file: list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        for file, path in files.items()
+        if file != TABLE
+    }
 
 
 @functools.cache
 def strings() -> list[tuple[str, str, int]]:
     """(file, string, line) of every string of the code that may be a part's name."""
     names = {name for parts in OURS.values() for name in parts}
-    found = []
-    for top in ("vtune", "cli"):
-        for path in (ROOT / top).rglob("*.py"):
-            file = path.relative_to(ROOT).as_posix()
-            if file == TABLE or "sandbox" in path.parts:
-                continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
-                    found.append((file, node.value, node.lineno))
-    return found
+    return [
+        (file, node.value, node.lineno)
+        for file, nodes in trees().items()
+        if "sandbox" not in file.split("/")
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    ]
 
 
 def spelt(kind: Kind) -> set[tuple[str, str, int]]:
@@ -159,9 +171,9 @@ def carried(node: ast.AST) -> Iterator[tuple[str, str]]:
     return ((word, text) for word, value in pairs for text in texts(value))
 
 
-def named(text: str, file: str) -> set[tuple[Kind, str, str]]:
-    """(kind, name, file) of every place of a source text that stands for a part of another file."""
-    found = {pair for node in ast.walk(ast.parse(text)) for pair in carried(node)}
+def named(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str, str]]:
+    """(kind, name, file) of every place of a file that stands for a part of another file."""
+    found = {pair for node in nodes for pair in carried(node)}
     return {
         (kind, name, file)
         for word, name in found
@@ -172,13 +184,9 @@ def named(text: str, file: str) -> set[tuple[Kind, str, str]]:
 
 def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
     assert set(CARRIERS) == set(OURS)
-    found = set()
-    for top in ("vtune", "cli"):
-        for path in (ROOT / top).rglob("*.py"):
-            file = path.relative_to(ROOT).as_posix()
-            # A protocol names its scorers as a suite does, and specimens are rows that name their tools.
-            if file != TABLE:
-                found |= named(path.read_text(encoding="utf-8"), file)
+    assert len(trees()) > 500
+    # A protocol names its scorers as a suite does, and specimens are rows that name their tools.
+    found = {one for file, nodes in trees().items() for one in named(nodes, file)}
     scorers = {one for one in found if one[0] == "scorer" and one[2].startswith("vtune/protocols/")}
     assert scorers
     assert found - scorers == {("tool", "python", "vtune/data/formats/specimens.py")}
@@ -205,7 +213,7 @@ def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
     ],
 )
 def test_a_name_that_stands_for_a_part_is_seen(text: str, kind: Kind, name: str) -> None:
-    assert (kind, name, "vtune/other.py") in named(text, "vtune/other.py")
+    assert (kind, name, "vtune/other.py") in named(ast.walk(ast.parse(text)), "vtune/other.py")
 
 
 def test_every_line_of_the_table_is_a_part() -> None:

@@ -39,7 +39,7 @@ from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene
 from vtune.uses import Used, forget, prints, take, use, used
 from vtune.verifiers import VERIFIERS, check_ground_truth
@@ -226,7 +226,9 @@ def test_a_tool_of_ones_own_has_a_section_and_runs(tmp_path: Path) -> None:
             assert [schema["function"]["name"] for schema in tools.schemas(offered.tools)] == ["rotate_tool"]
             scene = Scene(offered, (encoded(60, 50),), ())
             good, bad = (Asked("rotate_tool", {"angle": angle}, "", 0) for angle in (90, 45))
-            return await tools.run(good, scene, 0, Once()), await tools.run(bad, scene, 0, Once())
+            return await tools.run(good, scene, 0, ResultCache()), await tools.run(
+                bad, scene, 0, ResultCache()
+            )
 
     good, bad = asyncio.run(called())
     assert (good.status, size_of(good.images[0])) == ("ok", (50, 60))

@@ -106,7 +106,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
                     "duplicates duplicates:contamination traces:tool_rounds traces:complete_traces "
                     "judging:external_knowledge judging:label_check",
                 ),
-                **_listed("vtune.runs.curate", "recipe:pass_rate people:labels"),
+                **_listed("vtune.runs.curate", "recipe:pass_rate labels"),
             }
         ),
         "evidence": _listed(

@@ -27,8 +27,8 @@ from PIL import Image
 from vtune.config import find, load_recipe
 from vtune.data import lens
 from vtune.models.tiny import build_tiny
-from vtune.runs.evaluate.begun import STARTED
 from vtune.runs.evaluate.evaluation import run_eval
+from vtune.runs.evaluate.identity import STARTED
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.sandbox import Limits, Sandbox
 from vtune.schema.message import Message, Picture

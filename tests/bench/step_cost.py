@@ -51,14 +51,14 @@ def steps(kind: str, model: str, data: str) -> list[dict[str, float]]:
 
 def train(kind: str) -> None:
     from vtune.cli.main import main
-    from vtune.tools.lasting import LastingSession
+    from vtune.tools.recoverable_session import RecoverableSession
 
     if kind == "free":
 
         async def free(cls: object, sandbox: object, images: tuple[bytes, ...], **_: object) -> Free:
             return Free(images)
 
-        LastingSession.open = classmethod(free)  # type: ignore[method-assign,assignment]
+        RecoverableSession.open = classmethod(free)  # type: ignore[method-assign,assignment]
     main()
 
 

@@ -29,7 +29,7 @@ from vtune.curate.judging import KNOWLEDGE_SYSTEM, LABEL_SYSTEM
 from vtune.judge.prompts import ANSWER_SYSTEM, EVIDENCE_SYSTEM, TARGET_SYSTEM
 from vtune.metrics.log import read_metrics
 from vtune.models.chat import Chat
-from vtune.reward.greeting import HELLO
+from vtune.reward.preflight import HELLO
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.prompts import CODEV_SYSTEM
 from vtune.rollout.scripted import ScriptedEngine

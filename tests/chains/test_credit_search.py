@@ -27,7 +27,7 @@ from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import vtune
 from vtune.judge.prompts import ANSWER_SYSTEM, TARGET_SYSTEM
 from vtune.models.chat import Chat
-from vtune.reward.greeting import HELLO
+from vtune.reward.preflight import HELLO
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.prompts import TOOLS_SYSTEM
 from vtune.rollout.scripted import ScriptedEngine

@@ -26,7 +26,7 @@ from vtune.schema.parquet import load_picture, read_samples
 from vtune.schema.pixels import examine
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS, scored_elsewhere
-from vtune.verifiers.asking import missing_marks
+from vtune.verifiers.answer_instruction import missing_marks
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifier import ANSWER_IN

@@ -42,7 +42,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call
 from vtune.tools import TOOLS
 from vtune.verifiers import VERIFIERS
-from vtune.verifiers.asking import self_contained
+from vtune.verifiers.answer_instruction import self_contained
 from vtune.verifiers.verifier import ANSWER_IN
 
 __all__ = ["imported"]

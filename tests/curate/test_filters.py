@@ -20,7 +20,7 @@ from vtune.curate.language import English, foreign
 from vtune.curate.mix import copy_of, interleaved
 from vtune.curate.traces import CompleteTraces, ToolRounds, broken, rounds_outside
 from vtune.curate.verifiable import MathVerifiable, Verifiable, no_expression, unverifiable
-from vtune.runs.curate.people import PeopleLabels
+from vtune.runs.curate.labels import PeopleLabels
 from vtune.runs.curate.recipe import PassRate
 
 ENGLISH = English(filter="english", rows="all")

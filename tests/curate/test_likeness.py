@@ -89,6 +89,26 @@ def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
     assert dropped(both(image_distance=None), rows) == {}
 
 
+def test_near_pictures_with_another_answer_are_no_duplicates() -> None:
+    near = [(encoded(photo(0), kind),) for kind in ("PNG", "JPEG")]
+    first, other = item("Which digit?", "7", pictures=near[0]), item("Which digit?", "8", pictures=near[1])
+    assert dropped(both(), [first, other]) == {}
+    assert set(dropped(both(), [first, item("Which digit?", " 7", pictures=near[1])])) == {1}
+    assert set(dropped(both(match="images"), [first, other])) == {1}
+    # Of the very same picture one of them is wrong, and boxes in pixels move with the size of a copy.
+    assert set(dropped(both(), [first, item("Which digit?", "8", pictures=near[0])])) == {1}
+    boxes = [
+        item(
+            "Where?",
+            f'[{{"label": "a", "bbox_2d": [0, 0, {side}, {side}]}}]',
+            verifier="grounding",
+            pictures=data,
+        )
+        for side, data in zip((80, 40), near, strict=True)
+    ]
+    assert set(dropped(both(), boxes)) == {1}
+
+
 def test_near_questions_are_found_where_they_are_asked_for() -> None:
     question = (
         "In the figure, the two lines AB and CD are parallel, and the angle at E is 40 degrees. Find F."

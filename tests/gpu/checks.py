@@ -127,9 +127,9 @@ CHECKS: Sequence[Check] = (
         vllm=True,
     ),
     Check(
-        name="team",
+        name="tensor_parallel",
         about="two ranks that share a vLLM on both GPUs (rollout.tensor_parallel)",
-        entry="ranks:check_team",
+        entry="ranks:check_tensor_parallel",
         seconds=300,
         gpus=2,
         vllm=True,

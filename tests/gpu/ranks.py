@@ -23,7 +23,7 @@ def check(place: Place) -> Found:
     return found(place, "float32", memory, both=True)
 
 
-def check_team(place: Place) -> Found:
+def check_tensor_parallel(place: Place) -> Found:
     """One vLLM on the GPUs of both ranks."""
     model = middling(place.models / "middling")  # its heads divide by two
     given = recipe(place, model) | {

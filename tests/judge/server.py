@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from vtune.judge.client import JudgeEndpoint
-from vtune.reward.greeting import HELLO
+from vtune.reward.preflight import HELLO
 
 Failure = tuple[int, dict[str, Any]]
 """A status and what the body says of the error."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from vtune.metrics.calibration import Judged, calibration, majority, size_of
@@ -46,6 +48,15 @@ def test_rollouts_of_one_question_say_no_more_than_one() -> None:
     assert many.share.value == pytest.approx(one.share.value)
     assert many.share.low == pytest.approx(one.share.low, abs=0.01)
     assert many.share.high == pytest.approx(one.share.high, abs=0.01)
+
+
+def test_a_judge_that_is_calibrated_is_not_said_not_to_be_where_no_answer_is_right() -> None:
+    counts = (True, True, 9), (False, True, 1), (True, False, 1), (False, False, 9)
+    found = calibration([replace(one, correct=False) for one in rows(*counts)], seed=0)
+    assert (found.n, found.corrected, found.warning) == (0, None, "")
+    assert found.agreement.n == 20
+    assert "known of no trajectory of which it is not so" in calibration(rows(*counts[:2]), seed=0).warning
+    assert "known of no trajectory of which it is so" in calibration(rows(*counts[2:]), seed=0).warning
 
 
 def test_targets_are_counted_by_their_size() -> None:

@@ -86,6 +86,14 @@ def test_it_is_split_by_source_resolution_and_calls() -> None:
     ]
 
 
+def test_tokens_are_a_mean_over_what_was_drawn_and_seen() -> None:
+    # One turn of 10 tokens, one of an endpoint, and one that nothing had to be drawn for.
+    reruns = (Rerun(right=False, tokens=10), Rerun(right=False), Rerun(right=True, same=True))
+    rows = [answered(number, {"black": one}) for number, one in enumerate(reruns)]
+    assert dependence(rows, "black", seed=0).tokens == 10.0
+    assert dependence(rows[1:], "black", seed=0).tokens is None
+
+
 def test_where_nothing_was_drawn_again_nothing_is_said() -> None:
     found = dependence([answered(0, looked=False)], "black", seed=0)
     assert (found.n, found.dependent_of_looked, found.tokens) == (0, None, None)

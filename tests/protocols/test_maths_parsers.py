@@ -272,6 +272,7 @@ ASKED: dict[tuple[str, str], str] = {
     ("vlmevalkit", "mathvision"): "<image>What is it?",
     ("official", "charxiv_reasoning"): "<image>How many?",
     ("vlmevalkit", "charxiv_descriptive"): "<image>How many?",
+    ("official", "charxiv_descriptive"): "<image>How many?",
 }  # fmt: skip
 
 

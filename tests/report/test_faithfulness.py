@@ -7,11 +7,11 @@ import pytest
 from tests.report.test_tables import printed
 from vtune.report.faithfulness import (
     CALLS,
-    COLUMNS,
     faithfulness_csv,
     faithfulness_latex,
     render_faithfulness,
 )
+from vtune.report.tabular import LOOKS
 
 ESTIMATE = {"value": 0.898, "low": 0.835, "high": 0.949}
 NUMBERS: dict[str, Any] = {
@@ -21,7 +21,7 @@ NUMBERS: dict[str, Any] = {
     "n_unaudited": 0,
     "no_shares": None,
     "buckets": [{"calls": "0", "share": ESTIMATE, "accuracy": None}],
-    **{column.name: ESTIMATE for column in COLUMNS},
+    **{column.name: ESTIMATE for column in LOOKS},
 }
 RESULT: dict[str, Any] = {
     "path": "runs/rl",
@@ -70,7 +70,7 @@ def test_latex_is_a_table_with_as_many_cells_in_each_row() -> None:
     text = faithfulness_latex(RESULT)
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 1 + 1 + 2 + 2
-    assert {line.count(" & ") for line in rows} == {len(COLUMNS) + 1}
+    assert {line.count(" & ") for line in rows} == {len(LOOKS) + 1}
     assert r"charts\_50\%" in text
     assert r"89.8 {\scriptsize [83.5, 94.9]}" in text
     assert text.count("{tabular}") == 2
@@ -81,4 +81,4 @@ def test_a_name_is_no_latex(hostile: str) -> None:
     text = faithfulness_latex(RESULT | {"sources": {"lens": NUMBERS, hostile: NUMBERS}})
     assert text.count(r"\end{tabular}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {line.replace(r"\&", "").count("&") for line in rows} == {len(COLUMNS) + 1}
+    assert {line.replace(r"\&", "").count("&") for line in rows} == {len(LOOKS) + 1}

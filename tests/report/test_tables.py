@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from vtune.report import numbers
+from vtune.report.curation import render_curation
 from vtune.report.demo import STAGES, render_demo
 from vtune.report.samples import render_validation
 from vtune.report.terminal import render_report
@@ -186,3 +187,15 @@ def test_a_tightening_and_the_replies_of_the_last_step_stand_below_the_numbers()
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines()]
     assert ["2", "0.85 → 0.95", "boxes", "0.5", "0.2", "–"] in rows
     assert ["boxes", "–", "[bold]\ufffd[2J", "worker died"] in rows
+
+
+def test_benchmarks_of_a_curation_take_a_line_for_those_here_and_one_for_the_rest() -> None:
+    rows = {"all": {"before": 0, "sampled": 0, "after": 0}}
+    result = {"records": "traces", "data_sources": {}, "funnel": rows, "published": {}, "unscored": {}}
+    result |= {"benchmarks": {"vstar": False, "lens": True, "mmmu": False}, "warnings": []}
+    result |= {"waiting_for_review": 0, "out": "out", "files": []}
+    lines = printed(render_curation(result)).splitlines()
+    assert [line for line in lines if line.startswith("benchmarks")] == [
+        "benchmarks kept apart from: lens",
+        "benchmarks not here, not looked into: vstar, mmmu",
+    ]

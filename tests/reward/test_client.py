@@ -1,6 +1,7 @@
 """The client against servers of a few lines; `test_service.py` has real ones."""
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 from tests.reward.build import TARGET, looks, recipe, sample
 from vtune.errors import RecipeError
 from vtune.reward import servers as module
+from vtune.reward.checking import silent_line
 from vtune.reward.client import ATTEMPTS, ITEMS, RewardClient
 from vtune.reward.connections import Answer, Connections
 from vtune.reward.recipe import RewardService
@@ -126,6 +128,33 @@ def test_scores_and_flags_of_calls_come_back() -> None:
     assert scored.tool_scores == (0.5, 0.5)
     assert [call.flags for call in scored.calls] == [("seen",), ("seen",)]
     assert scored.images == looks(TARGET, TARGET).images
+
+
+def test_whose_judge_gave_no_reply_is_known_by_name() -> None:
+    async def half(items: Items) -> Answer:
+        nothing = {"total": None, "accuracy": None, "format": 0.0, "tool": None, "why": "the judge (at J)"}
+        found = [result(item) for item in items]
+        for one in found:
+            if one["reward"]["why"] == "read 1":
+                one |= {"status": 500, "silent": True, "error": {"what": "the judge"}, "reward": nothing}
+        return said(200, {"results": found})
+
+    service = RewardService(urls=("http://a",))
+
+    async def story() -> RewardClient:
+        async with RewardClient(service, settings_of(recipe())) as client:
+            assert client._servers._http is not None
+            await client._servers._http.close()
+            client._servers._http = Net(a=half)
+            replies = [dataclasses.replace(turn(str(number)), rollout=number) for number in range(3)]
+            await asyncio.gather(*(client.score(sample(), reply) for reply in replies))
+            return client
+
+    silent = asyncio.run(story()).silent
+    assert silent == {("quiz/1", 1): "the judge (at J)"}
+    line = silent_line([{}, silent], 3)
+    assert line == "1 of 3 trajectories are unscored, quiz/1 the first of them: the judge (at J)"
+    assert silent_line([{}, {}], 3) is None
 
 
 @pytest.mark.parametrize("other", [failing, dead], ids=["503", "refused"])

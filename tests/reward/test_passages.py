@@ -15,7 +15,7 @@ from vtune.schema.message import Message
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
-from vtune.tools import text_search
+from vtune.tools import image_search, text_search
 
 SEARCH = LEVELS.model_copy(update={"search_abilities": ("search",), "judges": (NAME,)})
 
@@ -57,6 +57,21 @@ def test_where_documents_are_named_only_they_count() -> None:
     assert holding(gold, found("1. Trier\nThe red road leads to Bad Orb.")) is None
     assert holding(gold, found("1. Trier\nA town.\n\n2. Ulm\nThe red road leads to Bad Orb.")) == "Bad Orb"
     assert holding(sample(ground_truth="7", extra={"documents": ["Ulm"]}), found("1. Ulm\nIt has 7.")) == "7"
+
+
+def test_a_list_in_a_document_is_a_part_of_it() -> None:
+    listed = "1. Ulm\nIts roads:\n1. The blue road leads to Trier.\n2. The red road leads to Bad Orb."
+    gold = sample(extra={"documents": ["Ulm"]})
+    assert holding(gold, found(listed)) == "Bad Orb"
+    assert holding(gold, found(f"{listed}\n\n2. Trier\nA town.")) == "Bad Orb"
+    assert holding(gold, found("1. Trier\nIts roads:\n1. Ulm\nThe red road leads to Bad Orb.")) is None
+
+
+def test_pictures_that_were_found_follow_line_by_line() -> None:
+    gold = sample(extra={"documents": ["Ulm"]}, tools=(image_search.NAME,))
+    both = "1. Trier\nA town.\n<image>\n2. Ulm\nThe red road leads to Bad Orb.\n<image>"
+    assert holding(gold, found(both, tool=image_search.NAME)) == "Bad Orb"
+    assert holding(gold, found(both.replace("Ulm", "Worms"), tool=image_search.NAME)) is None
 
 
 def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> None:

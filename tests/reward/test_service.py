@@ -23,6 +23,7 @@ from tests.conftest import HANGS
 from tests.judge.server import serve
 from tests.reward.build import TARGET, WRONG, looks, recipe, sample
 from tests.reward.serving import Served, alive, children, serving
+from tests.reward.test_score import NOWHERE
 from tests.verifiers.cases import CASES, sample_of, wrap
 from vtune.errors import RecipeError, RunFailed
 from vtune.reward.checking import check_unscored
@@ -163,6 +164,19 @@ def test_a_service_asks_the_judge_of_its_recipe(tmp_path: Path) -> None:
     assert "no judge in the recipe" in answers[2].json()["error"]["what"]
     assert "the request wants" in answers[3].json()["error"]["what"]
     assert len(judge.requests) == 1
+
+
+def test_a_judge_that_gives_no_reply_is_named_in_the_answer(tmp_path: Path) -> None:
+    own = recipe(judge=NOWHERE)
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"reward": own.model_dump(mode="json"), "steps": 3}))
+    paid, unpaid = (
+        asked(("POST", "/score", item_of(sample(), trajectory)), given=read_reward(str(path)))[0]
+        for trajectory in (looks(TARGET), looks())
+    )
+    assert (paid.status_code, paid.json()["silent"]) == (500, True)
+    assert f"({NOWHERE.base_url}, model {NOWHERE.model})" in paid.json()["error"]["what"]
+    assert (unpaid.status_code, "silent" in unpaid.json()) == (200, False)
 
 
 def test_a_ground_truth_that_cannot_be_read_is_422_with_the_reason_and_never_a_zero() -> None:

@@ -32,7 +32,7 @@ from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution
 from vtune.schema.message import Message, Picture
 from vtune.schema.trajectory import Crop, Trajectory
-from vtune.tools.lasting import ATTEMPTS
+from vtune.tools.recoverable_session import ATTEMPTS
 
 INFRA = FakeSandbox(Execution(status="infra", error="the fork server died"))
 TWO_TURNS = (LOOK, ANSWER)

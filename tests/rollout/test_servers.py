@@ -439,6 +439,45 @@ def test_adapters_alone_take_the_place_of_those_before_and_turns_name_them(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_server_that_was_started_again_has_no_adapters_and_is_left_out_until_it_gets_them(
+    policy: Policy, tmp_path: Path
+) -> None:
+    there: set[str] = set()
+
+    class Adapting(Play):
+        def __call__(self, request: httpx2.Request) -> httpx2.Response:
+            name, path = request.url.host, request.url.path
+            if path == "/v1/models":
+                return httpx2.Response(200, json={"data": [{"id": "vtune"}] if name in there else []})
+            if path == "/v1/load_lora_adapter":
+                there.add(name)
+            if path == "/update_weight_version":
+                self.labels[name] = json.loads(request.content)["new_version"]
+            answer = super().__call__(request)
+            if path == "/inference/v1/generate" and b'"model"' in request.content and name not in there:
+                return httpx2.Response(404, json={"error": {"message": "no such model: vtune"}})
+            return answer
+
+    async def run() -> tuple[list[str], list[str]]:
+        send = adapters_sender(tmp_path, Adapters(rank=3, alpha=6, targets=("q_proj",)), first=True)
+        play = Adapting(policy)
+        draws = ServersEngine(policy, ["http://a", "http://b"], send, model="vtune")
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(play))
+        await draws.take(weights, 1)
+        there.remove("a")
+        play.asked.clear()
+        drawn = await draws.generate(turn(policy, 0))
+        assert drawn.weight_versions == (1,)
+        before = play.turns()
+        await draws.take(weights, 2)
+        play.asked.clear()
+        await draws.generate(turn(policy, 0))
+        return before, play.turns()
+
+    before, after = asyncio.run(run())
+    assert (before[-1], set(before[:-1]), after) == ("b", {"a"}, ["a"])
+
+
 def test_vllm_makes_room_for_the_next_rank_that_it_knows() -> None:
     ranks = (1, 8, 9, 300, 512)
     found = [Adapters(rank=rank, alpha=1, targets=("q_proj",)).room for rank in ranks]

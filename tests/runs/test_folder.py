@@ -138,6 +138,8 @@ def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
 def test_a_machine_without_git_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert environment({})["git_commit"] is None
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # a folder is asked for its commit once
     monkeypatch.setenv("PATH", str(tmp_path))
     assert environment({})["git_commit"] is None
 

@@ -217,6 +217,19 @@ def test_a_sandbox_that_cannot_start_a_session_says_so(monkeypatch: pytest.Monke
     asyncio.run(story())
 
 
+def test_a_fork_server_that_is_late_is_not_taken_for_a_broken_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vtune.sandbox.forkserver.BOOT", "import time; time.sleep(60)")
+    monkeypatch.setattr("vtune.sandbox.forkserver.START_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with Sandbox(QUICK):
+            pass
+
+    with pytest.raises(ServiceError, match=r"not ready after 0\.1 s") as caught:
+        asyncio.run(story())
+    assert caught.value.fix == "try again when the machine is less busy"
+
+
 def test_a_lack_of_descriptors_is_a_service_error_and_the_sandbox_goes_on() -> None:
     async def story() -> None:
         async with Sandbox(QUICK) as sandbox:

@@ -5,10 +5,12 @@ import asyncio
 import numpy as np
 import pytest
 
+from tests.conftest import HANGS
 from tests.sandbox.conftest import Box, decoded, encoded, picture
 from vtune.errors import DataError, ServiceError
 from vtune.sandbox import Execution, Limits, Sandbox
 from vtune.sandbox.guest.runner import OWN_TIME
+from vtune.sandbox.guest.zygote import CALM_SECONDS, FIRST_WARM
 from vtune.sandbox.reply import crop_of
 from vtune.sandbox.scan import Scanner
 
@@ -42,6 +44,28 @@ def test_a_sandbox_that_is_not_started_at_once_starts_with_its_first_session() -
             return found
 
     assert asyncio.run(story()).output == "1"
+
+
+def test_as_many_are_kept_ready_as_have_lived_at_the_same_time() -> None:
+    async def story() -> None:
+        async with Sandbox(warm=12) as sandbox:
+            await ready(sandbox, FIRST_WARM)
+            opened = [await sandbox.open([], seed=0) for _ in range(10)]
+            await ready(sandbox, 10 + 10)
+            opened += [await sandbox.open([], seed=0) for _ in range(4)]
+            await ready(sandbox, 14 + 12)
+            await asyncio.gather(*(session.close() for session in opened))
+            await ready(sandbox, 12)
+
+    async def ready(sandbox: Sandbox, count: int) -> None:
+        async with asyncio.timeout(HANGS):
+            while await sandbox.children() != count:
+                await asyncio.sleep(0.02)
+        # No more are made than are wanted.
+        await asyncio.sleep(10 * CALM_SECONDS)
+        assert await sandbox.children() == count
+
+    asyncio.run(story())
 
 
 def test_a_sandbox_that_nobody_used_ends_without_having_started() -> None:

@@ -21,8 +21,8 @@ from vtune.tools.engines import ENGINES, read_hits
 from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
 from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public, is_blocked
 from vtune.tools.http import Patience
-from vtune.tools.once import Once
 from vtune.tools.passage import Passage
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import SOURCES, Scene
 from vtune.tools.web_pages import PageSearch, WebPages
 
@@ -342,7 +342,7 @@ def called(tools: ToolsRecipe, record: Path, *asked: Asked) -> list[Any]:
     async def main() -> list[Any]:
         async with tools_of(tools, record) as toolbox:
             scene = Scene(SAMPLE, (PHOTO,), ())
-            return [await toolbox.run(one, scene, 0, Once()) for one in asked]
+            return [await toolbox.run(one, scene, 0, ResultCache()) for one in asked]
 
     return asyncio.run(main())
 

@@ -12,13 +12,14 @@ import torch
 import vtune.update.forward
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, update, without_picture
 from vtune.models.pictures import PixelBudget
-from vtune.models.policy import Policy, save_policy
+from vtune.models.policy import Policy
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.loading import starting_policy
 from vtune.update.losses import PolicyLoss
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA, Update
+from vtune.update.shards import write_weights
 
 UPDATES = ("even", "uneven", "empty", "text")
 """Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""
@@ -90,9 +91,10 @@ def _learnt(
         assert "language_late" in dict(norms)
         numbers = [stats.loss, stats.grad_norm, stats.entropy, stats.kl, stats.clip_share, stats.mismatch]
         found.append([*numbers, *(norm for _, norm in norms)])
-    with trainer.gathered(torch.device("cpu"), keep=ranks.first) as whole:
-        if ranks.first:
-            save_policy(whole.model, str(folder), out)
+    if ranks.first:
+        out.mkdir()
+    ranks.wait()
+    write_weights(out, trainer, policy, str(folder), ranks)
     with trainer.gathered() as whole:
         # What each process would draw with.
         checksum = sum(float(p.detach().double().abs().sum()) for p in whole.model.parameters())

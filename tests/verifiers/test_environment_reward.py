@@ -10,7 +10,7 @@ from vtune.errors import DataError
 from vtune.schema.trajectory import Outcome
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS, check_ground_truth
-from vtune.verifiers.asking import missing_marks
+from vtune.verifiers.answer_instruction import missing_marks
 from vtune.verifiers.environment_reward import NAME, with_outcome
 from vtune.verifiers.perfect import check_full_marks, perfect_reply
 

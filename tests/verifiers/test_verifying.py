@@ -3,7 +3,9 @@ import dataclasses
 import os
 import signal
 import socket
+import threading
 import time
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 
 import pytest
@@ -75,6 +77,38 @@ def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() ->
     asyncio.run(story())
 
 
+def test_a_fork_server_that_dies_as_it_is_asked_costs_no_reply() -> None:
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+
+    async def story() -> None:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            server.ensure_running()
+            died = server._forkserver_pid
+            os.kill(died, signal.SIGSTOP)
+            threading.Timer(0.2, os.kill, (died, signal.SIGKILL)).start()
+            assert (await verifying.verify(wrap("7"), sample("math", "7"))).score == 1.0
+            assert server._forkserver_pid != died
+
+    asyncio.run(story())
+
+
+def test_a_fork_server_that_dies_again_and_again_leaves_the_reply_unscored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def dies(_: ForkServerProcess) -> None:
+        raise EOFError
+
+    async def story() -> None:
+        async with Verifying(workers=2) as verifying:
+            with monkeypatch.context() as patch:
+                patch.setattr(ForkServerProcess, "start", dies)
+                with pytest.raises(ServiceError, match="dies again and again"):
+                    await verifying.verify(wrap("7"), sample("math", "7"))
+            assert (await verifying.verify(wrap("7"), sample("math", "7"))).score == 1.0
+
+    asyncio.run(story())
+
+
 def test_a_verifier_that_needs_no_worker_starts_none() -> None:
     async def story() -> None:
         async with Verifying() as verifying:
@@ -118,7 +152,7 @@ def test_a_reply_larger_than_the_pipe_does_not_stop_the_loop_while_the_worker_is
             asking = [
                 asyncio.create_task(verifying.verify(reply, question)) for reply in (long, wrap("8"), long)
             ]
-            await asyncio.wait_for(asyncio.sleep(0.05), 1)
+            await asyncio.sleep(0.05)  # a loop that is stopped here would never come back
             os.kill(worker._process.pid or 0, signal.SIGCONT)
             return [verdict.score for verdict in await asyncio.gather(*asking)]
 

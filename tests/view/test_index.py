@@ -55,6 +55,10 @@ A, B, C, D = "step-000000/0", "step-000000/1", "step-000005/0", "step-000005/1"
         ("flag:whole", []),
         ("flag:none", [A, C, D]),
         ("status:ok", [A, D]),
+        ("call:python", [A, B, D]),
+        ("call:python:error", [B]),
+        ("call:pyth,zoom", []),
+        ("call:none", [C]),
         ("stop:length", [B]),
         ("red sign", [A, B, C, D]),
         ('"RED sign" judge', [C]),
@@ -106,6 +110,15 @@ def test_any_text_is_a_query_or_an_error(text: str) -> None:
 def test_text_search_finds_what_python_finds(texts: list[str], wanted: str, cut: int) -> None:
     column = pa.chunked_array([pa.array(texts, pa.string()).slice(cut), pa.array(texts, pa.string())])
     assert holds(column, wanted).to_pylist() == [wanted in text for text in texts[cut:] + texts]
+
+
+def test_a_tool_of_any_name_is_one_word_of_a_query(tmp_path: Path) -> None:
+    call = replace(LOOKED.calls[0], tool='my "zoom": a,b \n', status="invalid")
+    called = replace(LOOKED, calls=(call, call), tool_scores=(), call_advantages=())
+    index = opened(make_run(tmp_path / "run", {0: [LOOKED, called]}))
+    assert index.table["outcomes"].to_pylist()[1] == " my_zoom_a_b_:invalid my_zoom_a_b_:invalid "
+    assert keys(index, "call:my_zoom_a_b_:invalid") == [B]
+    assert facets(index.table)["call"] == ["my_zoom_a_b_:invalid", "python:ok"]
 
 
 def test_only_new_and_changed_files_are_indexed(run: Path) -> None:
@@ -161,6 +174,7 @@ def test_facets_are_what_there_is(run: Path) -> None:
         "stop": ["answer", "length"],
         "flag": ["whole_image"],
         "status": ["error", "ok"],
+        "call": ["python:error", "python:ok"],
         "step": ["0", "5"],
     }
 

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import httpx2
 
+from tests.conftest import HANGS
 from tests.runs.commands import environment
-
-DEADLINE = 240.0
-"""Seconds for a start; it takes 25 to 40 on two idle cores if nothing is imported yet."""
 
 
 def serve(words: Sequence[str], settings: Mapping[str, str], log: Path) -> None:
@@ -76,7 +74,7 @@ class Server:
             target=serve, args=(words, settings, self._log)
         )
         self._process.start()
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + HANGS  # 25 to 40 on two idle cores if nothing is imported yet
         while not self._healthy():
             if not self._process.is_alive() or time.monotonic() > until:
                 raise AssertionError(f"no server: {self._log.read_text()[-2000:]}")

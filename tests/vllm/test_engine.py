@@ -116,6 +116,7 @@ def test_a_picture_of_a_group_is_processed_once_and_known_by_its_name(
     monkeypatch.setattr(processor, "_call_hf_processor", noted)
     monkeypatch.setattr(MultiModalHasher, "hash_kwargs", named)
     asked = requests(trained)
+    run(engine._llm.reset_mm_cache())  # other tests draw with the same pictures
     assert len(draw(run, engine, trained, 7, asked)) == len(asked)
     distinct = {pixels.name for request in asked for pixels in request.pixels}
     assert sum(processed) == len(distinct) < sum(len(request.pixels) for request in asked)

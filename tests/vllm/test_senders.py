@@ -23,14 +23,14 @@ from vtune.models.policy import Policy
 from vtune.models.shape import known_shapes
 from vtune.rollout import vllm, vllm_senders
 from vtune.rollout.adapters import Adapters
-from vtune.rollout.apart import Apart
 from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
-from vtune.rollout.team import Team
+from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.rollout.transfer import Link
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_senders import HandleSender
-from vtune.rollout.vllm_team import TeamEngine
+from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
 
 INSECURE = "VLLM_ALLOW_INSECURE_SERIALIZATION"
 
@@ -238,10 +238,12 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
     """They go to the memory of the host; nothing but the adapters is sent when it wakes."""
     calls: list[str] = []
     taken: list[Any] = []
+    named: list[Any] = []
 
     class Adapting(FakeLLM):
         async def add_lora(self, request: Any) -> None:
             self.calls.append("add_lora")
+            named.append(engine._adapter)
             taken.append(
                 (request.load_inplace, sorted(file.name for file in Path(request.lora_path).iterdir()))
             )
@@ -264,6 +266,8 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
         engine._sender.close()
 
     asyncio.run(hand_over())
+    # A turn that begins meanwhile would load them again with each of its batches.
+    assert [one and one.load_inplace for one in named] == [None]
     assert calls == [
         "sleep 1", "empty_cache", "wake_up ['weights']", "pause_generation keep",
         "reset_prefix_cache True", "reset_encoder_cache", "add_lora",
@@ -273,19 +277,19 @@ def test_a_vllm_that_gets_adapters_alone_keeps_its_weights_while_it_sleeps(
     assert engine._adapter.load_inplace is False
 
 
-class FakeTeam(Team):
-    """A team of two in threads of this process."""
+class FakeGroup(TensorParallelGroup):
+    """A group of two in threads of this process."""
 
     def __init__(self, index: int, address: Path, barrier: threading.Barrier, table: list[Any]) -> None:
         super().__init__(index, 2, None, address)
-        self.barrier = barrier
+        self.both_here = barrier
         self.table = table
 
     def gather(self, value: Any) -> list[Any]:
         self.table[self.index] = value
-        self.barrier.wait(60)
+        self.both_here.wait(60)
         found = list(self.table)
-        self.barrier.wait(60)
+        self.both_here.wait(60)
         return found
 
 
@@ -316,7 +320,7 @@ class SharedLLM(FakeLLM):
 def shared(
     policy: Policy, tiny: Path, folder: Path, patch: pytest.MonkeyPatch, *, dies: bool
 ) -> tuple[SharedLLM, list[str], list[Any]]:
-    """A hand-over, a turn of the second process and a rest, in a team of two; with what each returned."""
+    """A hand-over, a turn of the second process and a rest, in a group of two; with what each returned."""
     calls: list[str] = []
     llm = SharedLLM(calls, dies=dies)
     patch.setattr(vllm.AsyncLLM, "from_engine_args", lambda given: llm)
@@ -327,13 +331,13 @@ def shared(
         vllm, "answer_of", lambda name: Answer(row.token_ids, [5], [-0.1], "length", None, [("vtune-1", 1)])
     )
     barrier, table = threading.Barrier(2), [None, None]
-    teams = [FakeTeam(index, folder / "turns", barrier, table) for index in range(2)]
+    groups = [FakeGroup(index, folder / "turns", barrier, table) for index in range(2)]
     setup = vllm.Setup(
         model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
         device=torch.device("cuda", 0), tensor_parallel=2,
     )  # fmt: skip
-    second = TeamEngine(on_gpu(policy, 1), teams[1])
-    first = Apart(lambda: vllm.VllmEngine(policy, setup, folder, team=teams[0]))
+    second = TensorParallelEngine(on_gpu(policy, 1), groups[1])
+    first = EngineThread(lambda: vllm.VllmEngine(policy, setup, folder, tp_group=groups[0]))
     sampling = Sampling(temperature=1.0, max_new_tokens=1)
     request = Request(token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, 0, 0, 0))
 
@@ -362,7 +366,7 @@ def on_gpu(policy: Policy, number: int) -> Any:
     )
 
 
-def test_a_team_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
+def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, calls, found = shared(policy, tiny, tmp_path, monkeypatch, dies=False)
@@ -381,7 +385,7 @@ def test_a_team_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
     assert words.index("generate") == len(words) - 2
 
 
-def test_a_team_ends_together_when_its_vllm_dies_while_weights_come(
+def test_a_tensor_parallel_group_ends_together_when_its_vllm_dies_while_weights_come(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, found = shared(policy, tiny, tmp_path, monkeypatch, dies=True)
@@ -393,7 +397,7 @@ def read(update: dict[str, Any]) -> Any:
         return ipc.IPCWeightTransferUpdateInfo(**update)
 
 
-def test_a_shared_vllm_sees_the_gpus_of_its_team(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_vllm_sees_the_gpus_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cuda", 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert child_environment(device, threads=1, gpus=2)["CUDA_VISIBLE_DEVICES"] == "2,3"

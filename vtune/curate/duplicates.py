@@ -12,7 +12,11 @@ from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
 
 
 class Duplicates(Selected):
-    """Drops every row that is like an earlier one that is kept."""
+    """Drops every row that is like an earlier one that is kept.
+
+    With `match: both`, the same question about pictures that are merely near has the same answer, too: a
+    small thing, or a colour, may be all that tells two pictures apart (`likeness`).
+    """
 
     match: Literal["both", "images", "text"] = "both"
     """What has to be alike: pictures and question, all pictures, or the question."""
@@ -139,6 +143,8 @@ def _alike(spec: Duplicates, a: Key, b: Key) -> str | None:
             bits = distance(a.pictures, b.pictures)
             if bits is None or bits > spec.image_distance:
                 return None
+            if spec.match == "both" and _answer_differs(a, b):
+                return None
             parts.append(f"nearly the same picture ({bits} of {BITS} bits differ)")
     if spec.match != "images":
         same = similarity(a, b) if spec.text_similarity < 1 else float(a.text == b.text)
@@ -146,6 +152,13 @@ def _alike(spec: Duplicates, a: Key, b: Key) -> str | None:
             return None
         parts.append("the same question" if same == 1 else f"nearly the same question ({same:.2f})")
     return " and ".join(parts)
+
+
+def _answer_differs(a: Key, b: Key) -> bool:
+    """Whether other files have other answers; of one file, a second answer is a mistake."""
+    if [picture.content for picture in a.pictures] == [picture.content for picture in b.pictures]:
+        return False
+    return bool(a.answer and b.answer) and a.answer != b.answer
 
 
 def _needs_benchmarks(

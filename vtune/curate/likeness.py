@@ -2,8 +2,8 @@
 
 Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
 is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,
-so pictures that differ in these alone count as near. Texts: datasketch's MinHash over runs of five characters
-(Broder 1997).
+so pictures that differ in these alone count as near: what is asked about them may have another answer. Texts:
+datasketch's MinHash over runs of five characters (Broder 1997).
 """
 
 import hashlib
@@ -19,6 +19,8 @@ from datasketch import MinHash
 
 from vtune.curate.item import Item, input_pictures, question
 from vtune.schema.pixels import decode_reduced
+from vtune.schema.trajectory import Trajectory
+from vtune.verifiers import VERIFIERS
 
 CELLS = 16
 """A side of the difference hash; 8 is common, and takes many charts for one another (ours)."""
@@ -53,6 +55,8 @@ class Key:
     """First 16 bytes of the SHA-256 of the normalised question."""
     hashes: bytes
     """64 MinHash values of it, 32 bits each; empty where nobody asked for near texts."""
+    answer: bytes = b""
+    """First 16 bytes of the SHA-256 of the right answer; empty where it is boxes, which move with a size."""
 
 
 def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
@@ -74,7 +78,18 @@ def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
         ),
         text=hashlib.sha256(written.encode()).digest()[:16],
         hashes=minhash(written) if texts else b"",
+        answer=_answer(item),
     )
+
+
+def _answer(item: Item) -> bytes:
+    if isinstance(item.record, Trajectory):
+        truth = item.record.answer or ""
+    else:
+        verifier = VERIFIERS.get(item.record.verifier)
+        truth = "" if verifier is None or verifier.answers_in_boxes else item.record.ground_truth
+    plain = " ".join(truth.casefold().split())
+    return hashlib.sha256(plain.encode()).digest()[:16] if plain else b""
 
 
 def look_of(data: bytes) -> int:

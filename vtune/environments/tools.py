@@ -12,15 +12,15 @@ from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.tools import zoom
 from vtune.tools.calls import Asked, read_calls, tool_response
-from vtune.tools.lasting import LastingSession
 from vtune.tools.observation import Observation, sandbox_output
 from vtune.tools.python import CODE, run_python
 from vtune.tools.python import NAME as PYTHON
+from vtune.tools.recoverable_session import RecoverableSession
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import arguments_of
 from vtune.verifiers.tags import tagged
 
-Opening = asyncio.Task[LastingSession]
+Opening = asyncio.Task[RecoverableSession]
 """A session that gets ready while the first turn is drawn."""
 
 
@@ -71,7 +71,7 @@ class ToolEpisode(Episode):
         if self._opening is not None:
             self._start.services.later(_end(self._opening))
 
-    async def _run(self, code: str, session: LastingSession) -> Act:
+    async def _run(self, code: str, session: RecoverableSession) -> Act:
         seen = await self._readable(await run_python(session, code))
         if seen.status == "infra":
             raise ServiceError(f"the sandbox failed: {seen.error}")
@@ -136,7 +136,7 @@ async def open_tools(start: Start) -> ToolEpisode:
         return ToolEpisode(start, None)
     services = start.services
     opening = asyncio.create_task(
-        LastingSession.open(services.sandbox, start.images, seed=start.seed, lost=services.lost)
+        RecoverableSession.open(services.sandbox, start.images, seed=start.seed, lost=services.lost)
     )
     try:
         # It begins now, not when this conversation first waits.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from vtune.errors import RecipeError, ServiceError
+from vtune.judge.trust import trusted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAIError
@@ -133,7 +134,7 @@ class Completions:
         Raises:
             RecipeError: If the environment variable of the key is not set.
         """
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         name = self._key
         if name is not None and name not in os.environ:
@@ -146,6 +147,7 @@ class Completions:
             api_key=os.environ[name] if name is not None else "none",
             timeout=self._timeout_s,
             max_retries=self._retries,  # the client backs off exponentially, with jitter
+            http_client=DefaultAsyncHttpxClient(verify=trusted()),
         )
         return self
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vtune.metrics.agreement import Agreement, agreement
+from vtune.metrics.audited import Estimates
 from vtune.metrics.corrected import LEAST_J, Confusion, Corrected, corrected
-from vtune.metrics.intervals import Estimate, effective, share
+from vtune.metrics.intervals import Estimate, effective
 from vtune.metrics.resampling import totals
 
 SIZES = (("under 0.1 %", 0.001), ("0.1 to 1 %", 0.01), ("1 to 10 %", 0.1))
@@ -77,8 +78,8 @@ def calibration(rows: Iterable[Judged], *, seed: int) -> Calibration:
     sizes = [size_of(row.target) for row in known]
     return Calibration(
         agreement=_agreement(known),
-        sensitivity=share([row.cluster for row in yes], [float(bool(row.said)) for row in yes], seed=seed),
-        specificity=share([row.cluster for row in no], [float(not row.said) for row in no], seed=seed),
+        sensitivity=Estimates(yes, seed).share([float(bool(row.said)) for row in yes]),
+        specificity=Estimates(no, seed).share([float(not row.said) for row in no]),
         warning=_warning(found, len(yes), len(no)),
         by_size={
             size: _agreement([row for row, own in zip(known, sizes, strict=True) if own == size])
@@ -109,6 +110,8 @@ def _agreement(rows: Sequence[Judged]) -> Agreement:
 
 
 def _warning(found: Corrected | None, yes: int, no: int) -> str:
+    if found is None and yes and no:
+        return ""  # there is no right answer with calls, and no share
     if found is None:
         lacking = "is so" if not yes else "is not so"
         return f"the judge is not calibrated: the truth is known of no trajectory of which it {lacking}"

@@ -4,31 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vtune.metrics.intervals import Estimate, mean, share
+from vtune.metrics.audited import Audited, Estimates
+from vtune.metrics.intervals import Estimate
 
 
-class Row(Protocol):
-    """What is known about one trajectory; `vtune.reward.audit` makes such rows."""
-
-    @property
-    def cluster(self) -> str:
-        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
-        ...
-
-    @property
-    def correct(self) -> bool | None:
-        """Whether the answer is right; None = unscored."""
-        ...
-
-    @property
-    def calls(self) -> int:
-        """Number of tool calls."""
-        ...
-
-    @property
-    def any_faithful(self) -> bool | None:
-        """Whether a call shows a target; None = unscored."""
-        ...
+class Row(Audited, Protocol):
+    """What is known about one trajectory."""
 
     @property
     def helpful(self) -> int | None:
@@ -117,25 +98,17 @@ def _calls(rows: Sequence[Row], seed: int) -> Calls:
     accepted = [row for row in users if row.accepted is not None]
 
     def of_calls(among: Sequence[Row], parts: Sequence[int]) -> Estimate | None:
-        names, wholes = [row.cluster for row in among], [float(row.calls) for row in among]
-        return share(names, [float(part) for part in parts], wholes, seed=seed)
+        return Estimates(among, seed).share(parts, [row.calls for row in among])
 
-    ratios = [(row.helpful or 0) / row.calls for row in known]
     return Calls(
         n=len(users),
         calls=sum(row.calls for row in users),
         helpful_of_calls=of_calls(known, [row.helpful or 0 for row in known]),
-        helpful_ratio=share([row.cluster for row in known], ratios, seed=seed),
+        helpful_ratio=Estimates(known, seed).share([(row.helpful or 0) / row.calls for row in known]),
         unused_of_calls=of_calls(users, [row.unused for row in users]),
         repeated_of_calls=of_calls(users, [row.repeated for row in users]),
         late_of_calls=of_calls(known, [row.calls - row.first if row.first else 0 for row in known]),
-        first_useful=mean(
-            [row.cluster for row in found], [float(row.first or 0) for row in found], seed=seed
-        ),
-        keep_unhelpful=share(
-            [row.cluster for row in looked], [float(bool(row.any_faithful)) for row in looked], seed=seed
-        ),
-        drop_unhelpful=share(
-            [row.cluster for row in accepted], [float(bool(row.accepted)) for row in accepted], seed=seed
-        ),
+        first_useful=Estimates(found, seed).mean([row.first or 0 for row in found]),
+        keep_unhelpful=Estimates(looked, seed).share([bool(row.any_faithful) for row in looked]),
+        drop_unhelpful=Estimates(accepted, seed).share([bool(row.accepted) for row in accepted]),
     )

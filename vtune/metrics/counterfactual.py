@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vtune.metrics.agreement import Agreement, agreement
-from vtune.metrics.intervals import Estimate, mean, share
+from vtune.metrics.audited import Estimates
+from vtune.metrics.intervals import Estimate
 
 MEGAPIXELS = (("under 1 MP", 1_000_000), ("1 to 4 MP", 4_000_000))
 """Sizes of a question's picture that are counted apart, and pixels below which one belongs there; ours."""
@@ -31,8 +32,8 @@ class Rerun:
     """It asked for another look in the place of an answer."""
     same: bool = False
     """It says word for word what it said before."""
-    tokens: int = 0
-    """Drawn for it."""
+    tokens: int | None = None
+    """Drawn for it; None where none were, or nobody here sees them."""
     why: str = ""
     """Why it is unscored."""
 
@@ -93,7 +94,7 @@ class Dependence:
     same_text: Estimate | None
     """Of those drawn again, turns that say word for word the same: the pictures were decoration."""
     tokens: float | None
-    """Drawn for an answer, on average."""
+    """Drawn for an answer, on average over those whose tokens are seen."""
     table: Mapping[str, Estimate | None]
     """Of those drawn again and judged: `faithful_dependent`, `faithful_independent`,
     `unfaithful_dependent`, `unfaithful_independent`. They sum to 1."""
@@ -124,22 +125,23 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Depende
     why = Counter(row.reruns[exchange].why for row in left if exchange in row.reruns).most_common(1)
     found = [row.reruns[exchange] for row in known]
     of_all, of_correct = (
-        _share(counted, [_dependent(row, exchange) for row in counted], wholes, seed=seed)
+        Estimates(counted, seed).share([_dependent(row, exchange) for row in counted], wholes)
         for wholes in ([1.0] * len(counted), [float(bool(row.correct)) for row in counted])
     )
     judged = [row for row in known if row.faithful is not None]
+    tokens = [one.tokens for one in found if one.tokens is not None]
     return Dependence(
         n=len(known),
         n_unscored=len(left),
         why=why[0][0] if why else "",
-        dependent_of_looked=_share(known, [_dependent(row, exchange) for row in known], seed=seed),
+        dependent_of_looked=Estimates(known, seed).share([_dependent(row, exchange) for row in known]),
         dependent_of_correct=of_correct,
         dependent_of_all=of_all,
         beyond_chance=None if exchange == SHOWN else _beyond(known, exchange, seed),
         follows=_follows(known, exchange, seed),
-        asked_again=_share(known, [float(one.again) for one in found], seed=seed),
-        same_text=_share(known, [float(one.same) for one in found], seed=seed),
-        tokens=float(np.mean([one.tokens for one in found])) if found else None,
+        asked_again=Estimates(known, seed).share([float(one.again) for one in found]),
+        same_text=Estimates(known, seed).share([float(one.same) for one in found]),
+        tokens=float(np.mean(tokens)) if tokens else None,
         table=_table(judged, exchange, seed),
         agreement=agreement((row.faithful, bool(_dependent(row, exchange))) for row in judged),
         by=_by(known, exchange, seed),
@@ -159,37 +161,28 @@ def _dependent(row: Answered, exchange: str) -> float:
     return float(bool(row.correct) and row.looked and _right(row, exchange) is False)
 
 
-def _share(
-    rows: Sequence[Answered], parts: Sequence[float], wholes: Sequence[float] | None = None, *, seed: int
-) -> Estimate | None:
-    return share([row.cluster for row in rows], parts, wholes, seed=seed)
-
-
 def _beyond(known: Sequence[Answered], exchange: str, seed: int) -> Estimate | None:
     """See `Dependence.beyond_chance`: the mean difference, answer by answer."""
     both = [row for row in known if _right(row, SHOWN) is not None]
     less = [_dependent(row, exchange) - _dependent(row, SHOWN) for row in both]
-    return mean([row.cluster for row in both], less, seed=seed)
+    return Estimates(both, seed).mean(less)
 
 
 def _follows(known: Sequence[Answered], exchange: str, seed: int) -> Estimate | None:
     told = [row for row in known if row.reruns[exchange].follows is not None]
-    return _share(told, [float(bool(row.reruns[exchange].follows)) for row in told], seed=seed)
+    return Estimates(told, seed).share([float(bool(row.reruns[exchange].follows)) for row in told])
 
 
 def _table(judged: Sequence[Answered], exchange: str, seed: int) -> dict[str, Estimate | None]:
-    return {
-        f"{'faithful' if faithful else 'unfaithful'}_{'dependent' if dependent else 'independent'}": _share(
-            judged,
-            [
-                float(row.faithful is faithful and bool(_dependent(row, exchange)) is dependent)
-                for row in judged
-            ],
-            seed=seed,
-        )
-        for faithful in (True, False)
-        for dependent in (True, False)
-    }
+    estimates = Estimates(judged, seed)
+    found: dict[str, Estimate | None] = {}
+    for faithful in (True, False):
+        for dependent in (True, False):
+            name = f"{'faithful' if faithful else 'unfaithful'}_{'dependent' if dependent else 'independent'}"
+            found[name] = estimates.share(
+                [row.faithful is faithful and bool(_dependent(row, exchange)) is dependent for row in judged]
+            )
+    return found
 
 
 def _by(known: Sequence[Answered], exchange: str, seed: int) -> dict[str, dict[str, Part]]:
@@ -206,5 +199,5 @@ def _by(known: Sequence[Answered], exchange: str, seed: int) -> dict[str, dict[s
 
 def _part(known: Sequence[Answered], names: Sequence[str], value: str, exchange: str, seed: int) -> Part:
     rows = [row for row, name in zip(known, names, strict=True) if name == value]
-    found = _share(rows, [_dependent(row, exchange) for row in rows], seed=seed)
+    found = Estimates(rows, seed).share([_dependent(row, exchange) for row in rows])
     return Part(n=len(rows), dependent=found)

@@ -7,35 +7,16 @@ from typing import Protocol
 
 import numpy as np
 
-from vtune.metrics.intervals import Estimate, mean, share
+from vtune.metrics.audited import Audited, Estimates
+from vtune.metrics.intervals import Estimate
 from vtune.metrics.resampling import Array
 
 BUCKETS = ("0", "1", "2", "3+")
 """Numbers of tool calls that are counted apart (figure 8)."""
 
 
-class Row(Protocol):
-    """What is known about one trajectory; `vtune.reward.audit` makes such rows."""
-
-    @property
-    def cluster(self) -> str:
-        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
-        ...
-
-    @property
-    def correct(self) -> bool | None:
-        """Whether the answer is right; None = unscored."""
-        ...
-
-    @property
-    def calls(self) -> int:
-        """Number of tool calls."""
-        ...
-
-    @property
-    def any_faithful(self) -> bool | None:
-        """Whether a call shows a target; None = unscored."""
-        ...
+class Row(Audited, Protocol):
+    """What is known about one trajectory."""
 
     @property
     def small(self) -> bool:
@@ -133,37 +114,33 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
             f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"
         )
     counted = scored if no_shares else [row for row in scored if row.any_faithful is not None]
-    clusters = [row.cluster for row in counted]
+    estimates = Estimates(counted, seed)
     correct, shown, small, calls, flagged = _columns(counted)
-    everything = np.ones_like(correct)
     used = (calls > 0).astype(np.float64)
     faithful, unfaithful = correct * shown, correct * used * (1 - shown)
     no_tool, shown_small = correct * (1 - used), correct * small
 
-    def of(part: Array, of_all: Array) -> Estimate | None:
-        return share(clusters, part, of_all, seed=seed)
-
-    def looks(part: Array, of_all: Array) -> Estimate | None:
-        return None if no_shares else of(part, of_all)
+    def looks(part: Array, of_all: Array | None = None) -> Estimate | None:
+        return None if no_shares else estimates.share(part, of_all)
 
     return Faithfulness(
         n=len(counted),
-        clusters=len(set(clusters)),
+        clusters=len({row.cluster for row in counted}),
         n_unscored=len(rows) - len(scored),
         n_unaudited=len(unaudited),
         no_shares=no_shares,
-        accuracy=of(correct, everything),
+        accuracy=estimates.share(correct),
         faithful_of_correct=looks(faithful, correct),
-        faithful_of_all=looks(faithful, everything),
+        faithful_of_all=looks(faithful),
         unfaithful_of_correct=looks(unfaithful, correct),
-        unfaithful_of_all=looks(unfaithful, everything),
+        unfaithful_of_all=looks(unfaithful),
         small_of_correct=looks(shown_small, correct),
-        small_of_all=looks(shown_small, everything),
-        no_tool_of_correct=of(no_tool, correct),
-        no_tool_of_all=of(no_tool, everything),
-        shown_of_all=looks(shown, everything),
-        tool_calls=mean(clusters, calls, seed=seed),
-        red_flags=mean(clusters, flagged, seed=seed),
+        small_of_all=looks(shown_small),
+        no_tool_of_correct=estimates.share(no_tool, correct),
+        no_tool_of_all=estimates.share(no_tool),
+        shown_of_all=looks(shown),
+        tool_calls=estimates.mean(calls),
+        red_flags=estimates.mean(flagged),
         buckets=_buckets(scored, seed),
     )
 
@@ -175,9 +152,8 @@ def _columns(rows: Sequence[Row]) -> Array:
 
 
 def _buckets(rows: Sequence[Row], seed: int) -> tuple[Bucket, ...]:
-    clusters = [row.cluster for row in rows]
+    estimates = Estimates(rows, seed)
     correct, _, _, calls, _ = _columns(rows)
-    everything = np.ones_like(correct)
     buckets = []
     for position, name in enumerate(BUCKETS):
         inside = (np.minimum(calls, len(BUCKETS) - 1) == position).astype(np.float64)
@@ -185,9 +161,9 @@ def _buckets(rows: Sequence[Row], seed: int) -> tuple[Bucket, ...]:
         buckets.append(
             Bucket(
                 calls=name,
-                share=share(clusters, inside, everything, seed=seed),
-                correct_share=share(clusters, right, everything, seed=seed),
-                accuracy=share(clusters, right, inside, seed=seed),
+                share=estimates.share(inside),
+                correct_share=estimates.share(right),
+                accuracy=estimates.share(right, inside),
             )
         )
     return tuple(buckets)

@@ -6,7 +6,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from vtune.metrics.intervals import Estimate, share
+from vtune.metrics.audited import Audited, Estimates
+from vtune.metrics.intervals import Estimate
 
 Look = Literal["none", "whole", "miss", "shows"]
 """none: no call. shows: a call shows a target. whole: none does, and one shows (nearly) a whole picture.
@@ -15,28 +16,8 @@ miss: calls that do neither."""
 LOOKS: tuple[Look, ...] = ("none", "whole", "miss", "shows")
 
 
-class Row(Protocol):
-    """What is known about one trajectory; `vtune.reward.audit` makes such rows."""
-
-    @property
-    def cluster(self) -> str:
-        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
-        ...
-
-    @property
-    def correct(self) -> bool | None:
-        """Whether the answer is right; None = unscored."""
-        ...
-
-    @property
-    def calls(self) -> int:
-        """Number of tool calls."""
-        ...
-
-    @property
-    def any_faithful(self) -> bool | None:
-        """Whether a call shows a target; None = unscored."""
-        ...
+class Row(Audited, Protocol):
+    """What is known about one trajectory."""
 
     @property
     def whole(self) -> bool:
@@ -110,15 +91,15 @@ def habits(rows: Iterable[Row], *, seed: int) -> Habits:
 
 def _habit(rows: Sequence[Row], inside: Sequence[bool], seed: int) -> Habit:
     """Those of some rows that are inside."""
-    clusters = [row.cluster for row in rows]
+    estimates = Estimates(rows, seed)
     here = np.array(inside, dtype=np.float64)
     right = here * [bool(row.correct) for row in rows]
     told = here * [row.by_cue is not None for row in rows]
     cue = told * [bool(row.by_cue) for row in rows]
     return Habit(
         n=int(here.sum()),
-        share=share(clusters, here, np.ones_like(here), seed=seed),
-        accuracy=share(clusters, right, here, seed=seed),
-        by_cue=share(clusters, cue, told, seed=seed),
-        by_target=share(clusters, right * told, told, seed=seed),
+        share=estimates.share(here),
+        accuracy=estimates.share(right, here),
+        by_cue=estimates.share(cue, told),
+        by_target=estimates.share(right * told, told),
     )

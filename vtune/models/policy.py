@@ -213,13 +213,29 @@ def _bans(ids: tuple[int, ...], size: int, columns: int, device: "torch.device")
     return bias
 
 
-def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, Any] | None = None) -> None:
-    """Write a plain Hugging Face folder: weights and config, tokenizer and processor from `source`."""
+def save_policy(
+    model: Any,
+    source: str,
+    folder: Path,
+    *,
+    state_dict: dict[str, Any] | None = None,
+    one_file: bool = False,
+) -> None:
+    """Write a plain Hugging Face folder: weights and config, tokenizer and processor from `source`.
+
+    Args:
+        model: What to write.
+        source: Folder or hub name of the model that it was.
+        folder: Where it goes.
+        state_dict: Weights in the place of the model's own.
+        one_file: Whether they go to one file, whatever its size.
+    """
     from transformers import AutoTokenizer
     from transformers.utils.hub import cached_file
 
     quiet()
-    model.save_pretrained(folder, state_dict=state_dict)
+    size = {"max_shard_size": "1000TB"} if one_file else {}
+    model.save_pretrained(folder, state_dict=state_dict, **size)
     AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(folder)
     _image_processor(source).save_pretrained(folder)
     # For vLLM and a stock AutoProcessor; the classes that would write them need torchvision.
@@ -227,6 +243,25 @@ def save_policy(model: Any, source: str, folder: Path, *, state_dict: dict[str, 
         given = cached_file(source, extra, _raise_exceptions_for_missing_entries=False)
         if given is not None:
             (folder / extra).write_bytes(Path(given).read_bytes())
+
+
+def stored_names(model: Any) -> dict[str, str] | None:
+    """The name of each parameter in a file; None where several are stored as one, or one as several.
+
+    A model that was read from a file goes back to that file's names.
+    """
+    import torch
+    from transformers.core_model_loading import revert_weight_conversion
+
+    marks = {name: torch.empty(0, device="meta") for name, _ in model.named_parameters()}
+    names = {id(mark): name for name, mark in marks.items()}
+    try:
+        stored = revert_weight_conversion(model, dict(marks))
+    except (RuntimeError, ValueError, IndexError):
+        return None  # what has no values cannot be split or put together
+    if len(stored) != len(marks) or any(id(mark) not in names for mark in stored.values()):
+        return None
+    return {names[id(mark)]: name for name, mark in stored.items()}
 
 
 def check_local(name: str) -> None:

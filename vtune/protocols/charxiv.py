@@ -2,7 +2,8 @@
 
 Source: CharXiv's `evaluate.py`; VLMEvalKit e8e78f05, `charxiv.py`. The bytes of questions and grading
 queries are those of VLMEvalKit's files, which have them from the authors. The authors' script grades five
-descriptive answers of one template in a call; VLMEvalKit grades each alone, and so does this.
+descriptive answers of one template in a call (`charxiv_descriptive.py`); VLMEvalKit grades each alone, and so
+does this.
 """
 
 from vtune.data.charts import PLACE
@@ -36,4 +37,12 @@ def judge(text: str, sample: Sample) -> Judging:
     return said(answer, right)
 
 
-RULE = Rule(ask=ask, grade=grade_alone, scorer="facets", judge=judge, prompts=(QUERY,), needs_judge=True)
+RULE = Rule(
+    ask=ask,
+    grade=grade_alone,
+    scorer="facets",
+    judge=judge,
+    prompts=(QUERY,),
+    words="data",
+    needs_judge=True,
+)

@@ -60,6 +60,7 @@ OFFICIAL = Rule(
     scorer="facets",
     judge=judge_twice,
     prompts=(EXTRACT, COMPARE),
+    words="ours",
     needs_judge=True,
 )
 KIT = replace(OFFICIAL, ask=ask_question)

@@ -160,4 +160,4 @@ def judge_kit(text: str, sample: Sample) -> Judging:
 
 
 BOXED = Rule(ask=ask_boxed, grade=grade_boxed, scorer="facets")
-KIT = Rule(ask=ask_plain, grade=grade_kit, scorer="facets", judge=judge_kit, prompts=(EXTRACT,))
+KIT = Rule(ask=ask_plain, grade=grade_kit, scorer="facets", judge=judge_kit, prompts=(EXTRACT,), words="ours")

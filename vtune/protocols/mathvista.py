@@ -158,7 +158,19 @@ def judge_kit(text: str, sample: Sample) -> Judging:
 
 
 OFFICIAL = Rule(
-    ask=ask_query, grade=grade_official, scorer="facets", judge=judge_official, prompts=(EXTRACT,)
+    ask=ask_query,
+    grade=grade_official,
+    scorer="facets",
+    judge=judge_official,
+    prompts=(EXTRACT,),
+    words="ours",
 )
-LMMS = Rule(ask=ask_format, grade=grade_official, scorer="facets", judge=judge_official, prompts=(EXTRACT,))
-KIT = Rule(ask=ask_query, grade=grade_kit, scorer="facets", judge=judge_kit, prompts=(EXTRACT,))
+LMMS = Rule(
+    ask=ask_format,
+    grade=grade_official,
+    scorer="facets",
+    judge=judge_official,
+    prompts=(EXTRACT,),
+    words="ours",
+)
+KIT = Rule(ask=ask_query, grade=grade_kit, scorer="facets", judge=judge_kit, prompts=(EXTRACT,), words="ours")

@@ -4,7 +4,16 @@ V*'s own script compares the likelihoods of the options, which needs no reply: i
 """
 
 from vtune.data.options import listing
-from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings
+from vtune.protocols import (
+    PROTOCOLS,
+    charxiv,
+    charxiv_descriptive,
+    mathverse,
+    mathvision,
+    mathvista,
+    points,
+    readings,
+)
 from vtune.protocols.detection import DETECTION
 from vtune.protocols.lmms_eval import LETTER_REQUEST, grade_open
 from vtune.protocols.mmmu import answered_after_mark, parsed_letter
@@ -77,6 +86,7 @@ PROTOCOLS.add(
             "mathverse": mathverse.OFFICIAL,
             "mathvision": mathvision.BOXED,  # asked in the words of lmms-eval, which has the authors' rule
             "charxiv_reasoning": charxiv.RULE,
+            "charxiv_descriptive": charxiv_descriptive.OFFICIAL,
             **OFFICIAL,
         },
     ),

@@ -1,7 +1,7 @@
 """What a protocol is: for each kind of question its prompt, its parser and its aggregation."""
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -52,6 +52,21 @@ Judging = Generator[Ask, Any, Grade]
 """Questions to a model, each answered with what its `read` has found, and the grade in the end. A pure
 function of the answers: it can be run again from the start with the same ones."""
 
+JudgingTogether = Generator[Ask, Any, Sequence[Grade]]
+"""The same for several replies: a grade for each, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """How a model grades several replies in one question."""
+
+    most: int
+    """Replies in a question."""
+    by: Callable[[Sample], str]
+    """What questions have in common whose replies may stand in one."""
+    judge: Callable[[Sequence[tuple[str, Sample]]], JudgingTogether]
+    """((what `reads` says, empty where it is nothing; sample), …) -> grades."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -75,10 +90,20 @@ class Rule:
     """In which it reads coordinates, where the suite names no space; None: as the samples say."""
     judge: Callable[[str, Sample], Judging] | None = None
     """The same as `grade` with a model, which is asked where upstream asks one; None: upstream asks none."""
+    together: Together | None = None
+    """In place of `judge` where upstream asks about several replies at once."""
     prompts: tuple[Prompt, ...] = ()
     """What the model is asked, with places for what differs: a score names their hash."""
+    words: Literal["ours", "data"] | None = None
+    """Who has written them: we, after upstream's rules, or whoever made the data, byte by byte; None: no
+    model is asked."""
     needs_judge: bool = False
     """Whether upstream has no rule without a model: then an evaluation has to name one."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model gives the grades, once an evaluation names one."""
+        return self.judge is not None or self.together is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,29 @@ def read_extracted(reply: str) -> str | None:
 
 def read_graded(reply: str) -> tuple[str, bool] | None:
     """(the answer that was read, whether it is right) of a reply in JSON, as CharXiv's queries ask for it."""
+    found = _json_object(reply)
+    if found is None:
+        return None
+    names = ("extracted_answer", "extract_answer", "extract_answer_T1")
+    answers = [found[name] for name in names if name in found]
+    return _graded(answers[0], found.get("score", found.get("score_T1"))) if answers else None
+
+
+def read_all_graded(reply: str, count: int) -> list[tuple[str, bool]] | None:
+    """The same for `count` answers in one object, `extract_answer_T1`, `score_T1`, …; None if one lacks."""
+    found = _json_object(reply)
+    if found is None:
+        return None
+    read = [
+        _graded(found[f"extract_answer_T{number}"], found.get(f"score_T{number}"))
+        for number in range(1, count + 1)
+        if f"extract_answer_T{number}" in found
+    ]
+    graded = [one for one in read if one is not None]
+    return graded if len(graded) == count else None
+
+
+def _json_object(reply: str) -> dict[str, Any] | None:
     text = reply.rpartition("</think>")[2]
     begin, end = text.find("{"), text.rfind("}")
     if not 0 <= begin < end:
@@ -78,11 +101,10 @@ def read_graded(reply: str) -> tuple[str, bool] | None:
         found: Any = parse_json(text[begin : end + 1])
     except ValueError:
         return None
-    if not isinstance(found, dict):
-        return None
-    score = found.get("score", found.get("score_T1"))
-    names = ("extracted_answer", "extract_answer", "extract_answer_T1")
-    answers = [found[name] for name in names if name in found]
-    if isinstance(score, bool) or score not in (0, 1) or not answers or (answers[0] is None and score):
+    return found if isinstance(found, dict) else None
+
+
+def _graded(answer: Any, score: Any) -> tuple[str, bool] | None:
+    if isinstance(score, bool) or score not in (0, 1) or (answer is None and score):
         return None  # nothing cannot be right
-    return "" if answers[0] is None else str(answers[0]), bool(score)
+    return "" if answer is None else str(answer), bool(score)

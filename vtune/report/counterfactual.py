@@ -78,7 +78,7 @@ def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _notes(result: Result) -> Iterator[str]:
     yield (
         f"drawn with {result['model']} at temperature {result['temperature']:g}: {result['drawn']} turns "
-        f"now, {result['tokens']} tokens on record in {result['record']}"
+        f"now, {GAP if result['tokens'] is None else result['tokens']} tokens on record in {result['record']}"
     )
     for name, found in result["exchanges"].items():
         if found["n_unscored"]:

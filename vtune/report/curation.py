@@ -19,8 +19,9 @@ def render_curation(result: Mapping[str, Any]) -> RenderableType:
         parts.append(_mix("ability", result["abilities"]))
     if not result["data_sources"].keys() <= result["funnel"].keys():
         parts.append(_mix("data_source", result["data_sources"]))
-    for name, there in result["benchmarks"].items():
-        parts.append(Text(f"benchmark {name}: {'kept apart from' if there else 'not here, not looked into'}"))
+    for here, said in ((True, "kept apart from"), (False, "not here, not looked into")):
+        if names := [name for name, there in result["benchmarks"].items() if there is here]:
+            parts.append(Text(f"benchmarks {said}: {', '.join(names)}"))
     for name, rows in result["unscored"].items():
         parts.append(Text(f"{name}: {rows} rows could not be judged; the next run asks again"))
     if result["waiting_for_review"]:

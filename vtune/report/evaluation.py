@@ -24,6 +24,8 @@ TELLING = (
 """Numbers of faithfulness that are shown unless everything is."""
 
 
+BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
+
 HABITS = {
     "everything": "all",
     "none": "no look",
@@ -71,9 +73,10 @@ def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = 
 
 def _head(evaluation: Evaluation) -> str:
     limit = "" if evaluation["limit"] is None else ", the first ones only"
+    judged = f"\n  {BY_BOXES}" if is_by_boxes(evaluation) else ""
     return (
         f"{evaluation['name']}  ({evaluation['path']}): {evaluation['model']} on "
-        f"{evaluation['samples']} samples{limit}{_power(evaluation)}{_judged_by(evaluation)}"
+        f"{evaluation['samples']} samples{limit}{_power(evaluation)}{judged}"
         f"{uses_lines(evaluation)}"
     )
 
@@ -92,11 +95,9 @@ def _power(evaluation: Evaluation) -> str:
     )
 
 
-def _judged_by(evaluation: Evaluation) -> str:
-    """A warning where boxes say what a call shows; evaluations older than `judged_by` do not say."""
-    if not (evaluation.get("judged_by") or {}).get("boxes"):
-        return ""
-    return "\n  faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
+def is_by_boxes(evaluation: Evaluation) -> bool:
+    """Whether boxes say what a call shows; evaluations older than `judged_by` do not say."""
+    return bool((evaluation.get("judged_by") or {}).get("boxes"))
 
 
 def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]]) -> Table:

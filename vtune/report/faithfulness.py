@@ -1,10 +1,7 @@
 """Faithfulness as one table: in a terminal, as CSV, or as LaTeX for a paper."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,36 +11,16 @@ from rich.text import Text
 from vtune.report.calibration import calibration_notes, calibration_table
 from vtune.report.counterfactual import render_counterfactual
 from vtune.report.numbers import GAP, number
+from vtune.report.tabular import LOOKS, Column, Numbers, as_csv, as_latex, scaled
 from vtune.report.values import cell, render_values
 
 Result = Mapping[str, Any]
 """What `vtune.runs.audit.faithfulness.run_faithfulness` returned."""
-Numbers = Mapping[str, Any]
 
 _STEP = re.compile(r"step-(\d+)\.parquet$")
 
 ENDS = 2
 """Files of a training run that have a row unless all are asked for: the first and the last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A number of the table."""
-
-    name: str
-    title: str
-    percent: bool = True
-
-
-COLUMNS = (
-    Column("accuracy", "accuracy"),
-    Column("faithful_of_correct", "faithful, of the correct"),
-    Column("faithful_of_all", "faithful, of all"),
-    Column("unfaithful_of_all", "unfaithful, of all"),
-    Column("no_tool_of_all", "without a tool, of all"),
-    Column("tool_calls", "tool calls", percent=False),
-    Column("red_flags", "red flags", percent=False),
-)
 
 
 def render_faithfulness(result: Result, *, everything: bool = False) -> RenderableType:
@@ -56,10 +33,10 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
     table = Table(title=f"{result['path']} (in percent [95 % interval])", title_justify="left")
     table.add_column("")
     table.add_column("n", justify="right")
-    for column in COLUMNS:
+    for column in LOOKS:
         table.add_column(column.title.replace(", ", ",\n"), justify="right", vertical="bottom", no_wrap=True)
     for name, numbers in _rows(result, everything):
-        table.add_row(name, cell(numbers["n"]), *(_shown(numbers[one.name], one) for one in COLUMNS))
+        table.add_row(name, cell(numbers["n"]), *(_shown(numbers[one.name], one) for one in LOOKS))
     parts: list[RenderableType] = [Text(verdict(result)), table, *map(Text, _notes(result))]
     if everything:
         parts.append(render_values({"by number of calls": result["all"]["buckets"]}))
@@ -87,29 +64,13 @@ def verdict(result: Result) -> str:
 
 
 def faithfulness_csv(result: Result) -> str:
-    """Every row, files included, with `_low` and `_high` beside each number, as shares and means."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    ends = [(one.name, end) for one in COLUMNS for end in ("value", "low", "high")]
-    heads = [name if end == "value" else f"{name}_{end}" for name, end in ends]
-    writer.writerow(["rows", "n", "clusters", *heads])
-    for name, numbers in _rows(result, everything=True):
-        values = [(numbers[column] or {}).get(end) for column, end in ends]
-        # A spreadsheet runs what begins like a formula.
-        safe = f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
-        writer.writerow([safe, numbers["n"], numbers["clusters"], *values])
-    return out.getvalue()
+    """Every row, files included, see `vtune.report.tabular.as_csv`."""
+    return as_csv(_rows(result, everything=True), LOOKS, "rows")
 
 
 def faithfulness_latex(result: Result) -> str:
-    """A `tabular` for the package booktabs: what the terminal shows, notes as comments."""
-    head = " & ".join(["", "$n$", *(_escaped(one.title) for one in COLUMNS)])
-    lines = [f"% {_one_line(note)}" for note in (verdict(result), *_notes(result))]
-    lines += [rf"\begin{{tabular}}{{l{'r' * (len(COLUMNS) + 1)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
-    for name, numbers in _rows(result, everything=False):
-        cells = [_in_latex(numbers[one.name], one) for one in COLUMNS]
-        lines.append(rf"{' & '.join([_escaped(name), str(numbers['n']), *cells])} \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    """What the terminal shows, as a `tabular`; notes are comments."""
+    return as_latex(_rows(result, everything=False), LOOKS, (verdict(result), *_notes(result)))
 
 
 CALLS = (
@@ -187,29 +148,8 @@ def _shown(estimate: Mapping[str, float | None] | None, column: Column) -> str:
     if estimate is None:
         return GAP
     low, high = estimate["low"], estimate["high"]
-    scale, places = (100, 1) if column.percent else (1, 2)
+    scale, places = scaled(column)
     value = f"{scale * (estimate['value'] or 0.0):.{places}f}"
     if low is None or high is None:
         return value
     return f"{value}\n[{scale * low:.{places}f}, {scale * high:.{places}f}]"
-
-
-def _in_latex(estimate: Mapping[str, float | None] | None, column: Column) -> str:
-    if estimate is None or estimate["value"] is None:
-        return "--"
-    scale, places = (100, 1) if column.percent else (1, 2)
-    value, low, high = estimate["value"], estimate["low"], estimate["high"]
-    if low is None or high is None:
-        return f"{scale * value:.{places}f}"
-    ends = f"{scale * low:.{places}f}, {scale * high:.{places}f}"
-    return f"{scale * value:.{places}f} {{\\scriptsize [{ends}]}}"
-
-
-def _escaped(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
-    return "".join(special.get(mark, mark) for mark in _one_line(text))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

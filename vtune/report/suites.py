@@ -11,7 +11,7 @@ from vtune.report.values import cell
 
 
 def render_suites(listed: Mapping[str, Any]) -> RenderableType:
-    """The suites in a table, then how to get what is not here, then the groups."""
+    """The suites in a table, then how to get what is not here, why licences are not known, and the groups."""
     table = Table()
     for column in ("suite", "rows", "licence", "here", "data", "agent", "protocols, the default first"):
         table.add_column(column, overflow="fold")
@@ -20,7 +20,7 @@ def render_suites(listed: Mapping[str, Any]) -> RenderableType:
         table.add_row(
             name,
             "" if suite["rows"] is None else str(suite["rows"]),
-            suite["licence"] or "",
+            suite["licence"] or "none known",
             "yes" if suite["here"] else "no",
             ", ".join(suite["data"]),
             suite["agent"],
@@ -31,7 +31,20 @@ def render_suites(listed: Mapping[str, Any]) -> RenderableType:
         Text(f"{name}: {', '.join([*group['members'], *group['without_suite']])}")
         for name, group in listed["groups"].items()
     ]
-    return Group(table, Text("\nnot here"), *get, Text("\ngroups"), *groups)
+    licences = [
+        Text(f"{name}: {suite['licence_why']}")
+        for name, suite in listed["suites"].items()
+        if suite["licence"] is None and suite["licence_why"]
+    ]
+    return Group(
+        table,
+        Text("\nnot here"),
+        *get,
+        Text("\nno licence known"),
+        *licences,
+        Text("\ngroups"),
+        *groups,
+    )
 
 
 def render_groups(groups: Mapping[str, Any]) -> RenderableType:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vtune.errors import RecipeError, RunFailed
@@ -145,6 +145,21 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
             where=f"{times} of {len(trajectories)}: {why}",
             fix="fix the judge, the reward service, the sandbox or the data, then continue with --resume",
         )
+
+
+def silent_line(silent: Sequence[Mapping[tuple[str, int], str]], total: int) -> str | None:
+    """What to say of trajectories whose judge gave no reply; None where there are none.
+
+    Args:
+        silent: (sample, rollout) -> why, of each process.
+        total: Trajectories of the step.
+    """
+    whys = Counter(why for share in silent for why in share.values())
+    if not whys:
+        return None
+    (why, _), *_ = whys.most_common(1)
+    first = min(key for share in silent for key in share)[0]
+    return f"{whys.total()} of {total} trajectories are unscored, {first} the first of them: {why}"
 
 
 def _unscored(trajectories: Sequence[Trajectory]) -> list[str]:

@@ -62,6 +62,8 @@ class RewardClient:
         self._servers = Servers(service)
         self._queue: deque[_Item] = deque()
         self._senders: set[asyncio.Task[None]] = set()
+        self.silent: dict[tuple[str, int], str] = {}
+        """(sample, rollout) -> why the judge of a service gave no reply, of what has no score for it."""
 
     async def __aenter__(self) -> Self:
         """Open.
@@ -91,7 +93,10 @@ class RewardClient:
             scores = await self._ask(body)
             if scores["reward"] is None:
                 return _unscored(trajectory, str(scores["error"]["what"]))
-            return with_scores(trajectory, scores)
+            done = with_scores(trajectory, scores)
+            if scores.get("silent") is True and done.reward is not None:
+                self.silent[trajectory.sample_id, trajectory.rollout] = done.reward.why
+            return done
         except (VtuneError, Unusable, Refused) as error:
             return _unscored(trajectory, str(error).splitlines()[0])
 

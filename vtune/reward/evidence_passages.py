@@ -32,7 +32,11 @@ FACT = "atomic_fact"
 """The key of `extra_info` with the entity that the question leads over (SimpleVQA): only passages that name
 it count."""
 
-_HEAD = re.compile(r"^\d+\. ", re.MULTILINE)
+_HEADS = {
+    text_search.NAME: re.compile(r"(?:\A|\n\n)(\d{1,4})\. ", re.ASCII),
+    image_search.NAME: re.compile(r"(?:\A|\n)(\d{1,4})\. ", re.ASCII),
+}
+"""The number before a passage: of texts behind an empty line, of pictures on a line of its own."""
 _WORD = re.compile(r"\w+")
 
 
@@ -67,7 +71,7 @@ def holding(sample: Sample, call: Call) -> str | None:
     if call.tool not in SEARCHES or call.status != "ok":
         return None
     titles, fact = _titles(sample), _fact(sample)
-    for passage in _passages(call.output):
+    for passage in _passages(call):
         title, _, text = passage.partition("\n")
         if titles and normalise(title) not in titles:
             continue
@@ -87,14 +91,21 @@ def names_fact(sample: Sample, call: Call) -> bool:
         bool(fact)
         and call.tool in SEARCHES
         and call.status == "ok"
-        and any(f" {fact} " in f" {_words(passage)} " for passage in _passages(call.output))
+        and any(f" {fact} " in f" {_words(passage)} " for passage in _passages(call))
     )
 
 
-def _passages(output: str) -> Sequence[str]:
-    """The passages of a call's output, without their numbers; a summary is one."""
-    text = output.partition(f"\n{SOURCES}")[0]
-    return [part for part in _HEAD.split(text) if part.strip()]
+def _passages(call: Call) -> Sequence[str]:
+    """The passages of a search, without their numbers; a summary is one.
+
+    They are numbered in order, which lists within a passage hardly are.
+    """
+    text, parts, start = call.output.partition(f"\n{SOURCES}")[0], list[str](), 0
+    for head in _HEADS[call.tool].finditer(text):
+        if int(head[1]) == len(parts) + 1:
+            parts.append(text[start : head.start()])
+            start = head.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]
 
 
 def _answers(sample: Sample) -> list[str]:

@@ -83,8 +83,10 @@ class RewardPart:
 
 
 def unscored(error: VtuneError) -> Unscored:
-    """What an error leaves of a part."""
-    return Unscored(error.what, again=isinstance(error, ServiceError), silent=isinstance(error, NoReply))
+    """What an error leaves of a part; of a model that gave no reply its name, too."""
+    silent = isinstance(error, NoReply)
+    why = f"{error.what} ({error.where})" if silent and error.where else error.what
+    return Unscored(why, again=isinstance(error, ServiceError), silent=silent)
 
 
 REWARDS: Parts[RewardPart] = Parts("reward", lambda part: first_line(part.score), RewardPart)

@@ -83,8 +83,8 @@ class Scorer:
         self._open = AsyncExitStack()
         self.judges = Judges(recipe.evidence, self._client)
         """Who judges calls: for `vtune.reward.audit`, so that metric and reward share one judge."""
-        self.silent: dict[tuple[str, int], str] = {}
-        """(sample, rollout) -> why its judge gave no reply, of what was scored here and has no score."""
+        self.silent: dict[tuple[str, int], str] = {} if self._remote is None else self._remote.silent
+        """(sample, rollout) -> why its judge, or that of the service, gave no reply, of what has no score."""
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self._verifying)

@@ -141,7 +141,7 @@ class Servers:
         whys = ", ".join(f"{one.url}: {one.breaker.why or 'busy'}" for one in self._servers)
         raise Unusable(f"no reward service answered ({whys})")
 
-    async def greet(self, body: bytes) -> list[str]:
+    async def ping(self, body: bytes) -> list[str]:
         """Why servers cannot be used now, one line for each of those; all are asked at the same time.
 
         Args:

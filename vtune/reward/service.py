@@ -328,4 +328,5 @@ def _result(scored: Scored) -> dict[str, Any]:
     if scores["reward"]["total"] is not None:
         return {"status": OK, "error": None} | scores
     error = DataError(scores["reward"]["why"])
-    return {"status": FAILED if scored.again else WRONG, "error": told(error)} | scores
+    silent = {"silent": True} if scored.silent else {}
+    return {"status": FAILED if scored.again else WRONG, "error": told(error)} | silent | scores

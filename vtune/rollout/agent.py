@@ -12,14 +12,15 @@ from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
-from vtune.rollout.calling import call_of, recorded_as
+from vtune.rollout.call_record import call_of, recorded_as
+from vtune.rollout.concurrency import PrioritySemaphore
 from vtune.rollout.engine import Engine, Request, Sampling
-from vtune.rollout.loaded import LoadedPictures
-from vtune.rollout.places import Places
+from vtune.rollout.picture_prefetch import PrefetchedPictures
 from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
+from vtune.rollout.turns import Turns
 from vtune.rollout.verdicts import Feedback, with_verdicts
 from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
@@ -28,7 +29,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, StopReason, Trajectory
 from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
-from vtune.verifiers.asking import ended
+from vtune.verifiers.answer_instruction import ended
 from vtune.verifiers.tags import answer
 
 
@@ -85,7 +86,8 @@ class Agent:
         self._feedback = feedback
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
-        self._places: Places | None = None
+        self._places: PrioritySemaphore | None = None
+        self._turns = Turns()
         self._runs = count()
         self._lost = 0
 
@@ -110,7 +112,7 @@ class Agent:
         found: dict[int, Trajectory] = {}
         results, order = Results(), next(self._runs)
         room = self.room
-        self._places = self._places or Places(room)  # the sandbox knows its own once it is open
+        self._places = self._places or PrioritySemaphore(room)  # the sandbox knows its own once it is open
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
         for cohort in range(cohorts):
@@ -173,10 +175,11 @@ class Agent:
             self._engine.leave(cohort)
 
     async def _one(self, job: Job, cohort: int, results: Results, done: Callable[[], None]) -> Trajectory:
-        seen = LoadedPictures(self._pictures)
+        seen = PrefetchedPictures(self._pictures)
         book = Transcript(self._chat, seen)
         outcome, sandbox = None, ""
         try:
+            await self._turns.next()
             await self._load(job, seen)
             async with opened(self._start(job, seen, results)) as episode:
                 sandbox = episode.sandbox
@@ -189,7 +192,7 @@ class Agent:
             done()
         return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 
-    def _start(self, job: Job, seen: LoadedPictures, results: Results) -> Start:
+    def _start(self, job: Job, seen: PrefetchedPictures, results: Results) -> Start:
         services = Services(
             sandbox=self._sandbox,
             tools=self._tools,
@@ -202,15 +205,17 @@ class Agent:
         return Start(sample=job.sample, images=job.images, seed=seed, group=job.group, services=services)
 
     async def _converse(
-        self, job: Job, cohort: int, book: Transcript, episode: Episode, seen: LoadedPictures
+        self, job: Job, cohort: int, book: Transcript, episode: Episode, seen: PrefetchedPictures
     ) -> StopReason:
         recipe = self._recipe
+        await self._turns.next()
         self._open(job, book, episode.opening)
         for turn in range(recipe.max_turns):
             room = recipe.max_tokens - book.length
             if room <= 0:
                 return "context"
             completion = await self._engine.generate(self._request(job, cohort, book, turn, room, episode))
+            await self._turns.next()
             text = book.wrote(completion)
             if completion.finish == "length":
                 return "context" if room <= recipe.max_new_tokens else "length"
@@ -225,6 +230,7 @@ class Agent:
             if acts is None:
                 return "answer"
             images = [await self._shown(act.seen, seen) for act in acts]
+            await self._turns.next()
             if self._feedback is not None:
                 acts = await with_verdicts(self._feedback, acts, job.sample, book)
             if stop := self._append(acts, images, said, job.sample, book):
@@ -297,7 +303,7 @@ class Agent:
         shown = [data for of_one in images for data in of_one]
         return book.length + book.observation_length(text, shown) >= self._recipe.max_tokens
 
-    async def _shown(self, observation: Observation, seen: LoadedPictures) -> tuple[bytes, ...]:
+    async def _shown(self, observation: Observation, seen: PrefetchedPictures) -> tuple[bytes, ...]:
         """The pictures that the policy is shown of an observation, loaded."""
         images, transform = observation.images, self._observation_transform
         if transform is not None:
@@ -305,7 +311,7 @@ class Agent:
         await seen.load(images)
         return images
 
-    async def _load(self, job: Job, seen: LoadedPictures) -> None:
+    async def _load(self, job: Job, seen: PrefetchedPictures) -> None:
         """Load a sample's pictures.
 
         A row whose picture has a good head and no good body is not worth a run, nor its other rows.

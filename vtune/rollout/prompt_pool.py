@@ -8,7 +8,7 @@ of its code are many, and the paper prints none.
 import random
 from collections.abc import Collection
 
-from vtune.verifiers.asking import Mark
+from vtune.verifiers.answer_instruction import Mark
 
 THINK = (
     "Let's think step by step.",
@@ -56,7 +56,7 @@ def pool_suffix(missing: Collection[Mark], *, draw: int) -> str:
     """What is appended to a question; empty where it says itself where its answer goes.
 
     Args:
-        missing: What the question does not name yet (see `vtune.verifiers.asking`).
+        missing: What the question does not name yet (see `vtune.verifiers.answer_instruction`).
         draw: Decides on the sentences: the same number, the same sentences.
     """
     if not missing:

@@ -14,7 +14,7 @@ from vtune.schema.sample import Sample
 from vtune.tools.calls import ANSWER_OPEN, tools_block
 from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import verifier_of
-from vtune.verifiers.asking import missing_marks, placed, self_contained, with_ending
+from vtune.verifiers.answer_instruction import missing_marks, placed, self_contained, with_ending
 
 Size = tuple[int, int]
 Schemas = Sequence[Mapping[str, Any]]

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from vtune.errors import RunFailed
+from vtune.judge.trust import trusted
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.adapters import NAME
@@ -103,7 +104,9 @@ class ServersEngine:
         self._stopwatch = waiting or Stopwatch()
         self._submissions = Submissions(policy)
         self._pictures: Kept[str] = Kept(KEPT, len)
-        self._http = httpx2.AsyncClient(timeout=PATIENCE, limits=httpx2.Limits(max_connections=None))
+        self._http = httpx2.AsyncClient(
+            verify=trusted(), timeout=PATIENCE, limits=httpx2.Limits(max_connections=None)
+        )
         self._version = -1
         self._before = -1
         """The oldest weights that a server may still draw with: the version, or while it changes the last."""
@@ -364,6 +367,8 @@ async def _send(
         raise _Unusable(f"{type(error).__name__} {error}".strip()) from error
     if response.status_code >= 500:
         raise _Unusable(f"HTTP {response.status_code}: {response.text[:500]}")
+    if response.status_code == 404 and body is not None and "model" in body:
+        raise _Unusable(f"it does not have the adapters {body['model']!r}: was it started again?")
     if response.status_code >= 400:
         raise RunFailed(
             f"{url} refuses {path.partition('?')[0]}: HTTP {response.status_code}: {response.text[:500]}",

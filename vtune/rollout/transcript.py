@@ -10,7 +10,7 @@ from vtune.models.batch import Row
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader, Pixels
 from vtune.rollout.engine import Completion
-from vtune.rollout.loaded import LoadedPictures
+from vtune.rollout.picture_prefetch import PrefetchedPictures
 from vtune.schema.message import Message, Picture
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import OPEN, responses
@@ -41,7 +41,7 @@ class Transcript:
     the same loss mask: only what the policy wrote counts, tool output and glue do not.
     """
 
-    def __init__(self, chat: Speech, reader: PictureReader | LoadedPictures) -> None:
+    def __init__(self, chat: Speech, reader: PictureReader | PrefetchedPictures) -> None:
         self._chat = chat
         self._reader = reader
         self._counted = 0

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from vtune.environments.environment import Act
-from vtune.rollout.calling import call_of, recorded_as
+from vtune.rollout.call_record import call_of, recorded_as
 from vtune.rollout.transcript import Transcript
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample

@@ -35,7 +35,7 @@ from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
-from vtune.rollout.team import Desk, Team, Turn
+from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
 from vtune.rollout.transfer import FILES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
@@ -84,7 +84,7 @@ class VllmEngine:
         setup: How vLLM is started.
         folder: For weights on a CPU on their way.
         waiting: Covered while something is drawn.
-        team: The processes that share this vLLM, of which this is the first; None: nobody else does.
+        tp_group: The processes that share this vLLM, of which this is the first; None: nobody else does.
     """
 
     cohorts = 1
@@ -96,7 +96,7 @@ class VllmEngine:
         folder: Path,
         *,
         waiting: Stopwatch | None = None,
-        team: Team | None = None,
+        tp_group: TensorParallelGroup | None = None,
     ) -> None:
         self._policy = policy
         self._setup = setup
@@ -104,9 +104,9 @@ class VllmEngine:
         self._stopwatch = waiting or Stopwatch()
         self._submissions = Submissions(policy)
         self._pictures: Kept[Image.Image] = Kept(KEPT, lambda picture: picture.width * picture.height * 3)
-        self._sender = HandleSender(policy, setup.device, team) if setup.device.type == "cuda" else None
-        self._team = team
-        self._desk = Desk(team.address, self._drawn) if team else None
+        self._sender = HandleSender(policy, setup.device, tp_group) if setup.device.type == "cuda" else None
+        self._tp_group = tp_group
+        self._turn_server = TurnServer(tp_group.address, self._drawn) if tp_group else None
         self._resting = False
         self._adapter: LoRARequest | None = None
         # vLLM asks for its share of what is free when it starts.
@@ -139,7 +139,7 @@ class VllmEngine:
             return self._submissions.completion(request, answer)
 
     async def _drawn(self, turn: Turn) -> Answer:
-        """A turn of another process of the team."""
+        """A turn of another process of the group."""
         images = [Image.frombytes("RGB", size, data) for size, data in turn.images]
         return await self._answer(turn.name, turn.token_ids, images, list(turn.names), turn.sampling)
 
@@ -166,8 +166,8 @@ class VllmEngine:
     async def take(self, weights: Weights, version: int) -> None:
         """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU.
 
-        A team goes through it in step (`TeamEngine.take`): the memory of all its GPUs is handed back before
-        vLLM wakes on them, and the weights of each are sent from it.
+        A tensor-parallel group goes through it in step (`TensorParallelEngine.take`): the memory of all its
+        GPUs is handed back before vLLM wakes on them, and the weights of each are sent from it.
         """
         link, label = _Local(self._llm), label_of(version)
         if self._setup.adapters is not None:
@@ -192,19 +192,20 @@ class VllmEngine:
         with written(weights, adapters, self._folder) as path:
             release_cache(self._setup.device)
             await self._woken("weights", link.pause)
-            self._adapter = LoRARequest(NAME, NUMBER, str(path), load_inplace=True)
-            await _alive(self._llm, self._llm.add_lora(self._adapter))
-            # Turns name it; that it was loaded is known.
+            # Turns that begin meanwhile do not name this request: each batch of theirs would load the folder
+            # again, which is gone by then.
+            new = LoRARequest(NAME, NUMBER, str(path), load_inplace=True)
+            await _alive(self._llm, self._llm.add_lora(new))
             self._adapter = LoRARequest(NAME, NUMBER, str(path))
             await _alive(self._llm, self._llm.update_weight_version(label))
             await self._woken("kv_cache", link.resume)
         self._resting = False
 
     async def _together(self, work: Coroutine[Any, Any, None] | None = None) -> None:
-        """Do something, in step with the team where there is one."""
+        """Do something, in step with the group where there is one."""
         guarded = None if work is None else _told(work)
-        if self._team is not None:
-            await self._team.meet(guarded)
+        if self._tp_group is not None:
+            await self._tp_group.barrier(guarded)
         elif guarded is not None:
             await guarded
 
@@ -213,8 +214,8 @@ class VllmEngine:
         if self._resting:
             await _alive(self._llm, self._llm.wake_up([part]))
         await then()
-        if self._desk is not None:
-            await self._desk.open()
+        if self._turn_server is not None:
+            await self._turn_server.open()
 
     async def keep_loaded(self) -> None:
         """Draw with the weights that it has loaded itself: those before any training."""
@@ -232,12 +233,12 @@ class VllmEngine:
 
     async def aclose(self) -> None:
         """End vLLM's process."""
-        if self._desk is not None:
-            await self._desk.close()
+        if self._turn_server is not None:
+            await self._turn_server.close()
         if self._sender is not None:
             self._sender.close()
-        if self._team is not None:
-            self._team.close()
+        if self._tp_group is not None:
+            self._tp_group.close()
         self._llm.shutdown()
         # Left to the end of the interpreter, it would complain of what is gone by then.
         del self._llm

@@ -34,7 +34,7 @@ from vtune.models.network import free_port
 from vtune.models.policy import Policy, plain_shapes
 from vtune.rollout.engine import Weights
 from vtune.rollout.servers import Fleet
-from vtune.rollout.team import Team
+from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.rollout.transfer import BlockingLink, Link, trainer_address
 
 
@@ -68,20 +68,22 @@ class HandleSender:
     Args:
         policy: Whose weights they are.
         device: The GPU of this process.
-        team: Of this process, where several share a vLLM; None: it has one of its own.
+        tp_group: Of this process, where several share a vLLM; None: it has one of its own.
     """
 
-    def __init__(self, policy: Policy, device: torch.device, team: Team | None = None) -> None:
+    def __init__(
+        self, policy: Policy, device: torch.device, tp_group: TensorParallelGroup | None = None
+    ) -> None:
         self._source = Source(policy)
         self._thread = device_thread(device)
-        self._team = team
+        self._tp_group = tp_group
 
     async def send(self, weights: Weights, link: Link | None, label: str) -> None:
-        """Send all weights, a buffer at a time; all processes of a team call it together.
+        """Send all weights, a buffer at a time; all processes of a group call it together.
 
         Args:
-            weights: Whole, in every process of a team.
-            link: To the vLLM; None where the first process of the team has it.
+            weights: Whole, in every process of a group.
+            link: To the vLLM; None where the first process of the group has it.
             label: What they are called.
         """
         loop = asyncio.get_running_loop()
@@ -96,36 +98,36 @@ class HandleSender:
 
     def _send(self, client: "_Pickling | _NoClient") -> None:
         info = IPCTrainerInitInfo(
-            rank=self._team.index if self._team else 0,
+            rank=self._tp_group.index if self._tp_group else 0,
             packed=True,
             packed_buffer_size_bytes=self._source.buffer_bytes,
         )
         engine = _Sender.trainer_init(info, client=client, source=self._source)
-        engine.team = self._team
+        engine.tp_group = self._tp_group
         engine.send_weights()
         if client.failure is not None:
             raise client.failure
 
 
 class _Sender(IPCTrainerWeightTransferEngine):
-    """A sender that meets its team alone.
+    """A sender that waits for its group alone.
 
     vLLM's own takes all processes of the default group for senders to the same vLLM: it would wait for all of
     them at each buffer, and for ever where the vLLM of one of them has died.
     """
 
-    team: Team | None = None
+    tp_group: TensorParallelGroup | None = None
 
     def _all_gather_and_merge_handles(self, handles: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if self.team is None:
+        if self.tp_group is None:
             return handles
-        of_all = self.team.gather(handles)
+        of_all = self.tp_group.gather(handles)
         return [{key: one[key] for one in same for key in one} for same in zip(*of_all, strict=True)]
 
     def _post_send_sync(self) -> None:
-        if self.team is not None:
+        if self.tp_group is not None:
             # The buffer is filled again when the workers on all GPUs have read it.
-            self.team.gather(None)
+            self.tp_group.gather(None)
         collect: Any = torch.cuda.ipc_collect
         collect()
 

@@ -18,8 +18,8 @@ from vtune.files.writing import write_atomically
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.runs.data.lens import make_lens
-from vtune.runs.evaluate.begun import STARTED
 from vtune.runs.evaluate.evaluation import run_eval
+from vtune.runs.evaluate.identity import STARTED
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import check_folder
 from vtune.runs.sweep.recipe import OWN, load_sweep

@@ -1,6 +1,7 @@
 """The run folder: what a run was asked, where it ran, and what it is allowed to continue."""
 
 import fcntl
+import functools
 import importlib.metadata
 import json
 import os
@@ -321,15 +322,20 @@ def environment(data: Mapping[str, str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",
         "processes": Ranks.of_this_process().world,
-        "git_commit": _commit(),
+        "git_commit": _commit(Path.cwd()),
         "data": dict(data),
     }
 
 
-def _commit() -> str | None:
-    """The commit of the working folder, None outside of a repository or without git."""
+@functools.cache
+def _commit(here: Path) -> str | None:
+    """The commit of a folder when it is first asked for: what is loaded is of that one, whatever comes later.
+
+    None outside of a repository or without git.
+    """
+    words = ["git", "rev-parse", "HEAD"]
     try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        found = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return None
     return found.stdout.strip() or None

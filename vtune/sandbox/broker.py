@@ -55,7 +55,7 @@ class Sandbox:
     Args:
         limits: Of each session, and their number.
         isolation: The tier; `auto` takes the best one and refuses to run without any.
-        warm: Idle sessions kept ready.
+        warm: Idle sessions kept ready at most: eight, and more once as many have lived at the same time.
         decode: Who decodes returned pictures.
         without: Layers to leave out, for negative controls of attack suites.
         landlock_abi: Highest Landlock interface to use, to try what an older kernel holds.

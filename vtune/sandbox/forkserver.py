@@ -20,8 +20,9 @@ from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.process import Process
 from vtune.sandbox.waiting import is_readable, readable
 
-START_SECONDS = 60.0
-"""Ours: imports from a cold disk; a warm start takes well under a second."""
+START_SECONDS = 600.0
+"""Ours: imports from a cold disk, or where memory is short; a warm start takes well under a second. A Python
+that cannot import what it needs ends at once."""
 ANSWER_SECONDS = 20.0
 REMOVE_SECONDS = 600.0
 """Ours: tens of thousands of files on a busy disk."""
@@ -107,9 +108,13 @@ class ForkServer:
             await self.end()
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()
+            late = isinstance(error, TimeoutError) and not said
+            why = f"it was not ready after {START_SECONDS:g} s" if late else said[-1] if said else error
             raise ServiceError(
-                f"the sandbox's fork server did not start: {said[-1] if said else error}",
-                fix="check that numpy, cv2, PIL and matplotlib can be imported by this Python",
+                f"the sandbox's fork server did not start: {why}",
+                fix="try again when the machine is less busy"
+                if late
+                else "check that numpy, cv2, PIL and matplotlib can be imported by this Python",
             ) from error
         except BaseException:
             self.abandon()

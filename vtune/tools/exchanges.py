@@ -20,7 +20,7 @@ from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text, whole_lines
 from vtune.files.writing import write_atomically
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 
 Kind = Literal["search", "page", "picture", "summary"]
 PRICED: Mapping[str, str] = {"search": "per_search", "page": "per_page", "picture": "per_picture"}
@@ -98,7 +98,7 @@ class Exchanges:
             self._known = (_read(self._file) if self._file.exists() else {}) | _journal(self._beside)
         self._spent = [line["kind"] for line in self._known.values() if line["kind"] in PRICED]
         self._out: IO[str] | None = None
-        self._once: Once[Any] = Once()
+        self._once: ResultCache[Any] = ResultCache()
 
     @property
     def rules(self) -> WebRules:

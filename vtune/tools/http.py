@@ -10,6 +10,7 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import ServiceError
+from vtune.judge.trust import trusted
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 """Seconds between attempts, doubled each time; ours."""
@@ -80,6 +81,7 @@ class Poster:
         if self._http is None:
             self._http = httpx2.AsyncClient(
                 headers=self._headers,
+                verify=trusted(),
                 timeout=httpx2.Timeout(self._patience.timeout_s, connect=CONNECT),
                 limits=httpx2.Limits(max_connections=None),
             )

@@ -20,7 +20,7 @@ from vtune.tools.http import Patience
 from vtune.tools.observation import IMAGE_MARK, Observation, inert
 from vtune.tools.passages import IndexEncoder
 from vtune.tools.pictures import Match, PictureSearcher
-from vtune.tools.places import check_remote, secret
+from vtune.tools.remote_settings import check_remote, secret
 from vtune.tools.similarity import SAME
 from vtune.tools.text_search import CUT
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown

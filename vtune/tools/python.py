@@ -2,8 +2,8 @@
 
 from vtune.sandbox import Execution
 from vtune.tools import TOOLS
-from vtune.tools.lasting import Runs
 from vtune.tools.observation import IMAGE_MARK, Observation, inert, sandbox_output
+from vtune.tools.recoverable_session import Runs
 from vtune.tools.similarity import LOOKS
 from vtune.tools.tool import ToolPart
 

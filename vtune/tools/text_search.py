@@ -16,7 +16,7 @@ from vtune.tools.http import Patience
 from vtune.tools.observation import Observation, inert
 from vtune.tools.passage import Passage, Searcher, numbered
 from vtune.tools.passages import IndexEncoder, check_passages, open_passages
-from vtune.tools.places import check_remote, secret
+from vtune.tools.remote_settings import check_remote, secret
 from vtune.tools.similarity import QUERIES
 from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, check_names, function, shown
 from vtune.tools.web_pages import PageSearch, WebPages

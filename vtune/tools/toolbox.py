@@ -9,11 +9,11 @@ from vtune.errors import ServiceError
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Mistake, Scene, Schema, Tool, refused
 from vtune.uses import given
 
-Results = Once[Observation]
+Results = ResultCache[Observation]
 """Observations by (group, tool, key)."""
 
 

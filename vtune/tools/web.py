@@ -13,8 +13,8 @@ from vtune.tools.exchanges import Exchanges, Request
 from vtune.tools.fetch import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
-from vtune.tools.once import Once
 from vtune.tools.passage import Passage
+from vtune.tools.result_cache import ResultCache
 
 SERPER = ENGINES["serper"]
 
@@ -59,7 +59,7 @@ class Web:
         self._blocked = tuple(blocked)
         self._path = record
         self._file: IO[str] | None = None
-        self._once: Once[list[Passage]] = Once()
+        self._once: ResultCache[list[Passage]] = ResultCache()
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
         """What the web says, or once said.

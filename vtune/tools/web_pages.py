@@ -18,7 +18,7 @@ from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
 from vtune.tools.passage import Passage
 from vtune.tools.pictures import Match
-from vtune.tools.places import secret
+from vtune.tools.remote_settings import secret
 
 NO_WEB = "pip install 'vtune[web]'"
 

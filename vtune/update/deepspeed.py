@@ -23,6 +23,7 @@ from vtune.update.batch import Item, Read, dummy_item, micro_batch
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
+from vtune.update.import_stubs import skip_muon, without_mlflow
 from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
 from vtune.update.losses import PolicyLoss
@@ -36,7 +37,6 @@ from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
-from vtune.update.unused import skip_muon, without_mlflow
 from vtune.update.zero import buckets, config_of
 
 MAX_SKIPPED = 10
@@ -332,12 +332,14 @@ class Trainer:
                 yield from chain.from_iterable(unit.weights() for unit in bucket)
 
     @contextmanager
-    def gathered(self, device: torch.device | None = None, *, keep: bool = True) -> Iterator[Policy]:
+    def gathered(
+        self, device: torch.device | None = None, *, keep: Callable[[str], object] = bool
+    ) -> Iterator[Policy]:
         """`rollouts` with the weights of now, gathered and merged; all processes enter together.
 
         Args:
             device: Where they go; where the model is if not given. Weights that need no gathering stay.
-            keep: Whether this process wants them; it takes part in gathering in any case.
+            keep: Whether this process wants the weight of a name; it takes part in gathering all of them.
         """
         if self.rollouts is self._policy:
             yield self.rollouts
@@ -347,7 +349,7 @@ class Trainer:
         split = self._recipe.zero_stage == 3
         try:
             for name, tensor in self.weights():
-                if keep:
+                if keep(name):
                     held = tensor.detach()
                     there = held.to(device or self._policy.device)
                     # What was gathered is taken away again.

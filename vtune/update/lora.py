@@ -20,6 +20,8 @@ class Unit(NamedTuple):
     """Parameters that are needed together, and the weights of the plain model that come of them."""
 
     needs: tuple[nn.Parameter, ...]
+    names: tuple[str, ...]
+    """Of those weights."""
     weights: Callable[[], list[tuple[str, Tensor]]]
 
 
@@ -157,13 +159,12 @@ def adapter_units(model: nn.Module) -> Iterator[Unit]:
 
 def _alone(name: str, layer: Any) -> Unit:
     down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
-    return Unit(
-        (down, up), lambda: [(f"{name}.lora_A.weight", down.data), (f"{name}.lora_B.weight", up.data)]
-    )
+    names = (f"{name}.lora_A.weight", f"{name}.lora_B.weight")
+    return Unit((down, up), names, lambda: list(zip(names, (down.data, up.data), strict=True)))
 
 
 def _plain(name: str, parameter: nn.Parameter) -> Unit:
-    return Unit((parameter,), lambda: [(name, parameter.data)])
+    return Unit((parameter,), (name,), lambda: [(name, parameter.data)])
 
 
 def _merged(dot: str, layer: Any) -> Unit:
@@ -174,4 +175,5 @@ def _merged(dot: str, layer: Any) -> Unit:
         found = [(f"{dot}weight", (base.weight.data.float() + delta).to(base.weight.dtype))]
         return found if base.bias is None else [*found, (f"{dot}bias", base.bias.data)]
 
-    return Unit((*base.parameters(), down, up), weights)
+    names = (f"{dot}weight",) if base.bias is None else (f"{dot}weight", f"{dot}bias")
+    return Unit((*base.parameters(), down, up), names, weights)

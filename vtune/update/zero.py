@@ -11,7 +11,9 @@ from vtune.update.recipe import Update
 UNSPLIT = 10_000
 """Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
 SHARE = re.compile(r"zero_pp_rank_(\d+)_")
-"""In the names of the files that each process writes of its own share."""
+"""In the names of the files that each process writes of its own share of DeepSpeed's state."""
+SHARD = re.compile(r"model-(\d{5})-of-\d{5}\.safetensors")
+"""Names of the files of weights where there are several: that of rank r has the number r + 1."""
 BUCKET = 1 << 28
 """Weights that are gathered at the same time: half a gigabyte in bfloat16."""
 
@@ -51,7 +53,9 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
 
 
 def writer_of(path: Path) -> int:
-    """The process that writes a file of DeepSpeed's state; the first writes all others."""
+    """The process that writes a file of a checkpoint: its share of state or weights; the first all others."""
+    if shard := SHARD.fullmatch(path.name):
+        return int(shard[1]) - 1
     found = SHARE.search(path.name)
     return int(found[1]) if found else 0
 

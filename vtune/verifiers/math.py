@@ -117,13 +117,17 @@ def check_math(sample: Sample) -> None:
             larger than an answer may be, or if an option of `verifier_parm` is unknown.
     """
     truth = _truth(sample)
-    words = _PROSE.search(_NOT_PROSE.sub(" ", sample.ground_truth))
-    if words is not None or not same_value(truth, truth):
+    if is_prose(sample.ground_truth) or not same_value(truth, truth):
         raise DataError(
             f"the ground truth {sample.ground_truth!r} is not an expression",
             where=where(sample),
             fix="write only the value, or let verifier `exact` judge words",
         )
+
+
+def is_prose(truth: str) -> bool:
+    """Whether a ground truth has words in it, each of which would be read as a product of letters."""
+    return _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
 
 
 def math_form(sample: Sample) -> str:

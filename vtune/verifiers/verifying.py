@@ -13,9 +13,9 @@ from vtune.schema.verdict import Verdict
 from vtune.uses import given
 from vtune.verifiers import VERIFIERS, verifier_of
 from vtune.verifiers.judge import decide, judged
-from vtune.verifiers.lane import Lane
 from vtune.verifiers.verifier import where
 from vtune.verifiers.worker import Fast, Question, Worker
+from vtune.verifiers.worker_pool import WorkerPool
 
 AskJudge = Callable[[str, Sample], Awaitable[bool | None]]
 """(answer, sample) -> whether a model finds it to mean the same as the ground truth.
@@ -55,8 +55,10 @@ class Verifying:
                 or a starved machine gets there, and leaves the reply unscored.
         """
         fast = Fast(SLICE, STUCK, self._pass_on)
-        self._fast = Lane(lambda leave: [Worker(timeout_s, leave, fast) for _ in range(workers)], ahead=AHEAD)
-        self._slow = Lane(lambda leave: [Worker(timeout_s, leave) for _ in range(workers)], ahead=1)
+        self._fast = WorkerPool(
+            lambda leave: [Worker(timeout_s, leave, fast) for _ in range(workers)], ahead=AHEAD
+        )
+        self._slow = WorkerPool(lambda leave: [Worker(timeout_s, leave) for _ in range(workers)], ahead=1)
 
     async def __aenter__(self) -> Self:
         return self

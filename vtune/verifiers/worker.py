@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ the 30 s of `Verifying`, as long as a run waits for a score."""
 AGAIN = 0.05
 """Seconds of processor time after which a reply that used up its slice is interrupted once more, where the
 first time was lost in a library; ours."""
+
+STARTS, PAUSE = 5, 0.02
+"""How often a worker is started where the server that forks it has died, and seconds in between; ours: the
+server is replaced as soon as its end is seen, moments later."""
 
 NICENESS = 10
 """Of a process for slow replies; ours: where cores are few, it waits for the others."""
@@ -116,12 +121,12 @@ class Worker:
         """Start the process, without waiting until it can be asked.
 
         Raises:
-            OSError: If the machine has no process or no file descriptor left.
+            OSError: If the machine has no process or no file descriptor left, or no fork server that lives.
         """
         # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
         # process would import what verifies, half a second each time: the fork server does so once.
         context = get_context("forkserver")
-        context.set_forkserver_preload(["vtune.verifiers.early"])
+        context.set_forkserver_preload(["vtune.verifiers.preload"])
         ours, theirs = socket.socketpair()
         with theirs:
             process = context.Process(
@@ -131,13 +136,10 @@ class Worker:
                 name="vtune-verifier",
             )
             try:
-                process.start()
+                _start(process)
             except OSError:
                 ours.close()
                 raise
-            except EOFError:
-                ours.close()
-                raise OSError("the server that forks workers has died") from None
         ours.setblocking(False)
         asyncio.get_running_loop().add_reader(ours, self._receive)
         self._process, self._line, self._answered = process, ours, False
@@ -277,6 +279,16 @@ class Worker:
         self._leave(questions)
 
 
+def _start(process: BaseProcess) -> None:
+    for _ in range(STARTS):
+        try:
+            process.start()
+            return
+        except (EOFError, ConnectionError):  # the fork server died: as it was asked, or a moment before
+            time.sleep(PAUSE)
+    raise OSError("the server that forks workers dies again and again")
+
+
 def tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:
     """Hand an outcome to whoever waits for it, if anybody does still."""
     if verdict.done():
@@ -315,7 +327,7 @@ def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> 
     else:
         signal.signal(signal.SIGPROF, _interrupt)
         # Else the first answers would load what they need, at the price of their slices.
-        from vtune.verifiers import early  # noqa: F401
+        from vtune.verifiers import preload  # noqa: F401
     with line, line.makefile("rb") as questions:
         while True:
             try:

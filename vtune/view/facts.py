@@ -1,6 +1,7 @@
 """Facts: what a list of trajectories shows, filters and sorts by, without their pictures and tokens."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ SEARCHED = 32_768
 """Characters of a trajectory that text search looks through, from its beginning (ours)."""
 SHOWN = 160
 """Characters of the question in a list (ours)."""
+
+TOOL = 40
+"""Characters of a tool's name (ours)."""
+
+_NO_WORD = re.compile(r'[\s":,]+')
+"""What separates the words and the parts of a query."""
 
 FACTS = pa.schema(
     [
@@ -42,15 +49,18 @@ FACTS = pa.schema(
         ("question", pa.string()),
         ("flags", pa.string()),
         ("statuses", pa.string()),
+        ("outcomes", pa.string()),
         ("text", pa.string()),
     ]
 )
-"""`key` is the file's stem and the row. `flags` and `statuses`: words, with a space before and behind each.
-`text` is in lower case. What is not known is null, as everywhere."""
+"""`key` is the file's stem and the row. `flags` and `statuses`: words, each once, with a space before and
+behind it; `outcomes`: `TOOL:STATUS` of every call, in order. `text` is in lower case. What is not known is
+null, as everywhere."""
 
 _TRAJECTORY = (
     *("sample_id", "data_source", "group", "rollout", "messages.list.element.role"),
     *("messages.list.element.content", "images.list.element.origin", "calls.list.element.status"),
+    "calls.list.element.tool",
     *("calls.list.element.flags", "calls.list.element.error", "calls.list.element.output", "loss_mask"),
     *("answer", "stop_reason", "reward", "tool_scores", "advantage"),
 )
@@ -118,6 +128,7 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         "question": _short(question.replace(IMAGE, "")),
         "flags": _words(flag for call in calls for flag in call["flags"] or []),
         "statuses": _words(call["status"] for call in calls),
+        "outcomes": _spaced([f"{_word(call['tool'])}:{call['status']}" for call in calls]),
         "text": _searched(searched),
     }
 
@@ -134,6 +145,7 @@ def _of_sample(values: Mapping[str, Any]) -> dict[str, Any]:
         "question": _short(question.replace(IMAGE, "")),
         "flags": "",
         "statuses": "",
+        "outcomes": "",
         "text": _searched([*prompt, str(judged.get("ground_truth") or "")]),
     }
 
@@ -143,8 +155,16 @@ def _short(text: Any) -> str | None:
 
 
 def _words(words: Iterator[str]) -> str:
-    found = dict.fromkeys(words)
-    return f" {' '.join(found)} " if found else ""
+    return _spaced(dict.fromkeys(words))
+
+
+def _spaced(words: Collection[str]) -> str:
+    return f" {' '.join(words)} " if words else ""
+
+
+def _word(name: str | None) -> str:
+    """The name of a tool as one word of a query: a model may call what does not exist by any text."""
+    return _NO_WORD.sub("_", name or "")[:TOOL] or "_"
 
 
 def _searched(texts: Sequence[str]) -> str:

@@ -77,6 +77,8 @@ class Place:
 def find_places(path: Path) -> list[Place]:
     """What there is to look at under a path: one place, or the runs and evaluations in a folder.
 
+    Those in a folder come in the order in which they were begun: what was learnt is seen from left to right.
+
     Raises:
         DataError: If there is nothing.
     """
@@ -91,7 +93,7 @@ def find_places(path: Path) -> list[Place]:
         return [Place(path, path.stem, kind)]
     if not path.is_dir():
         raise DataError(f"there is no file or folder {path}", fix=GIVE)
-    found = _below(path, DEPTH)
+    found = sorted(_below(path, DEPTH), key=_begun)
     if not found:
         raise DataError(f"{path} holds no run, no evaluation and no Parquet file", fix=GIVE)
     # Runs of a sweep are all called after their seed: what tells them apart is where they lie.
@@ -100,6 +102,11 @@ def find_places(path: Path) -> list[Place]:
         replace(place, name=place.path.relative_to(path).as_posix()) if names.count(place.name) > 1 else place
         for place in found
     ]
+
+
+def runs_below(folder: Path) -> list[Place]:
+    """The runs and evaluations in a folder that is none itself."""
+    return sorted((place for place in _below(folder, DEPTH) if place.path.is_dir()), key=_begun)
 
 
 def step_of(file: Path) -> int | None:
@@ -125,6 +132,12 @@ def inside(file: Path, root: Path) -> Path:
             f"{file} leads out of {root}", where=str(root), fix="copy the file to where its link stands"
         )
     return file
+
+
+def _begun(place: Place) -> tuple[bool, int, str]:
+    """Files by their names, then folders by the time of the settings, which they begin with."""
+    settings = place.settings if place.path.is_dir() else None
+    return settings is not None, settings.stat().st_mtime_ns if settings else 0, str(place.path)
 
 
 def _below(folder: Path, depth: int) -> list[Place]:

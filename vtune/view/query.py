@@ -26,7 +26,8 @@ NUMBERS = (
     *("step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "advantage"),
     *("calls", "turns", "pictures", "tokens"),
 )
-WORDS: Mapping[str, str] = {"flag": "flags", "status": "statuses"}
+WORDS: Mapping[str, str] = {"flag": "flags", "status": "statuses", "call": "outcomes"}
+CALL = "call"
 LABEL = "label"
 SORT = "sort"
 NAMES = (*TEXTS, *YES_NO, *NUMBERS, *WORDS, LABEL, SORT)
@@ -164,7 +165,9 @@ def _mask(table: pa.Table, term: Term, labels: Mapping[str, str]) -> Any:
 def _one(table: pa.Table, term: Term, value: str) -> Any:
     if term.name in WORDS:
         column = table[WORDS[term.name]]
-        return pc.equal(column, "") if value == UNKNOWN else pc.match_substring(column, f" {value} ")
+        return (
+            pc.equal(column, "") if value == UNKNOWN else pc.match_substring(column, _word(term.name, value))
+        )
     column = table[term.name]
     if value == UNKNOWN:
         return pc.is_null(column)
@@ -173,6 +176,11 @@ def _one(table: pa.Table, term: Term, value: str) -> Any:
     if term.name in NUMBERS:
         return _COMPARED[term.operator](column, pa.scalar(float(value), pa.float64()).cast(_type(column)))
     return pc.equal(column, value)
+
+
+def _word(name: str, value: str) -> str:
+    """How a word stands in its column; a call is named by its tool, or by its tool and how it ended."""
+    return f" {value}:" if name == CALL and ":" not in value else f" {value} "
 
 
 def _type(column: pa.ChunkedArray) -> pa.DataType:

@@ -83,7 +83,7 @@ def test_what_scorers_need_survives_an_import(tmp_path: Path) -> None:
 def test_the_prompt_says_how_boxes_are_written(tmp_path: Path) -> None:
     sample = samples("ovdeval", ovdeval(tmp_path).paths[0])["ovdeval_color/0"]
     assert "pool" in STYLES
-    from vtune.verifiers.asking import self_contained
+    from vtune.verifiers.answer_instruction import self_contained
 
     width, height = SIZE
     assert f"in pixels of the image, which is {width} wide and {height} high" in (

@@ -13,19 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data.formats.published import THYME_RESPONSE, coded, jpeg, user
+from vtune.config import load_recipe
 from vtune.data.formats.building import Options
 from vtune.data.formats.codev import codev_sample
 from vtune.data.formats.deepeyes import deepeyes_sample
+from vtune.data.formats.hub import ColumnMap
 from vtune.data.formats.questions import question_sample
+from vtune.data.formats.regions import BoxColumn
 from vtune.data.formats.search import mars_sample, mmsearch_sample
 from vtune.data.formats.source import Place
 from vtune.data.formats.thyme import thyme_trace
 from vtune.data.formats.verl import verl_sample
 from vtune.data.formats.vtriune import vtriune_sample
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.exact import verify_exact
 
 PLACE = Place(Path("a.parquet"), 3, "a")
 OPTIONS = Options()
@@ -108,6 +113,29 @@ def changed(row: Row, path: tuple[Any, ...], value: Any) -> Row:
 def test_the_row_as_it_is_becomes_a_record(name: str) -> None:
     row, convert = CASES[name]
     assert convert(row)
+
+
+def test_a_mistake_about_boxes_in_a_column_map_is_named_by_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "columns.yaml"
+    start = "source: a\nquestion: q\nanswer: r\n"
+    file.write_text(f"{start}evidence: {{column: boxes, space: pixel}}\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file, ColumnMap)
+    assert "`evidence.space`" in str(caught.value)
+    assert "1 problem" in str(caught.value)
+    file.write_text(f"{start}evidence: boxes\n")
+    assert load_recipe(file, ColumnMap).evidence == BoxColumn(column="boxes")
+
+
+def test_vtriunes_reasoning_may_end_in_words() -> None:
+    judge = VTRIUNE["reward_model"] | {"ground_truth": "\\boxed{light blue}", "verifier": "mathverify"}
+    sample = vtriune_sample(VTRIUNE | {"ability": "puzzle", "reward_model": judge}, PLACE, OPTIONS)
+    assert (sample.verifier, sample.ground_truth) == ("exact", "light blue")
+    check_ground_truth(sample)
+    scores = [
+        verify_exact(f"It is \\boxed{{{said}}}.", sample).score for said in ("Light  blue", "blue light")
+    ]
+    assert scores == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["verl", "vtriune"])

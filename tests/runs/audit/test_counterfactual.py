@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from tests.conftest import Once
+from tests.reward.build import recipe
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.manners import Manner, Manners, playing
 from vtune.config import find, load_recipe
+from vtune.errors import RecipeError
 from vtune.judge.told import HELPFUL, UNHELPFUL
 from vtune.rollout.agent import Rollout
+from vtune.runs.audit.counterfactual import RerunWith, prepared
 from vtune.runs.audit.drawn import drawn_as
+from vtune.runs.audit.located import Audited
 from vtune.runs.data.lens import make_lens
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.view.opened import Opened
@@ -20,7 +24,7 @@ from vtune.runs.view.overview import overview
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.view.place import find_places
 
-COUNT = 30
+COUNT = 16
 MANNERS: tuple[Manner, ...] = ("uses", "ignores", "elsewhere", "none")
 EVERY = "shown,black,random,other,inpaint,recolor,glyph,withheld"
 
@@ -37,7 +41,7 @@ def evaluated(model: Path, data: Path, out: Path, manner: Manner, **more: object
 def puzzles(once: Once) -> Path:
     """A file of puzzles of level 1."""
     sizes = {"train": 1, "heldout": COUNT, "traces": 1}
-    folder = once("lens-30", lambda out: make_lens(out, **sizes, level=1, guessable=0.0, seed=3))
+    folder = once("lens-16", lambda out: make_lens(out, **sizes, level=1, guessable=0.0, seed=3))
     return folder / "heldout.parquet"
 
 
@@ -313,12 +317,24 @@ def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
     table = page["tables"][first]
     rows = {row[0]: row for row in table["rows"]}
     assert list(rows) == EVERY.split(",")
-    assert rows["glyph"][1:3] == [str(COUNT), "100.0 [88.6, 100.0]"]
+    assert rows["glyph"][1:3] == [str(COUNT), "100.0 [80.6, 100.0]"]
     assert "the judge's verdict and the exchange's" in titles[first + 1]
     shutil.copytree(runs["uses"], tmp_path / "run")
     (tmp_path / "run/audit.json").write_text('{"counterfactual": {}}')
     (place,) = find_places(tmp_path / "run")
     assert "audit.json" in overview(Opened(place, show=False))["problem"]
+
+
+def test_steps_that_were_drawn_by_other_weights_each_are_not_drawn_again_by_one_model(tmp_path: Path) -> None:
+    steps = [tmp_path / "trajectories" / f"step-{step:06d}.parquet" for step in (0, 99)]
+    asked = RerunWith(exchanges="black", model="nowhere")
+    found = Audited(tuple(steps), None, recipe(), 0, "nothing")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="other weights each") as refused:
+        prepared(asked, found, tmp_path)
+    assert f"name the file of one step, e.g. {steps[1]}" in str(refused.value)
+    ranks = [tmp_path / "trajectories" / f"step-000099-rank-{rank}.parquet" for rank in (0, 1)]
+    with pytest.raises(RecipeError, match="nothing says how these trajectories were drawn"):
+        prepared(asked, replace(found, files=tuple(ranks)), tmp_path)
 
 
 def test_vllm_is_asked_for_before_anything_is_audited(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +27,10 @@ from tests.runs.commands import environment, vtune
 from tests.runs.dice import Dice, rollouts
 from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
+from vtune.errors import ServiceError
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
+from vtune.runs.curate.workers import looking
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
@@ -363,7 +366,7 @@ def test_a_pass_rate_asks_the_judge_about_free_answers(
     monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: ScriptedEngine(policy.chat, says))
     data = tmp_path / "n.parquet"
     write_samples(data, [sample("How many shoes?", "two", verifier="judge", pictures=(png((60, 60)),))])
-    with serve("TRUE", "VISUAL") as judge:
+    with serve("TRUE", "VISUAL", greets=True) as judge:
         spec = pass_rate(tiny, rollouts=2, first=None, tools=False, band={"of": "mean", "at_least": 1.0})
         spec |= {"rows": "all", "judge": endpoint(judge)}
         out = tmp_path / "out"
@@ -481,7 +484,7 @@ def test_judges_drop_what_needs_knowledge_and_a_person_decides_about_doubted_lab
     write_samples(data, numbered(5))
     out = tmp_path / "out"
     says = ["VISUAL", "EXTERNAL", "VISUAL", "VISUAL", "VISUAL", "RIGHT", "WRONG", "UNSURE", "WRONG"]
-    with serve(*says) as judge:
+    with serve(*says, greets=True) as judge:
         asks: dict[str, Any] = {"rows": "all", "judge": endpoint(judge), "max_unscored": 0.0}
         filters = [
             asks | {"filter": "external_knowledge"},
@@ -542,13 +545,46 @@ def test_a_judge_that_does_not_answer_is_found_by_a_dry_run(tmp_path: Path) -> N
     assert found[1] == ""
 
 
+def test_a_judge_that_does_not_answer_is_found_before_the_first_row_is_read(
+    tiny: Path, tmp_path: Path, dice: Path
+) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(3, verifier="judge"))
+    knows: dict[str, Any] = {"filter": "external_knowledge", "rows": "all", "max_unscored": 1.0}
+    rates = pass_rate(tiny, rollouts=2, first=None, tools=False) | {"rows": "all"}
+    for spec, what in ((knows, "external_knowledge"), (rates, "pass_rate")):
+        with serve(404) as judge:
+            recipe = write_recipe(
+                tmp_path / "r.yaml", {"n": source(data)}, [spec | {"judge": endpoint(judge)}]
+            )
+            ended = vtune("curate", recipe, "--out", tmp_path / what)
+        assert ended.code == 1
+        assert f"filter `{what}`: the judge gave no reply: NotFoundError" in ended.err
+        assert len(judge.requests) == 1
+    assert not dice.exists()
+
+
+def test_a_judge_that_fails_is_not_asked_about_rows_that_cannot_change_the_end(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, numbered(12))
+    with serve(500, greets=True) as judge:
+        asks: dict[str, Any] = {"rows": "all", "judge": endpoint(judge), "max_unscored": 0.25}
+        recipe = write_recipe(
+            tmp_path / "r.yaml", {"n": source(data)}, [asks | {"filter": "external_knowledge"}]
+        )
+        ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 1
+    assert "4 of 4 rows could not be judged" in ended.err
+    assert len(judge.requests) == 4
+
+
 def test_a_judge_that_says_nothing_usable_stops_the_run_and_costs_only_what_it_did_not_answer(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(3))
     out = tmp_path / "out"
-    with serve("VISUAL", 500, 500, "VISUAL") as judge:
+    with serve("VISUAL", 500, 500, "VISUAL", greets=True) as judge:
         spec = {"filter": "external_knowledge", "rows": "all", "judge": endpoint(judge), "max_unscored": 0.5}
         recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])
         ended = vtune("curate", recipe, "--out", out)
@@ -819,6 +855,20 @@ def test_ray_gives_the_same_bytes(tmp_path: Path) -> None:
     reasons = (tmp_path / "ray/drops.jsonl").read_text()
     assert "10 words" in reasons
     assert "the ground truth is empty" in reasons
+
+
+def test_ray_that_does_not_start_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray says it
+
+    for name in ("ray", "ray.data"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(init=late, data=SimpleNamespace()))
+    with (
+        pytest.raises(ServiceError, match="Ray did not start: The current node timed out") as caught,
+        looking("ray"),
+    ):
+        pass
+    assert "ray start" in (caught.value.fix or "")
 
 
 def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Traces of one's own samples: what they show is paid in full, and none of them teaches a mistake."""
 
 import asyncio
+import functools
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from PIL import Image
 from tests.runs.commands import vtune
 from vtune.config import find, load_recipe
 from vtune.data.traces import regions
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.data.own_traces import make_box_traces, make_run_traces
@@ -27,6 +28,7 @@ from vtune.schema.trajectory import Call, Trajectory
 WIDE = (640, 480)
 
 
+@functools.cache
 def photo(seed: int = 0, size: tuple[int, int] = WIDE) -> bytes:
     """A picture in which every place looks different."""
     noise = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8, 3), dtype=np.uint8)
@@ -182,3 +184,12 @@ def test_traces_come_from_samples_or_from_a_run(words: list[str], tmp_path: Path
     ended = vtune("data", "make", "traces", "--out", tmp_path / "t.parquet", *words)
     assert ended.code == 2
     assert "Traceback" not in ended.err
+
+
+def test_a_model_that_cannot_be_written_is_told_by_its_own_option(tmp_path: Path) -> None:
+    write_samples(tmp_path / "mine.parquet", [sample()])
+    out, tiny = tmp_path / "traces.parquet", Path("/dev/null/tiny")
+    with pytest.raises(RecipeError, match="/dev/null/tiny cannot be written") as caught:
+        make_box_traces([tmp_path / "mine.parquet"], out, prompt="plain", tiny=tiny)
+    assert "--tiny" in caught.value.fix
+    assert not out.exists()

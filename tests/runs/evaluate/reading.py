@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from vtune.protocols import charxiv_descriptive
 from vtune.protocols.readers import COMPARE_SYSTEM, EXTRACT_SYSTEM
 
 EXTRACTS = {
@@ -54,7 +55,10 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
         {"vtune": (0.0, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0), "paper": (1.0, 0)},
     ),
     # Truths Not Applicable, 4.
-    "charxiv-descriptive": (["There is no title", "4"], {"vtune": (1 / 2, 0), "vlmevalkit": (1.0, 0)}),
+    "charxiv-descriptive": (
+        ["There is no title", "4"],
+        {"vtune": (1 / 2, 0), "official": (1.0, 0), "vlmevalkit": (1.0, 0)},
+    ),
 }
 
 
@@ -65,9 +69,21 @@ def reads(body: dict[str, Any]) -> str:
     if not system:
         said = text.rpartition("* Response: ")[2].strip()
         return json.dumps({"extracted_answer": said, "score": SCORES.get(said, 0)})
+    if system[0]["content"].startswith(charxiv_descriptive.SYSTEM):
+        return json.dumps(grades(text))
     if system[0]["content"].startswith(EXTRACT_SYSTEM):
         said = json.loads(text.rpartition("\n\nReply: ")[2])
         return EXTRACTS.get(said, said)
     assert system[0]["content"].startswith(COMPARE_SYSTEM)
     truth, given = (json.loads(part) for part in re.findall(r'(?:answer|Answer): (".*")', text))
     return str(int((truth, given) in RIGHT or truth == given))
+
+
+def grades(text: str) -> dict[str, Any]:
+    """What the model writes of several answers: one is right that is the truth, or that is known to be."""
+    found: dict[str, Any] = {}
+    for n, given, truth in re.findall(r'T(\d+):\nResponse \1: (".*")\nGround Truth \1: (".*")', text):
+        said = json.loads(given)
+        right = said == json.loads(truth) or bool(SCORES.get(said))
+        found |= {f"extract_answer_T{n}": said, f"score_T{n}": int(right and bool(said))}
+    return found

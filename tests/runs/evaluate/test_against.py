@@ -15,6 +15,7 @@ from tests.runs.evaluate.reading import JUDGED, reads
 from tests.runs.evaluate.scripted import asked, evaluated, write_script
 from vtune.config import find, load_recipe, shipped
 from vtune.data.formats.table import FORMATS
+from vtune.runs.evaluate.causes import Cause, concluded
 from vtune.runs.evaluate.published import published_rows
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.sample import Sample
@@ -280,3 +281,17 @@ def test_all_published_numbers_are_of_suites_that_ship() -> None:
     tables = {table.table: table for table, _, _ in rows.values()}
     assert {row for table in tables.values() for row in table.authors} <= {row for _, _, row in rows.values()}
     assert rows["mega-bench-core/Orsta-7B"][0].rows["Orsta-7B"] == {"mega-bench-core": 38.31}
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["pixels"], "+5.0 points: pixels differ"),
+        (["order"], "+5.0 points: order differs"),
+        (["order", "judge"], "+5.0 points: order, judge differ"),
+        ([], "+5.0 points: none of the causes differs"),
+    ],
+)
+def test_the_verdict_is_a_sentence(names: list[str], said: str) -> None:
+    causes = {name: Cause(differs=name in names, keys={}, items=0) for name in ("pixels", "order", "judge")}
+    assert concluded({"score": 0.55}, {"score": 0.5}, causes, [])["verdict"] == said

@@ -255,15 +255,17 @@ def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
     assert not (tmp_path / "out").exists()
 
 
-def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path) -> None:
-    said = json.loads((looked_at_vstar / "results.json").read_text())["faithfulness"]
-    alone = done("faithfulness", looked_at_vstar)
+def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path, tmp_path: Path) -> None:
+    # An audit is kept beside what it audited, which other tests use.
+    run = shutil.copytree(looked_at_vstar, tmp_path / "run")
+    said = json.loads((run / "results.json").read_text())["faithfulness"]
+    alone = done("faithfulness", run)
     assert alone["all"] == said
     assert "agreement" not in alone
     with serve("0") as judge:
         model = ["--judge-url", judge.endpoint().base_url, "--judge-model", "judge"]
-        both = done("faithfulness", looked_at_vstar, "--looks", "both", *model)
-        by_model = done("faithfulness", looked_at_vstar, "--looks", "model", *model)
+        both = done("faithfulness", run, "--looks", "both", *model)
+        by_model = done("faithfulness", run, "--looks", "model", *model)
     assert both["all"] == said
     assert both["by_model"]["all"] == by_model["all"]
     assert by_model["all"]["shown_of_all"]["value"] == 0.0
@@ -277,10 +279,10 @@ def test_boxes_and_a_model_are_held_against_each_other(looked_at_vstar: Path) ->
         "second_only": 0,
         "neither": 2,
     }
-    ended = vtune("faithfulness", looked_at_vstar, "--looks", "both")
+    ended = vtune("faithfulness", run, "--looks", "both")
     assert ended.code == 2
     assert "there is no model to ask" in ended.err
-    assert vtune("faithfulness", looked_at_vstar, "--looks", "eyes").code == 2
+    assert vtune("faithfulness", run, "--looks", "eyes").code == 2
 
 
 def test_the_tiny_model_is_evaluated_and_audited_on_both(

@@ -73,7 +73,7 @@ def _graded_by(rule: Rule, suite: EvalSuite) -> str:
 
         grading = sample(SPECIMENS[suite.kind or ""][0]).verifier_parm.get(KEY)
         return f"a judge, `{grading}`"
-    model = ", then a model" if rule.judge is not None else ""
+    model = ", then a model" if rule.asks_model else ""
     return f"{_parsers()[rule.grade]} replies{model}"
 
 

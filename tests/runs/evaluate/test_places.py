@@ -80,6 +80,20 @@ def test_the_list_says_of_each_suite_where_its_data_are_and_how_to_get_them(
     assert vtune("eval").code == 2
 
 
+@pytest.mark.usefixtures("home")
+def test_the_list_says_of_each_suite_its_licence_or_why_none_is_known() -> None:
+    suites = list_suites()["suites"]
+    assert [
+        name for name, one in suites.items() if (one["licence"] is None) != bool(one["licence_why"])
+    ] == []
+    assert suites["vstar"]["revision"] == "d9ae62c903da0c98336e85c5ee89cd863b04b4da"
+    for name, one in suites.items():  # who does as it says gets what is accepted
+        assert one["revision"] is None or f"--revision {one['revision']} " in one["get"], name
+    told = vtune("eval", "--list").out
+    assert "no licence known" in told
+    assert "mmsearch-plus: its card states none" in told
+
+
 def test_a_suite_can_be_asked_by_no_protocol_that_has_no_rule_for_it() -> None:
     for word, told in (("official", "`official` has no rule"), ("offical", "did you mean `official`")):
         with pytest.raises(RecipeError, match=told):

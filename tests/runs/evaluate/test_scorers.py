@@ -13,8 +13,8 @@ from tests.runs.evaluate.scripted import asked, write_script
 from tests.runs.evaluate.scripted import evaluated as run_script
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.errors import DataError, RecipeError
-from vtune.runs.evaluate.ended import reopen_unscored
 from vtune.runs.evaluate.grading import regrade
+from vtune.runs.evaluate.rollout_files import reopen_unscored
 from vtune.runs.evaluate.scorers import export_replies, import_scores
 from vtune.runs.evaluate.windows import waits
 from vtune.schema.parquet import read_trajectories, write_trajectories

@@ -153,6 +153,13 @@ def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_
     ended = run("out", "d9ae62c")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["environment"]["revisions"] == {str(data): [commit]}
+    # The suite has one of its own; data without a note may be at any.
+    ended = evaluate("vstar", model, data, tmp_path / "shipped")
+    assert ended.code == 2
+    assert f"it is at revision {commit}, and the suite wants d9ae62c9" in ended.err
+    assert "--set published.revision=null accepts any" in ended.err
+    other = make_vstar(tmp_path / "copied", 2, (60, 40), (10, 10, 20, 20))
+    assert evaluate("vstar", model, other, tmp_path / "copy").code == 0
     ended = run("other", "e9d6be6")
     assert ended.code == 2
     assert f"it is at revision {commit}, and the suite wants e9d6be6" in ended.err

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import vtune.runs.evaluate.windows as vtune_windows
 from tests.schema.records import SAMPLE, TRAJECTORY
 from vtune.rollout.agent import Job
-from vtune.runs.evaluate.ended import keep, kept, reopen_unscored, restored
 from vtune.runs.evaluate.questions import Question
+from vtune.runs.evaluate.rollout_files import keep, kept, reopen_unscored, restored
 from vtune.runs.evaluate.windows import drawn, part, portions, slim, windows
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_trajectories
@@ -114,6 +114,12 @@ def test_a_slim_trajectory_has_the_same_numbers() -> None:
     whole = [replace(TRAJECTORY, reward=RIGHT)] * 2
     assert by_source(map_slim(whole), evidence_score=1.0) == by_source(whole, evidence_score=1.0)
     assert slim(whole[0]).images == ()
+
+
+def test_a_slim_trajectory_keeps_nothing_of_its_tokens_but_which_were_sampled() -> None:
+    columns = {"token_ids": 5, "loss_mask": True, "logprobs": -0.5, "weight_versions": 0, "entropies": 0.5}
+    drawn = replace(TRAJECTORY, **{name: (value,) * 9 for name, value in columns.items()})
+    assert {name for name in columns if getattr(slim(drawn), name)} == {"loss_mask"}
 
 
 def map_slim(trajectories: list) -> list:  # type: ignore[type-arg]

@@ -43,7 +43,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene
 from vtune.uses import broken, forget, use, used
 from vtune.verifiers.verifying import Verifying
@@ -406,7 +406,7 @@ def test_a_tool_says_what_the_model_did_wrong_and_the_run_goes_on(tmp_path: Path
     async def called() -> Observation:
         async with tools_of(recipe, tmp_path / "search.jsonl") as tools:
             scene = Scene(SAMPLE, (blotches(),), ())
-            return await tools.run(Asked("rotate_tool", {"angle": 90}, "", 0), scene, 0, Once())
+            return await tools.run(Asked("rotate_tool", {"angle": 90}, "", 0), scene, 0, ResultCache())
 
     found = asyncio.run(called())
     assert (found.status, found.error) == ("error", "not now")

@@ -20,7 +20,7 @@ from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene
 from vtune.uses import forget, use, used
 
@@ -43,7 +43,7 @@ def turned(angle: int, folder: Path) -> Observation:
         section = ToolsRecipe.model_validate({"rotate_tool": {}})
         async with tools_of(section, folder / "search.jsonl") as tools:
             scene = Scene(asked(LARGE), (PICTURE.data or b"",), ())
-            return await tools.run(Asked("rotate_tool", {"angle": angle}, "", 0), scene, 0, Once())
+            return await tools.run(Asked("rotate_tool", {"angle": angle}, "", 0), scene, 0, ResultCache())
 
     return asyncio.run(called())
 

@@ -402,9 +402,10 @@ def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
     (tmp_path / "runs/codev-tiny").mkdir(parents=True)
     (tmp_path / "runs/codev-tiny/recipe.yaml").write_text("seed: 0\n")
     given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]")
-    ended = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run")
+    ended = vtune("rl", "--recipe", "codev-tiny", *given, *setting(prompts_per_step=64), "--dry-run")
     assert ended.code == 0, ended.err
     assert "runs/codev-tiny holds a run already: a start needs another --out, or --resume" in ended.err
+    assert "warning: prompts_per_step is 64, and the data have 16 samples" in ended.err
     asked = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run", "--out", "runs/codev-tiny")
     assert asked.code == 2
     assert vtune("rl", "--recipe", "codev-tiny", *given).code == 2

@@ -68,7 +68,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         run_report([folder])
 
 
-def test_replies_of_an_evaluation_are_its_worst_and_its_best(tmp_path: Path) -> None:
+def write_evaluation(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
     results = {
         "model": "m",
         "samples": 2,
@@ -78,8 +79,13 @@ def test_replies_of_an_evaluation_are_its_worst_and_its_best(tmp_path: Path) -> 
         "faithfulness": {},
     }
     results |= {"unaudited": 0}
-    (tmp_path / "suite.yaml").touch()
-    (tmp_path / "results.json").write_text(json.dumps(results))
+    (folder / "suite.yaml").touch()
+    (folder / "results.json").write_text(json.dumps(results))
+    return folder
+
+
+def test_replies_of_an_evaluation_are_its_worst_and_its_best(tmp_path: Path) -> None:
+    write_evaluation(tmp_path)
     shown = vtune("report", tmp_path, "--replies")
     assert f"{tmp_path.name}: no replies are kept" in shown.out
     write_trajectories(tmp_path / "trajectories.parquet", [LOOKED, MISSED, LOOKED])
@@ -87,6 +93,31 @@ def test_replies_of_an_evaluation_are_its_worst_and_its_best(tmp_path: Path) -> 
     assert [one["reward"] for one in evaluation["replies"]] == pytest.approx([0.1, 1.5])
     assert "replies, from the worst to the best" in vtune("report", tmp_path, "--replies").out
     assert "from the worst" not in vtune("report", tmp_path).out
+
+
+def test_a_folder_of_runs_and_evaluations_is_all_of_them(tmp_path: Path) -> None:
+    write_run(tmp_path / "rl", LINES)
+    write_evaluation(tmp_path / "eval" / "after")
+    (tmp_path / "eval" / "begun").mkdir()
+    (tmp_path / "eval" / "begun" / "suite.yaml").touch()
+    report = run_report([tmp_path])
+    assert [one["name"] for one in report["runs"]] == ["rl"]  # type: ignore[attr-defined]
+    assert [one["name"] for one in report["evaluations"]] == ["after"]  # type: ignore[attr-defined]
+    assert report["unfinished"] == [str(tmp_path / "eval" / "begun")]
+    assert "not finished, and left out" in vtune("report", tmp_path).out
+    with pytest.raises(DataError, match="is not finished"):
+        run_report([tmp_path / "eval" / "begun"])
+
+
+def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) -> None:
+    first, second = (write_evaluation(tmp_path / name) for name in ("before", "after"))
+    lines = vtune("report", first, second, "--csv").out.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["evaluation", "before", "after"]
+    assert vtune("report", first, second, "--latex").out.count(r"\\") == 3
+    refused = vtune("report", first, write_run(tmp_path / "rl", LINES), "--csv")
+    assert refused.code == 2
+    assert "is no evaluation" in refused.err
+    assert vtune("report", first, "--csv", "--json").code == 2
 
 
 def test_a_run_that_has_kept_no_reply_says_so(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from vtune.config import find
 from vtune.errors import RecipeError
 from vtune.runs import demo
 from vtune.runs.report.document import run_report
-from vtune.runs.sweep.filling import differences, filled, marks, rows
+from vtune.runs.sweep.placeholders import differences, filled, marks, rows
 from vtune.runs.sweep.recipe import Plan, load_sweep
 from vtune.runs.sweep.runs import plan_sweep, run_sweep
 

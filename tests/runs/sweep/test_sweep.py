@@ -393,6 +393,10 @@ def test_a_dry_run_names_models_that_are_not_there(lens: Path, tiny: Path, tmp_p
     )
     assert facts["missing"] == ["model models/nowhere"]
     assert facts["runs"]["base"] == "to start"
+    with pytest.raises(RecipeError, match="/dev/null/out cannot be written"):
+        plan_sweep(
+            planned, Path("/dev/null/out"), check=lambda recipe: {"missing": []}, resume=False, processes=1
+        )
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -168,6 +168,14 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
             {**AHEAD, "reward__iou": "{schedule: adaptive, thresholds: [0.5, 0.9], until: [], target: 0.5}"},
             "reward.iou is adaptive",
         ),
+        (
+            # The next step is begun before this one is drawn, with a staleness of 1, too.
+            {
+                **{**AHEAD, "rollout__staleness": 1},
+                "reward__iou": "{schedule: adaptive, thresholds: [0.5, 0.9], until: [], target: 0.5}",
+            },
+            "reward.iou is adaptive",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_told_before_the_run(

@@ -15,7 +15,7 @@ from tests.judge.server import serve
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
-from vtune.tools.lasting import LastingSession
+from vtune.tools.recoverable_session import RecoverableSession
 from vtune.update.checkpoint import newest_checkpoint
 from vtune.update.deepspeed import Trainer
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.train
 
 FULL = """
 import resource, sys
-from vtune.runs.train.keeping import Keeping
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.cli.main import main
 
-save, written = Keeping.save, []
+save, written = CheckpointManager.save, []
 
 def save_while_there_is_room(*given, **more):
     written.append(given)
@@ -35,7 +35,7 @@ def save_while_there_is_room(*given, **more):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
     return save(*given, **more)
 
-Keeping.save = save_while_there_is_room
+CheckpointManager.save = save_while_there_is_room
 main()
 """
 
@@ -141,9 +141,9 @@ def test_a_sandbox_that_dies_is_replaced_and_the_run_learns_the_same(
     schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    go, calls = LastingSession.run, []
+    go, calls = RecoverableSession.run, []
 
-    async def run_or_lose(self: LastingSession, code: str) -> Execution:
+    async def run_or_lose(self: RecoverableSession, code: str) -> Execution:
         calls.append(code)
         # Some calls are refused before they reach a process.
         if len(calls) % 7 == 0:  # of 8 a step: no call is lost three times, on a busy machine either
@@ -152,7 +152,7 @@ def test_a_sandbox_that_dies_is_replaced_and_the_run_learns_the_same(
             time.sleep(0.2)
         return await go(self, code)
 
-    monkeypatch.setattr(LastingSession, "run", run_or_lose)
+    monkeypatch.setattr(RecoverableSession, "run", run_or_lose)
     ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run))
     assert ended.code == 0, ended.err
     assert len(calls) > 9

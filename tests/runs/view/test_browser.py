@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import HANGS, ROOT
 from tests.runs.view.test_pairs import AFTER, BEFORE
 from tests.runs.view.test_show import hostile
 from tests.runs.view.test_tokens import write_tokenizer
@@ -82,6 +82,7 @@ class Watched:
 
     def __init__(self, browser: Any, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page.set_default_timeout(HANGS * 1000)
         self.problems: list[str] = []
         self.asked: list[str] = []
         self.page.on(
@@ -102,6 +103,8 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page = one.page
     page.goto(address)
     page.wait_for_selector("h2:has-text('what changed')")
+    page.wait_for_selector("text=of 1 samples that were scored several times, 0 are always right, 1 some")
+    page.wait_for_selector("h2:has-text('calls by tool')")
     page.click("text=4 trajectories")
     page.wait_for_selector("text=4 of 4")
     page.fill("#query", "source:lens rollout:0,1 step:0")
@@ -244,6 +247,8 @@ QUERIES = (
     '"red sign" sort:-reward',
     "nothing",
     "sample:lens/7 rollout>=1 sort:key",
+    "call:python -call:python:ok",
+    "call:none",
 )
 
 
@@ -382,6 +387,10 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     assert one.problems == []
 
 
+NARROW = 130
+"""Pixels that no name of a row is as high as: five lines."""
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: str) -> None:
@@ -394,15 +403,19 @@ def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: 
         one.page.goto(f"{address}{path}")
         one.page.wait_for_selector(wait)
         assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+        heads = one.page.evaluate("[...document.querySelectorAll('tbody th')].map((one) => one.offsetHeight)")
+        assert max(heads, default=0) < NARROW, "a name that is broken after each letter"
         if SHOTS:
             one.page.screenshot(path=f"{SHOTS}/{name}-{width}-{scheme}.png", full_page=True)
     one.closed(address)
 
 
-def test_a_list_follows_a_running_run(browser: Any, address: str, run: Path) -> None:
-    one = Watched(browser)
-    one.page.goto(f"{address}#/0?q=step%3A9")
-    one.page.wait_for_selector("text=Nothing is like that.")
-    write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
-    one.page.wait_for_selector("text=step-000009/0", timeout=30_000)
-    one.closed(address)
+def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: [LOOKED]})
+    with served(run) as address:
+        one = Watched(browser)
+        one.page.goto(f"{address}#/0?q=step%3A9")
+        one.page.wait_for_selector("text=Nothing is like that.")
+        write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
+        one.page.wait_for_selector("text=step-000009/0")
+        one.closed(address)

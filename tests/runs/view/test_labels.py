@@ -12,7 +12,7 @@ from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import vtune
 from vtune.config import dump_recipe, find, load_recipe
 from vtune.errors import DataError
-from vtune.runs.curate.people import why_doubted
+from vtune.runs.curate.labels import why_doubted
 from vtune.runs.train.rl import RLRecipe
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.serving import app_of
@@ -112,6 +112,8 @@ def test_labels_of_the_page_are_held_against_verifiers_and_judges(run: Path) -> 
         "not shown": {"labelled": 2, "judge_erred": 0, "box_wrong": 1},
         "not judged": {"labelled": 0, "judge_erred": 0, "box_wrong": 0},
     }
+    # Of three right answers, one with a wrong box: of that nobody knows what is so.
+    assert (people["calibration"]["n"], people["calibration"]["agreement"]["n"]) == (2, 3)
     shown = " ".join(vtune("faithfulness", run).out.split())
     assert "people and verifiers, 2 answers: agree 0.5" in shown
     assert "target not shown by calls, 2 labelled: judge erred 0, box wrong 1" in shown

@@ -1,22 +1,33 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pytest
 
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.config import read_values, shipped
 from vtune.runs.view.films import film, films
+from vtune.runs.view.habits import by_sample, calls_by_tool
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
 from vtune.runs.view.reported import reported_rows
+from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places
 
 
 def opened(path: Path) -> Opened:
     (place,) = find_places(path)
     return Opened(place, show=False)
+
+
+def table_of(drawn: list[Trajectory]) -> pa.Table:
+    """The facts of trajectories."""
+    with TemporaryDirectory() as folder:
+        return opened(make_run(Path(folder) / "run", {0: drawn})).index.table.combine_chunks()
 
 
 @pytest.fixture
@@ -101,6 +112,30 @@ def test_what_is_no_funnel_is_a_problem_of_its_run(run: Path, tmp_path: Path) ->
     assert "not the funnel of a curation" in overview(opened(run))["problem"]
 
 
+def test_the_tool_that_errs_most_comes_first() -> None:
+    zoom, lost = (replace(LOOKED.calls[0], tool="zoom", status=status) for status in ("ok", "timeout"))
+    zoomed = replace(LOOKED, calls=(zoom, lost), tool_scores=(), call_advantages=())
+    drawn = [LOOKED] * 3 + [MISSED, zoomed]
+    table = calls_by_tool(table_of(drawn))
+    assert table is not None
+    assert table["head"] == ["tool", "calls", "ok", "error", "timeout"]
+    assert table["rows"] == [
+        ["zoom", "2", "1 (50.0 %)", "0", "1 (50.0 %)"],
+        ["python", "4", "3 (75.0 %)", "1 (25.0 %)", "0"],
+    ]
+    assert calls_by_tool(table_of([UNSCORED])) is None
+
+
+def test_samples_that_are_never_right_are_named_and_one_that_was_drawn_once_says_nothing() -> None:
+    drawn = [LOOKED, MISSED, *(replace(MISSED, sample_id=f"lens/{n}") for n in (1, 2, 2, 3, 3, 3)), UNSCORED]
+    found = by_sample(table_of([*drawn, *[replace(LOOKED, sample_id="lens/9")] * 2]))
+    assert found is not None
+    rows = found.pop("rows")
+    assert found == {"samples": 4, "always": 1, "sometimes": 1, "never": 2}
+    assert [(row["sample"], row["scored"]) for row in rows] == [("lens/3", 3), ("lens/2", 2)]
+    assert by_sample(table_of([LOOKED, UNSCORED])) is None
+
+
 def test_results_that_cannot_be_read_are_a_problem_of_their_evaluation(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").touch()
     (tmp_path / "results.json").write_text("[]")
@@ -120,6 +155,27 @@ def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp
     ]
     assert film([first, second], "lens/7") == found[0]["frames"]
     assert film([first, second], "nobody") == film([first], 'a"b') == []
+
+
+def test_a_film_is_of_a_crop_that_moved_onto_its_target_whatever_comes_last(tmp_path: Path) -> None:
+    names = ("lens/hit", "lens/moved", "lens/late")
+    missed, hit = (0.0,), (1.0,)
+    drawn = {0: (hit, missed, missed), 1: (hit, hit, missed), 2: (hit, hit, missed), 3: (hit, missed, hit)}
+    places = []
+    for number, scores in drawn.items():
+        folder = tmp_path / f"{9 - number}"
+        rows = [
+            replace(LOOKED, sample_id=name, tool_scores=one) for name, one in zip(names, scores, strict=True)
+        ]
+        # As an evaluation with black crops ends: some right answers, and no moment after it.
+        places.append(make_run(folder, {0: rows}))
+        stamp = 1_700_000_000 + number
+        os.utime(folder / "recipe.yaml", (stamp, stamp))
+    found = [Opened(place, show=False) for place in find_places(tmp_path)]
+    assert [one.place.path for one in found] == places, "in the order in which they were begun"
+    ranked = films(found)
+    assert [one["sample"] for one in ranked] == ["lens/late", "lens/moved", "lens/hit"]
+    assert [one["faithful"] for one in ranked[1]["frames"]] == [False, True, True, False]
 
 
 def test_rows_of_papers_stand_beside_a_published_suite_alone() -> None:

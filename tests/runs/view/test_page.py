@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.runs.commands import vtune
 from tests.runs.view.test_show import hostile
 from tests.schema.records import SAMPLE
-from tests.test_cli import vtune
 from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.cli.main import app
 from vtune.errors import RecipeError
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
-    result = json.loads(vtune("report", str(run), "--html", str(out), "--trajectories", "3", "--json").stdout)
+    result = json.loads(vtune("report", str(run), "--html", str(out), "--trajectories", "3", "--json").out)
     values = held(out)
     assert (result["trajectories"], result["of"]) == (len(values["ones"]), 9)
     assert result["trajectories"] < 9
@@ -43,11 +43,19 @@ def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     assert {f"0/{key}" for key in siblings} <= set(values["ones"])
 
 
+def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None:
+    page, data = run / "page.html", next(run.glob("trajectories/*.parquet"))
+    for _ in range(2):
+        assert write_page([run], page, trajectories=1)["trajectories"] >= 1
+    with pytest.raises(RecipeError, match="would be read"):
+        write_page([run], data)
+
+
 def test_evidence_comes_from_the_data_that_are_named(tmp_path: Path) -> None:
     out, data, file = (tmp_path / name for name in ("page.html", "data.parquet", "stored.parquet"))
     write_samples(data, [replace(SAMPLE, id="lens/7", images=(Picture(data=png()),))])
     write_trajectories(file, [LOOKED])
-    assert vtune("report", str(file), "--html", str(out), "--data", str(data)).returncode == 0
+    assert vtune("report", str(file), "--html", str(out), "--data", str(data)).code == 0
     (one,) = held(out)["ones"].values()
     assert one["asked"]["evidence"] == [{"label": "sign", "picture": 0, "box": [1.0, 2.0, 30.0, 40.0]}]
 

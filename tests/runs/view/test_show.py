@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
-from tests.test_cli import vtune
 from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import write_samples
@@ -33,50 +33,50 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_list_and_one_of_it(run: Path, tmp_path: Path) -> None:
     listed = vtune("show", str(run), "--where", "right:no sort:-step", "--json")
-    found = json.loads(listed.stdout)
+    found = json.loads(listed.out)
     assert [row["key"] for row in found["trajectories"]] == ["step-000004/0", "step-000000/1"]
     assert (found["found"], found["all"]) == (2, 3)
-    one = json.loads(vtune("show", str(run), "step-000000/1", "--json").stdout)
+    one = json.loads(vtune("show", str(run), "step-000000/1", "--json").out)
     assert (one["sample"], one["right"]) == ("lens/7", False)
     assert [row["key"] for row in one["siblings"]] == ["step-000000/0", "step-000000/1"]
-    assert vtune("show", str(run), "lens/7", "--where", "rollout:0").stdout.startswith("step-000000/0  right")
+    assert vtune("show", str(run), "lens/7", "--where", "rollout:0").out.startswith("step-000000/0  right")
 
 
 def test_a_partial_score_is_said_and_not_rounded_to_right(tmp_path: Path) -> None:
     assert LOOKED.reward is not None
     partial = replace(LOOKED, reward=replace(LOOKED.reward, accuracy=0.83))
     place = str(make_run(tmp_path / "run", {0: [partial, MISSED]}))
-    assert vtune("show", place, "step-000000/0").stdout.startswith("step-000000/0  accuracy 0.83  ")
-    listed = vtune("show", place).stdout
+    assert vtune("show", place, "step-000000/0").out.startswith("step-000000/0  accuracy 0.83  ")
+    listed = vtune("show", place).out
     assert "0.83" in listed
-    assert json.loads(vtune("show", place, "step-000000/0", "--json").stdout)["right"] is True
+    assert json.loads(vtune("show", place, "step-000000/0", "--json").out)["right"] is True
 
 
 def test_evidence_comes_from_the_data_that_are_named(run: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.parquet"
     write_samples(data, [replace(SAMPLE, id="lens/7", images=(Picture(data=png()),))])
     words = ("show", str(run), "step-000000/0", "--json", "--data", str(data))
-    without = json.loads(vtune(*words[:4]).stdout)
+    without = json.loads(vtune(*words[:4]).out)
     assert without["asked"] is None
     assert without["why_not_asked"]
     # The recipe of this run says nothing, so nothing tells how the data are read.
     (run / "recipe.yaml").unlink()
     file = run / "trajectories" / "step-000000.parquet"
-    found = json.loads(vtune("show", str(file), *words[2:]).stdout)
+    found = json.loads(vtune("show", str(file), *words[2:]).out)
     assert found["asked"]["evidence"] == [{"label": "sign", "picture": 0, "box": [1.0, 2.0, 30.0, 40.0]}]
 
 
 def test_samples_are_shown_too(tmp_path: Path) -> None:
     data = tmp_path / "data.parquet"
     write_samples(data, [replace(SAMPLE, images=(Picture(data=png()),))])
-    assert "Which glyph?" in vtune("show", str(data), "signs/1").stdout
+    assert "Which glyph?" in vtune("show", str(data), "signs/1").out
 
 
 def test_nothing_of_a_trajectory_steers_the_terminal(run: Path) -> None:
     for words in (("show", str(run)), ("show", str(run), "step-000004/0"), ("show", str(run), "x\x1b[2J")):
         shown = vtune(*words)
-        assert not set(shown.stdout + shown.stderr) & {"\x1b", "\x07", "\u202e"}
-    assert "\\u202eevil" in vtune("show", str(run), "step-000004/0").stdout
+        assert not set(shown.out + shown.err) & {"\x1b", "\x07", "\u202e"}
+    assert "\\u202eevil" in vtune("show", str(run), "step-000004/0").out
 
 
 def test_what_is_not_there_is_said(run: Path) -> None:
@@ -87,8 +87,8 @@ def test_what_is_not_there_is_said(run: Path) -> None:
         ((str(run), "--where", "rihgt:no"), "did you mean `right`"),
     ):
         shown = vtune("show", *words)
-        assert shown.returncode == 2
-        assert said in shown.stderr
+        assert shown.code == 2
+        assert said in shown.err
 
 
 def test_a_list_does_not_load_torch(run: Path) -> None:

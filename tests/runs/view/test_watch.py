@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import HANGS
 from tests.report.test_tables import printed
-from tests.test_cli import vtune
+from tests.runs.commands import vtune
 from vtune.errors import DataError
 from vtune.report.watch import render_watch, watch_line
 from vtune.runs.folder import locked
@@ -50,7 +50,7 @@ def test_a_run_is_running_while_a_process_holds_its_folder(run: Path) -> None:
 def test_the_loss_of_supervised_training_is_shown(run: Path) -> None:
     (run / "metrics.jsonl").write_text("".join(line(step, loss=6.5 - step) for step in range(5)))
     assert watch_line(watched(run)).endswith("10 s a step  loss 2.5")
-    assert "loss" in vtune("report", str(run)).stdout
+    assert "loss" in vtune("report", str(run)).out
 
 
 def test_an_evaluation_during_training_is_no_further_step(run: Path) -> None:
@@ -89,10 +89,10 @@ def test_new_steps_are_followed_until_the_end(run: Path, monkeypatch: pytest.Mon
 
 
 def test_without_a_terminal_a_step_is_a_line(run: Path) -> None:
-    assert vtune("watch", str(run)).stdout.splitlines() == [
+    assert vtune("watch", str(run)).out.splitlines() == [
         f"{run.name}: step 5/20, not running  10 s a step  reward 0.4"
     ]
-    assert json.loads(vtune("watch", str(run), "--json").stdout)["done"] == 5
+    assert json.loads(vtune("watch", str(run), "--json").out)["done"] == 5
 
 
 def test_who_stops_to_look_is_told_nothing(run: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
@@ -38,6 +38,14 @@ class Word(Strict):
 
 Said = str | Column | Word
 """`chart` or `{value: chart}` for every row, or `{column: kind}`."""
+
+
+def _named(said: Any) -> Any:
+    """The name of a column of boxes, as the column with what holds where nothing is said."""
+    return {"column": said} if isinstance(said, str) else said
+
+
+Boxes = Annotated[BoxColumn, BeforeValidator(_named)]
 ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_right")]
 
 
@@ -56,7 +64,7 @@ class ColumnMap(Strict):
     """Column: the options."""
     id: str | None = None
     """Column: unique in the data set; None: the row's number."""
-    evidence: str | BoxColumn | None = None
+    evidence: Boxes | None = None
     """Column: boxes of what the question is about; a bare name: xyxy in pixels of the stored picture."""
     ability: Said = ""
     """Task family."""
@@ -112,7 +120,6 @@ def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) ->
     parm = names.verifier_parm
     if isinstance(parm, Column):
         parm = json_object(parm.column, row.get(parm.column))
-    boxes = BoxColumn(column=names.evidence) if isinstance(names.evidence, str) else names.evidence
     sample = question_sample(
         row,
         place,
@@ -124,7 +131,7 @@ def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) ->
         images=_given(names.images),
         choices=_given(names.choices),
         identity=_given(names.id),
-        evidence=boxes,
+        evidence=names.evidence,
         verifier_parm=parm,
         read=[one.column for one in said if isinstance(one, Column)],
     )
@@ -160,7 +167,7 @@ def _chosen(path: Path, names: ColumnMap) -> Any:
 
     opened = _opened(path, names)
     wanted = [names.question, names.answer, names.images, names.choices, names.id]
-    wanted.append(names.evidence.column if isinstance(names.evidence, BoxColumn) else names.evidence)
+    wanted.append(names.evidence.column if names.evidence else None)
     said = {"source": names.source, "ability": names.ability, "verifier": names.verifier}
     wanted += [one.column for one in (*said.values(), names.verifier_parm) if isinstance(one, Column)]
     there = opened.column_names or list(

@@ -1,8 +1,9 @@
 """V-Triune's rows (Orsta-Data-47k; figure 9), read and written.
 
 Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`,
-chosen by `ability`. Their `detection` also judges grounding. Boxes are ground truths in 0-1000, written as
-Python literals in `<answer>`; here they are a JSON list.
+chosen by `ability`. Reasoning that ends in words, such as `light blue`, is for `exact`: math-verify would
+read each as a product of letters. Their `detection` also judges grounding. Boxes are ground truths in 0-1000,
+written as Python literals in `<answer>`; here they are a JSON list.
 """
 
 import ast
@@ -27,7 +28,7 @@ from vtune.schema.box import proper
 from vtune.schema.fields import Fields, Row, picture_to_row, wrong
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import as_typed, sample_from_row
-from vtune.verifiers import counting, detection, grounding, math, ocr, point_in_box
+from vtune.verifiers import counting, detection, exact, grounding, math, ocr, point_in_box
 from vtune.verifiers import judge as judging
 
 PUBLISHED_BOXES = detection.NAME
@@ -98,7 +99,7 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
         found = kept["ground_truth"] if same else _read_truth(kept["verifier"], truth)
         return sample_from_row(own.restore(shown, packed, found), place=place.id)
     ability = str(row.get("ability") or "")
-    verifier = _verifier(judge, ability, options)
+    verifier = _verifier(judge, ability, truth, options)
     source = text_of("data_source", needed(row, "data_source"))
     parm = _parm(judge.get("verifier_parm"))
     if verifier in BOXES:
@@ -177,7 +178,7 @@ def vtriune_row(sample: Sample, index: int) -> Row:
     }
 
 
-def _verifier(judge: Mapping[str, Any], ability: str, options: Options) -> str:
+def _verifier(judge: Mapping[str, Any], ability: str, truth: str, options: Options) -> str:
     name = judge.get("verifier")
     if not name:
         if options.verifier is None:
@@ -187,7 +188,9 @@ def _verifier(judge: Mapping[str, Any], ability: str, options: Options) -> str:
         return options.verifier
     if name == "mathverify":
         lower = ability.lower()
-        return counting.NAME if "count" in lower else ocr.NAME if "ocr" in lower else math.NAME
+        if "count" in lower or "ocr" in lower:
+            return counting.NAME if "count" in lower else ocr.NAME
+        return exact.NAME if math.is_prose(_read_truth(math.NAME, truth)) else math.NAME
     if name == PUBLISHED_BOXES and "ground" in ability.lower():
         return grounding.NAME
     return known_verifier(str(name))

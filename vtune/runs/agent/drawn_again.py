@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vtune.rollout.again import Again, last_turn
 from vtune.rollout.engine import Completion, Sampling
 from vtune.rollout.recipe import Rollout
+from vtune.rollout.regeneration import Regeneration, last_turn
+from vtune.runs.agent.exchanges import truth_of
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -18,7 +19,7 @@ from vtune.verifiers.tags import answer, tagged
 def others_of(
     sample: Sample, samples: Mapping[str, Sample], portion: Sequence[Trajectory]
 ) -> list[tuple[Sample, Trajectory]]:
-    """Other questions of the source, with another ground truth, in the order of their ids; each once.
+    """Other questions of the source, to which something else is right, in the order of their ids; each once.
 
     Args:
         sample: Whose pictures are to be exchanged.
@@ -28,7 +29,7 @@ def others_of(
     found: dict[str, tuple[Sample, Trajectory]] = {}
     for trajectory in portion:
         other = samples[trajectory.sample_id]
-        if other.source == sample.source and other.ground_truth != sample.ground_truth:
+        if other.source == sample.source and truth_of(other).casefold() != truth_of(sample).casefold():
             found.setdefault(other.id, (other, trajectory))
     return [found[name] for name in sorted(found)]
 
@@ -56,7 +57,7 @@ def asks_again(text: str, sample: Sample, completion: Completion) -> bool:
     return bool(offered) and "</answer>" not in text and bool(read_calls(text, offered))
 
 
-def ended_with(trajectory: Trajectory, again: Again, text: str) -> Trajectory:
+def ended_with(trajectory: Trajectory, again: Regeneration, text: str) -> Trajectory:
     """The conversation with another last turn, for its answer to be judged."""
     told = replace(trajectory, messages=(*again.kept, Message("assistant", text)), calls=(), reward=None)
     return replace(told, answer=answer(told.reply))

@@ -12,11 +12,11 @@ from vtune.models.pictures import PixelBudget, widest
 from vtune.models.policy import Dtype, Policy
 from vtune.models.shape import find_shape
 from vtune.rollout.adapters import NAME, Adapters
-from vtune.rollout.apart import Apart
 from vtune.rollout.engine import Engine, Weights
+from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.recipe import Rollout, TrainingRollout
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.team import Team
+from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.update.ranks import MEETINGS, Ranks
@@ -67,17 +67,17 @@ def training_engine(
         name = None if adapters is None else NAME
         return ServersEngine(policy, recipe.servers, send, waiting=waiting, model=name)
     from vtune.rollout.vllm import Setup, VllmEngine
-    from vtune.rollout.vllm_team import TeamEngine
+    from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
 
     gpus = recipe.tensor_parallel
-    team = Team.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
-    if team is not None and not team.first:
-        return TeamEngine(policy, team, waiting=waiting)
+    group = TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
+    if group is not None and not group.first:
+        return TensorParallelEngine(policy, group, waiting=waiting)
     setup = Setup(
         model=model,
         dtype=dtype,
         max_tokens=max(recipe.max_tokens, *(other.max_tokens for other, _ in also), 0),
-        # The first process of a team draws for all of them.
+        # The first process of a group draws for all of them.
         max_batch=recipe.max_batch * gpus,
         gpu_memory=recipe.gpu_memory,
         threads=threads,
@@ -86,9 +86,9 @@ def training_engine(
         budget=widest([policy.pictures.budget, *(budget for _, budget in also)]),
         adapters=adapters,
     )
-    if team is None:
+    if group is None:
         return VllmEngine(policy, setup, folder, waiting=waiting)
-    return Apart(lambda: VllmEngine(policy, setup, folder, waiting=waiting, team=team))
+    return EngineThread(lambda: VllmEngine(policy, setup, folder, waiting=waiting, tp_group=group))
 
 
 def _to_servers(

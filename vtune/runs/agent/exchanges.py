@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 
 import numpy as np
 from PIL import Image
@@ -116,7 +117,23 @@ def of_another(scene: Scene) -> Shown | Unknown:
             return Unknown("no other question of its source has a box or a look")
         picture = Image.fromarray(decoded(read_bytes(trajectory.images[looks[-1]])))
         found[number] = encoded(np.asarray(picture.resize(size, Image.Resampling.BICUBIC)))
-    return Shown(found, gold=sample.ground_truth)
+    return Shown(found, gold=_told_of(scene.sample, truth_of(sample)))
+
+
+def truth_of(sample: Sample) -> str:
+    """What is right, in words: a letter means another thing in another question."""
+    truth = sample.ground_truth
+    at = ascii_uppercase.find(truth) if len(truth) == 1 else -1
+    return sample.choices[at] if 0 <= at < len(sample.choices) else truth
+
+
+def _told_of(sample: Sample, truth: str) -> str | None:
+    """The ground truth of a question in which this would be right; None where it is not among its options."""
+    if not sample.choices:
+        return truth
+    options = [option.casefold().strip() for option in sample.choices[: len(ascii_uppercase)]]
+    found = truth.casefold().strip()
+    return ascii_uppercase[options.index(found)] if found in options else None
 
 
 def without_target(scene: Scene) -> Shown | Unknown:

@@ -3,7 +3,7 @@
 from vtune.errors import ServiceError
 from vtune.judge.client import JudgeEndpoint
 from vtune.report.progress import say
-from vtune.reward.greeting import meet
+from vtune.reward.preflight import ping_judge
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 
@@ -22,7 +22,7 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
     """
     if reward.judge is None or reward.service is not None or not answers + looks:
         return
-    if "temperature" in meet(reward.judge, pictures=looks > 0):
+    if "temperature" in ping_judge(reward.judge, pictures=looks > 0):
         say(f"the judge {reward.judge.model} takes no temperature: it is asked without, and may vary")
 
 
@@ -38,7 +38,7 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
         RecipeError: If its key is not set.
     """
     try:
-        refused = meet(endpoint, pictures=False)
+        refused = ping_judge(endpoint, pictures=False)
     except ServiceError as error:
         raise ServiceError(
             error.what, where=error.where, fix=f"check the model that `{section}` names, then start again"
@@ -59,7 +59,7 @@ def check_summariser(tools: ToolsRecipe | None) -> None:
     if tools.web.replay:  # its summaries are on record
         return
     try:
-        meet(tools.text_search.summariser, pictures=False)
+        ping_judge(tools.text_search.summariser, pictures=False)
     except ServiceError as error:
         raise ServiceError(
             f"text searches would have no summary: {error.what}",

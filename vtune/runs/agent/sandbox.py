@@ -25,7 +25,7 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) 
 
     Args:
         recipe: As the run's recipe says.
-        sessions: How many are wanted at the same time; as many are kept ready.
+        sessions: How many may be wanted at the same time; once they are, as many are kept ready.
         runs_code: Whether any will be wanted; else nothing is started.
     """
     limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)

@@ -15,17 +15,20 @@ from vtune.models.served import is_served
 from vtune.report.progress import Steps
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.rollout.again import draw_side_by_side
+from vtune.rollout.regeneration import draw_side_by_side
 from vtune.runs.agent.exchanges import EXCHANGES, WITHHELD
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, opened_engine
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.audit.drawn import drawn_as
-from vtune.runs.audit.looked import Looked, Place
+from vtune.runs.audit.located import Audited
+from vtune.runs.audit.rerun_candidates import Candidate
 from vtune.runs.audit.rerun_record import NAME, RerunRecord
 from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again
+from vtune.runs.audit.stored_audit import Place
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.view.place import step_of
 
 
 def asked_exchanges(names: str) -> tuple[str, ...]:
@@ -58,21 +61,27 @@ class RerunWith:
     vllm: bool = False
 
 
-def prepared(asked: RerunWith, settings: str, path: Path, *, seed: int) -> Reruns:
+def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
     """Everything that can be known before an audit begins.
 
     Args:
         asked: What the command line says.
-        settings: The file with the settings of the run.
-        path: Folder or file of the trajectories.
-        seed: Of draws, random regions and intervals.
+        audited: The trajectories.
+        path: Their folder or file.
 
     Raises:
-        RecipeError: If an exchange wants the policy's tokens, and its model is behind an endpoint.
+        RecipeError: If the files are of several steps, or an exchange wants the policy's tokens, and its
+            model is behind an endpoint.
         VtuneError: If the model cannot be had.
     """
     exchanges = asked_exchanges(asked.exchanges)
-    drawn = drawn_as(settings, asked.agent)
+    if len({step_of(file) for file in audited.files}) > 1:
+        raise RecipeError(
+            "the trajectories of a run's steps were drawn by other weights each, and --model is one of them",
+            where=str(path),
+            fix=f"name the file of one step, e.g. {audited.files[-1]}, and the checkpoint that drew it",
+        )
+    drawn = drawn_as(audited.settings, asked.agent)
     model = resolved(asked.model)
     kind = kind_of(model, "vllm" if asked.vllm else "transformers")
     if kind == "vllm":
@@ -90,14 +99,14 @@ def prepared(asked: RerunWith, settings: str, path: Path, *, seed: int) -> Rerun
         model=model,
         settings=drawn,
         kind=kind,
-        seed=seed,
+        seed=audited.seed,
         record=RerunRecord(record),
     )
 
 
 def run_counterfactual(
     reruns: Reruns,
-    looked: Sequence[Looked],
+    looked: Sequence[Candidate],
     samples: Mapping[str, Sample],
     portions: Iterator[tuple[Path, Sequence[Trajectory]]],
     reward: RewardRecipe,
@@ -113,7 +122,8 @@ def run_counterfactual(
 
     Returns:
         `model`; `exchanges`, for each what `vtune.metrics.counterfactual.Dependence` says; `drawn`, turns
-        that were drawn now; `tokens`, of all on record; `record`, the file that they are kept in.
+        that were drawn now; `tokens`, of all on record, None where nobody here sees them; `record`, the file
+        that they are kept in.
 
     Raises:
         DataError: If a record is not of this model.
@@ -122,19 +132,20 @@ def run_counterfactual(
     reruns.record.trim()
     found, drawn = asyncio.run(_rerun(reruns, looked, samples, portions, reward))
     rows = [replace(one.answered, reruns=found.get(one.place, {})) for one in looked]
+    tokens = [one.tokens for row in rows for one in row.reruns.values() if one.tokens is not None]
     return {
         "model": reruns.model,
         "temperature": reruns.settings.rollout.temperature,
         "exchanges": {name: asdict(dependence(rows, name, seed=reruns.seed)) for name in reruns.exchanges},
         "drawn": drawn,
-        "tokens": sum(one.tokens for row in rows for one in row.reruns.values()),
+        "tokens": sum(tokens) if tokens else None,
         "record": str(reruns.record.path),
     }
 
 
 async def _rerun(
     reruns: Reruns,
-    looked: Sequence[Looked],
+    looked: Sequence[Candidate],
     samples: Mapping[str, Sample],
     portions: Iterator[tuple[Path, Sequence[Trajectory]]],
     reward: RewardRecipe,

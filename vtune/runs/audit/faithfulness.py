@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -26,10 +27,11 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
+from vtune.runs.audit.human_labels import HumanLabels
 from vtune.runs.audit.located import Audited, locate
-from vtune.runs.audit.looked import Looking
-from vtune.runs.audit.people import People
+from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
+from vtune.runs.audit.stored_audit import stored_audits
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
@@ -81,7 +83,7 @@ def run_faithfulness(
         not known, with their numbers. With `both` also `by_model`, the numbers by the model (or by the
         majority of several), `agreement` of boxes and model on the trajectories that have calls, and
         `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
-        models took. `people`: how far labels of people agree, see `People.result`; empty where there are
+        models took. `people`: how far labels of people agree, see `HumanLabels.result`; empty where there are
         none. `counterfactual`: see
         `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is asked for.
 
@@ -93,9 +95,9 @@ def run_faithfulness(
     audited = locate(path, tuple(map(str, data)))
     reward = audited.reward
     ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
-    reruns = None if rerun is None else prepared(rerun, audited.settings, path, seed=audited.seed)
-    people, looking = People(path), Looking()
-    judged = asyncio.run(_audit(audited, ways, [people, looking], every=every))
+    reruns = None if rerun is None else prepared(rerun, audited, path)
+    people, candidates = HumanLabels(path), RerunCandidates()
+    judged = asyncio.run(_audit(audited, ways, [people, candidates], every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
@@ -103,15 +105,17 @@ def run_faithfulness(
     result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
-        result |= {"counterfactual": _drawn_again(reruns, audited, looking, ways[0].reward)}
+        result |= {"counterfactual": _drawn_again(reruns, audited, candidates, ways[0].reward)}
     if path.is_dir() and os.access(path, os.W_OK):  # of a folder that is only read there is no page to fill
         keep_audit(path, result)
     return result, failed
 
 
-def _drawn_again(reruns: Reruns, audited: Audited, looking: Looking, reward: RewardRecipe) -> dict[str, Any]:
+def _drawn_again(
+    reruns: Reruns, audited: Audited, candidates: RerunCandidates, reward: RewardRecipe
+) -> dict[str, Any]:
     samples = {sample.id: sample for sample in read_records(audited.source)}
-    return run_counterfactual(reruns, looking.rows, samples, _portions(audited.files), reward)
+    return run_counterfactual(reruns, candidates.rows, samples, _portions(audited.files), reward)
 
 
 def _told(
@@ -134,10 +138,13 @@ def _told(
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
     if not rows:
+        levels = reward.evidence
         raise DataError(
-            "no trajectory answers a question that needs a look",
+            "no trajectory answers a question that needs a look: none has boxes, and neither its ability nor "
+            "its source is named",
             where=str(path),
-            fix="faithfulness is about searches: `search_abilities` and `search_sources` of the recipe",
+            fix=f"name those of the data in reward.evidence, then draw again: search_abilities is "
+            f"[{', '.join(levels.search_abilities)}], search_sources [{', '.join(levels.search_sources)}]",
         )
     check_scored(rows, reward.max_unscored)
 
@@ -192,7 +199,7 @@ def _flat(rows: Mapping[str, list[AuditRow]]) -> list[AuditRow]:
 
 
 async def _audit(
-    audited: Audited, ways: Sequence[Way], takers: Sequence[People | Looking], *, every: bool
+    audited: Audited, ways: Sequence[Way], takers: Sequence[HumanLabels | RerunCandidates], *, every: bool
 ) -> dict[str, dict[str, list[AuditRow]]]:
     """For each way to judge, and for `BASE`, audit rows by `_name_of`; a portion is in memory at a time.
 
@@ -204,6 +211,7 @@ async def _audit(
     found = {name: {_name_of(file): list[AuditRow]() for file in audited.files} for name in names}
     votes = len(ways) > 1 and all(way.asks_model for way in ways)
     gone: set[str] = set()
+    begun: Counter[Path] = Counter()
     async with AsyncExitStack() as stack:
         scorers = [await stack.enter_async_context(Scorer(way.reward, purse=way.purse)) for way in ways]
         for file, portion in _portions(audited.files):
@@ -217,8 +225,10 @@ async def _audit(
             base = together(audits) if votes else audits[0]
             for name, rows in zip(names, (base, *audits), strict=True):
                 found[name][_name_of(file)] += rows
+            stored = list(stored_audits((file, begun[file]), scored, base, samples, scorers[0].judges.levels))
+            begun[file] += len(scored)
             for taker in takers:
-                taker.take(file, samples, scored, base, scorers[0].judges.levels)
+                taker.take(stored)
     warn_of(gone)
     return found
 

@@ -30,7 +30,7 @@ class Line:
     follows: bool | None
     again: bool
     same: bool
-    tokens: int
+    tokens: int | None
 
     def rerun(self) -> Rerun:
         """As numbers are made of it."""

@@ -13,9 +13,9 @@ from vtune.models.policy import Policy
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import RIGHT
 from vtune.reward.score import Scorer
-from vtune.rollout.again import Again, answer_again, answer_without
 from vtune.rollout.engine import Completion, Engine
 from vtune.rollout.openai import ServedPolicy
+from vtune.rollout.regeneration import Regeneration, answer_again, answer_without
 from vtune.runs.agent.drawn_again import asks_again, ended_with, others_of, sampling_of, turn_number
 from vtune.runs.agent.exchanges import EXCHANGES, Scene, Unknown
 from vtune.runs.agent.kinds import Kind
@@ -24,7 +24,7 @@ from vtune.runs.audit.rerun_record import Line, RerunRecord
 from vtune.runs.evaluate.suite import AgentRecipe
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.verifiers.asking import MARKS
+from vtune.verifiers.answer_instruction import MARKS
 from vtune.verifiers.verifier import one_of
 
 OPENINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -65,7 +65,7 @@ class Turn:
     gold: str | None
     """The ground truth of what is shown in the place of its pictures."""
     trajectory: Trajectory
-    again: Again
+    again: Regeneration
 
 
 def turn_again(
@@ -152,13 +152,14 @@ async def judged(
         follows=follows,
         again=again,
         same=text == turn.trajectory.messages[-1].content,
-        tokens=len(completion.token_ids),
+        # An endpoint shows none.
+        tokens=len(completion.token_ids) if completion.token_ids else None,
     )
     reruns.record.add(line)
     return line.rerun()
 
 
-def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Model) -> Again | None:
+def _withheld(reruns: Reruns, sample: Sample, trajectory: Trajectory, model: Model) -> Regeneration | None:
     """The answer in the place of the first call; None where nothing says how an answer begins."""
     opening = OPENINGS.get(one_of(sample, "answer_in", MARKS, default="tag"))
     if opening is None:

@@ -34,8 +34,13 @@ class Way:
     """With the model that is asked, if one is."""
     only: str | None
     """The one judge that is asked; None: those of the recipe."""
-    purse: Purse = field(default_factory=lambda: Purse(Budget(), None))
-    """Counts what its model takes."""
+    purse: Purse = field(init=False)
+    """Counts what its model takes, within the budget of its judge."""
+
+    def __post_init__(self) -> None:
+        judge = self.reward.judge
+        purse = Purse(Budget(), None) if judge is None else Purse(judge.budget, judge.prices)
+        object.__setattr__(self, "purse", purse)
 
     @property
     def asks_model(self) -> bool:
@@ -132,6 +137,8 @@ def _endpoint(url: str, model: str) -> JudgeEndpoint:
 def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
     """What most of several judges say of each trajectory.
 
+    Which of its calls show the target they say of trajectories as a whole alone: of calls nothing is known.
+
     Args:
         rows: Of each judge, on the same trajectories.
     """
@@ -141,7 +148,14 @@ def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
         why = next((row.why for row in of_one if row.any_faithful is None), "as many judges say yes as no")
         unscored = of_one[0].why if of_one[0].correct is None else ""
         found.append(
-            replace(of_one[0], any_faithful=said, small=False, why=why if said is None else unscored)
+            replace(
+                of_one[0],
+                any_faithful=said,
+                small=False,
+                helpful=None,
+                first=None,
+                why=why if said is None else unscored,
+            )
         )
     return found
 

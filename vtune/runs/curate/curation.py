@@ -17,19 +17,20 @@ from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output, write_atomically
+from vtune.judge.client import JudgeEndpoint
 from vtune.models.policy import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
-from vtune.reward.greeting import meet
+from vtune.reward.preflight import ping_judge
 from vtune.runs.curate.contamination import benchmark_prints, present_benchmarks
 from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_print
+from vtune.runs.curate.filtering import filter_rows
 from vtune.runs.curate.funnel import Example, Ledger, funnel
+from vtune.runs.curate.labels import PeopleLabels, doubts
 from vtune.runs.curate.mixing import shares, write_mix
-from vtune.runs.curate.passes import filter_rows
-from vtune.runs.curate.people import PeopleLabels, doubts
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
-from vtune.runs.curate.review import take_reviews, write_queue
+from vtune.runs.curate.review import check_judges, take_reviews, write_queue
 from vtune.runs.curate.rows import Dropped, Rows
 from vtune.runs.curate.workers import Look, Workers, check_workers, looking
 from vtune.runs.folder import check_folder, environment, keep_uses, locked
@@ -63,13 +64,13 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
             try:
                 check_pass_rate(spec)
                 if spec.judge is not None:
-                    meet(spec.judge, pictures=False)
+                    ping_judge(spec.judge, pictures=False)
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, ExternalKnowledge | LabelCheck):
             most = known
             try:
-                meet(spec.judge, pictures=True)
+                ping_judge(spec.judge, pictures=True)
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, PeopleLabels):
@@ -125,6 +126,7 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
 
     Raises:
         RunFailed: If no row is left, or too many could not be judged.
+        ServiceError: If a judge does not answer.
         VtuneError: If something in the recipe or the data cannot be used.
     """
     check_folder(out)
@@ -147,10 +149,17 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         if before is not None:
             say(f"nothing has changed since {out} was made")
             return before
+        check_judges(_judges(recipe), out / "results", pictures=True)
         # What is there is no longer the result of one run.
         (out / "curation.json").unlink(missing_ok=True)
         with looking(workers) as looks:
             return _curate(recipe, rows, looks, reviews, out, inputs)
+
+
+def _judges(recipe: DataRecipe) -> dict[str, JudgeEndpoint]:
+    """Filter -> the judge that it asks about every row. Of `pass_rate`, the rows say whether it is asked."""
+    named = zip(recipe.columns, recipe.filters, strict=True)
+    return {name: spec.judge for name, spec in named if isinstance(spec, ExternalKnowledge | LabelCheck)}
 
 
 def _curate(

@@ -26,7 +26,7 @@ from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
-from vtune.runs.curate.review import Opinions
+from vtune.runs.curate.review import REPLIES, Opinions, too_many
 from vtune.runs.curate.rows import chunks
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
@@ -79,15 +79,19 @@ def check_pass_rate(spec: PassRate) -> None:
     check_indexes(spec.tools)
 
 
-def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
+def check_rows(spec: PassRate, items: Iterable[Item]) -> bool:
     """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge,
     and options that their verifiers read. Main thread only (`math`).
+
+    Returns:
+        Whether its judge compares answers of any row.
 
     Raises:
         RecipeError: If it has not; nobody would learn anything from what was paid for.
         DataError: If a sample has no cached search.
     """
     checked: set[str] = set()
+    compared = False
     for item in items:
         if not concerns(spec, item):
             continue
@@ -113,8 +117,10 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> None:
                 where=place,
                 fix="set `judge` of the filter, or name other rows in `rows`",
             )
+        compared = compared or verifier.asks_judge
         if sample.verifier not in checked and _takes_options(item.sample, sample, place):
             checked.add(sample.verifier)
+    return compared
 
 
 def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
@@ -139,9 +145,10 @@ def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
 
 
 async def measure_all(
-    spec: PassRate, items: Iterator[tuple[int, Item]], folder: Path, *, progress: Steps
+    spec: PassRate, items: Iterator[tuple[int, Item]], folder: Path, *, rows: int, progress: Steps
 ) -> Opinions:
-    """Draw the rollouts of every row that the filter looks at, score them, and compare them with the band.
+    """Draw the rollouts of every row that the filter looks at, score them, and compare them with the band,
+    until too many are unscored.
 
     Nothing that is in `folder` already is drawn or scored again; the model is loaded when something is
     missing.
@@ -150,6 +157,7 @@ async def measure_all(
         spec: The filter.
         items: (position, row) of what is left, of all sources.
         folder: Where replies and scores are kept.
+        rows: How many are left.
         progress: Advanced by a step per row.
     """
     found = Opinions()
@@ -158,6 +166,8 @@ async def measure_all(
             await _measure(spec, found, rollouts, batch)
             for _ in batch:
                 progress.advance()
+            if too_many(len(found.unscored), spec.max_unscored, rows):
+                break
     return found
 
 
@@ -245,7 +255,7 @@ class _Sampler:
         self._scores = self._open.enter_context(Results(self._folder / "scores.jsonl"))
         self._verifying = await self._open.enter_async_context(Verifying())
         if self._spec.judge is not None:
-            client = JudgeClient(self._spec.judge, cache=self._folder / "judge.jsonl")
+            client = JudgeClient(self._spec.judge, cache=self._folder / REPLIES)
             self._client = await self._open.enter_async_context(client)
         return self
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,8 +24,9 @@ from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.files.writing import write_atomically
-from vtune.judge.client import JudgeClient
+from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.report.progress import Steps
+from vtune.reward.preflight import ping_judge
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.rows import chunks
 from vtune.schema.message import Picture
@@ -33,6 +34,8 @@ from vtune.verifiers import check_ground_truth
 
 AHEAD = 4
 """Questions that are read ahead for each that may be under way (ours)."""
+REPLIES = "judge.jsonl"
+"""The file in `OUT/results` that keeps what judges have replied."""
 
 
 @dataclass(slots=True)
@@ -52,21 +55,60 @@ class Opinions:
     """Numbers to keep with the rows."""
 
 
+def check_judges(judges: Mapping[str, JudgeEndpoint], results: Path, *, pictures: bool) -> None:
+    """Check that the judges of a first run answer, before rows are read for them.
+
+    Where replies are kept, what is missing may need no judge any more: nothing is checked.
+
+    Args:
+        judges: Filter -> its judge.
+        results: Folder of what was paid for.
+        pictures: Whether they will be shown any.
+
+    Raises:
+        ServiceError: If one does not answer, naming the filter.
+        RecipeError: If its key is not set.
+    """
+    replies = results / REPLIES
+    if replies.is_file() and replies.stat().st_size:
+        return
+    met: list[JudgeEndpoint] = []
+    for name, judge in judges.items():
+        if judge in met:
+            continue
+        try:
+            ping_judge(judge, pictures=pictures)
+        except ServiceError as error:
+            raise ServiceError(
+                f"filter `{name}`: {error.what}",
+                where=error.where,
+                fix="start its judge or name another one, then start the same command again",
+            ) from None
+        met.append(judge)
+
+
+def too_many(unscored: int, share: float, rows: int) -> bool:
+    """Whether more rows are unscored than may be of all that there are: what comes cannot change that."""
+    return unscored > share * rows
+
+
 async def judge_all(
     spec: ExternalKnowledge | LabelCheck,
     items: Iterator[tuple[int, Item]],
     reviews: Results,
     *,
     cache: Path,
+    rows: int,
     progress: Steps,
 ) -> Opinions:
-    """Ask the judge about every row that the filter looks at.
+    """Ask the judge about every row that the filter looks at, until too many are unscored.
 
     Args:
         spec: The filter.
         items: (position, row) of what is left, of all sources.
         reviews: What persons have decided.
         cache: Where the judge's replies are kept.
+        rows: How many are left.
         progress: Advanced by a step per row.
     """
     found = Opinions()
@@ -80,6 +122,8 @@ async def judge_all(
                 _take(spec, found, place, item, opinion, reviews)
             for _ in batch:
                 progress.advance()
+            if too_many(len(found.unscored), spec.max_unscored, rows):
+                break
     return found
 
 

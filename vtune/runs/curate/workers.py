@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from vtune.errors import MissingExtra, VtuneError
+from vtune.errors import MissingExtra, ServiceError, VtuneError
 from vtune.runs.curate.rows import Found, Task, look
 from vtune.uses import broken, take, used
 
@@ -32,6 +32,9 @@ def looking(workers: Workers) -> Iterator[Look]:
     With Ray it is the cluster that is there (`ray start`), else one of this machine's cores that ends with
     the block. Workers read the files themselves, so every machine has to see them under the same paths,
     and hand back what they found: pictures do not travel.
+
+    Raises:
+        ServiceError: If Ray's processes do not start here, or its cluster is not reached.
     """
     if workers == "local":
         yield lambda tasks: map(look, tasks)
@@ -39,7 +42,14 @@ def looking(workers: Workers) -> Iterator[Look]:
     import ray
     import ray.data
 
-    ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
+    except Exception as error:  # Ray has no narrower one for a node that is late
+        raise ServiceError(
+            f"Ray did not start: {error}",
+            fix="start a cluster with `ray start --head` where there is room, or leave --engine ray out: it "
+            "changes no byte",
+        ) from error
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True

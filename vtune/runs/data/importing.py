@@ -25,7 +25,7 @@ from vtune.schema.sample_row import sample_to_row
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_to_row
 from vtune.verifiers import verifier_of
-from vtune.verifiers.asking import self_contained
+from vtune.verifiers.answer_instruction import self_contained
 
 PROBLEMS = ".problems.txt"
 """Behind the name of what was written: all rows that were left out, one per line."""

@@ -26,8 +26,8 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
-from vtune.tools.once import Once
 from vtune.tools.python import NAME as PYTHON
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene, Tool, ToolPart, View
 from vtune.tools.toolbox import Toolbox
 from vtune.tools.zoom import NAME as ZOOM
@@ -252,7 +252,7 @@ async def _look(sample: Sample, data: Sequence[bytes], region: Region, toolbox: 
     arguments = dict(look(number, box, size_of(data[number])))
     views = tuple(View(one, place, None, size_of(one)) for place, one in enumerate(data))
     asked = Asked(name, arguments, problem="", end=0)
-    seen = await toolbox.run(asked, Scene(sample, tuple(data), views), 0, Once())
+    seen = await toolbox.run(asked, Scene(sample, tuple(data), views), 0, ResultCache())
     if seen.status != "ok":
         raise DataError(
             f"{name} shows no {list(box)} of picture {number}: {seen.error}",

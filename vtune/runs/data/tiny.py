@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vtune.errors import RecipeError
-from vtune.runs.folder import check_folder
+from vtune.files.writing import check_folder_output
 
 
 def check_tiny(folder: Path) -> None:
@@ -15,7 +15,7 @@ def check_tiny(folder: Path) -> None:
     """
     if (folder / "config.json").exists():
         raise RecipeError(f"{folder} holds a model", fix="remove it, or name another folder")
-    check_folder(folder)
+    check_folder_output(folder, option="--tiny")
 
 
 def add_tiny(folder: Path, corpus: Iterable[str], *, seed: int) -> dict[str, object]:

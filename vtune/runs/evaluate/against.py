@@ -6,10 +6,10 @@ from typing import Any
 
 from vtune.config import differing_keys, load_recipe
 from vtune.errors import DataError
-from vtune.runs.evaluate.begun import suite_as_today
 from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
 from vtune.runs.evaluate.compare import PATHS
 from vtune.runs.evaluate.finished import TRAJECTORIES, Finished, read_finished, read_results
+from vtune.runs.evaluate.identity import suite_as_today
 from vtune.runs.evaluate.published import PUBLISHED, against_published, check_benchmark
 from vtune.runs.evaluate.rescored import Reading, Reread, judging, parser_keys, readings
 from vtune.runs.evaluate.shown import Differences, asked_of, differences

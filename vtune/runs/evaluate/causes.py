@@ -84,8 +84,9 @@ def _verdict(
         for name in named
     ]
     unknown = [name for name, cause in causes.items() if cause.differs is None]
+    one = len(named) == 1 and named[0] != "pixels"
     parts = [
-        f"{gap}: {', '.join(told)} differ{'s' if len(told) == 1 else ''}"
+        f"{gap}: {', '.join(told)} differ{'s' if one else ''}"
         if told
         else f"{gap}: none of the causes {'is known to differ' if unknown else 'differs'}",
         *([f"not known: {', '.join(unknown)}"] if unknown else []),

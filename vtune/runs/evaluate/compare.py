@@ -9,9 +9,9 @@ from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.items import Item
 from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired
-from vtune.runs.evaluate.begun import suite_as_today
 from vtune.runs.evaluate.causes import within
 from vtune.runs.evaluate.finished import read_results
+from vtune.runs.evaluate.identity import suite_as_today
 from vtune.runs.evaluate.items import read_items
 from vtune.runs.folder import MAY_CHANGE
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job
 from vtune.runs.agent.scoring import draw_and_score
-from vtune.runs.evaluate.ended import keep, lacks_score, restored
 from vtune.runs.evaluate.grading import as_shown, graded, rule_of, thresholds_of, waits_for_model
+from vtune.runs.evaluate.rollout_files import keep, lacks_score, restored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.windows import Window
 from vtune.schema.trajectory import Trajectory

@@ -112,7 +112,7 @@ async def graded_by_model(
     Args:
         stored: All trajectories of an evaluation.
         samples: Id -> sample, as it was asked.
-        rule: Its `judge` is not None.
+        rule: It asks a model.
         grader: The model.
         folder: Of the evaluation.
         max_unscored: See `check_judged`.
@@ -130,17 +130,17 @@ async def graded_by_model(
         answer = answer_for(trajectory.reply, sample, rule)
         if answer is None:
             grades[key] = nothing_read(sample, rule)
-        else:
-            replies.append(Reply(key=key, text=answer, sample=sample))
+        if answer is not None or rule.together is not None:  # which ones are asked about together stays
+            replies.append(Reply(key=key, text=answer or "", sample=sample))
     found = await grade_replies(replies, rule, grader, folder)
-    found = replace(found, grades={**grades, **found.grades})
+    found = replace(found, grades={**found.grades, **grades})
     check_judged(found, max_unscored, folder)
     return found
 
 
 def waits_for_model(suite: EvalSuite) -> bool:
     """Whether a model gives the grades, once all is drawn (`with_model`)."""
-    return rule_of(suite).judge is not None and suite.grader is not None
+    return rule_of(suite).asks_model and suite.grader is not None
 
 
 async def with_model(
@@ -329,7 +329,7 @@ def graded_again(
     found: Graded | None = None
     grader, judge = models
     stored, most = finished.trajectories(), finished.suite.reward.max_unscored
-    if rule.judge is not None and grader is not None:
+    if rule.asks_model and grader is not None:
         found = asyncio.run(graded_by_model(stored, samples, rule, grader, folder, max_unscored=most))
     elif (
         rule.by == "verifier"
@@ -358,7 +358,7 @@ def _again(trajectory: Trajectory, sample: Sample, rule: Rule, found: Graded | N
     """The grade of a stored reply by another rule; None where the rollout or the grading model failed."""
     if trajectory.stop_reason == "error":
         return None
-    if found is not None and (rule.judge is not None or verifier_of(sample).asks_judge):
+    if found is not None and (rule.asks_model or verifier_of(sample).asks_judge):
         return found.grades.get((sample.id, trajectory.rollout))
     return grade_of(trajectory.reply, sample, rule)
 

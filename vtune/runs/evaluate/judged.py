@@ -15,7 +15,7 @@ from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.completions import NoVerdict
 from vtune.judge.prompts import Prompt, insisting
-from vtune.protocols.protocol import Grade, Judging, Rule
+from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
@@ -59,7 +59,7 @@ class Graded:
     unjudged: Mapping[Key, str] = field(default_factory=dict)
     """Why there is no grade: the model gave no reply, or may not be asked any more."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """`model`, SHA-256 of the `prompts`, what was spent."""
+    """`model`, SHA-256 of the `prompts`, whose `words` they are, what was spent."""
     not_attempted: frozenset[Key] = frozenset()
     """Replies in which the model found no attempt to answer."""
 
@@ -97,8 +97,8 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
     """The grades of replies by a rule that asks a model; what `folder` has of its replies is not asked again.
 
     Args:
-        replies: All of an evaluation.
-        rule: Its `judge` is not None.
+        replies: All of an evaluation, in the order of its questions.
+        rule: It asks a model.
         grader: The model.
         folder: Of the evaluation.
 
@@ -107,9 +107,12 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
         DataError: If the replies kept in `folder` cannot be read.
     """
     async with JudgeClient(grader, cache=folder / CACHE) as client:
-        failed = await _in_batches(replies, rule, grader, client, folder) if grader.batch else None
-        found = await asyncio.gather(*(_grade(reply, rule, client, failed) for reply in replies))
-    results = list(zip([reply.key for reply in replies], found, strict=True))
+        groups = _groups(replies, rule)
+        failed = await _in_batches(groups, rule, grader, client, folder) if grader.batch else None
+        found = await asyncio.gather(*(_grade(group, rule, client, failed) for group in groups))
+    results: list[tuple[Key, Grade | ServiceError]] = []
+    for group, grades in zip(groups, found, strict=True):
+        results += zip([reply.key for reply in group], _each(group, grades), strict=True)
     unreadable = {key: one.what for key, one in results if isinstance(one, NoVerdict)}
     failed_at = {key: one.what for key, one in results if isinstance(one, ServiceError)}
     return Graded(
@@ -119,6 +122,7 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
         {
             **client.facts(),
             "prompts": prompts_hash(rule),
+            "words": rule.words,
             "unscored": sorted({name for name, _ in unreadable}),
         },
     )
@@ -151,11 +155,24 @@ def check_judged(graded: Graded, max_unscored: float, folder: Path, *, model: st
     raise not_judged(folder, left, total, why=why, model=model)
 
 
+def _groups(replies: Sequence[Reply], rule: Rule) -> list[list[Reply]]:
+    """Replies that the model is asked about at once: one, or as the rule puts them together, by rollout."""
+    if rule.together is None:
+        return [[reply] for reply in replies]
+    found: dict[tuple[int, str], list[list[Reply]]] = {}
+    for reply in replies:
+        groups = found.setdefault((reply.key[1], rule.together.by(reply.sample)), [[]])
+        if len(groups[-1]) == rule.together.most:
+            groups.append([])
+        groups[-1].append(reply)
+    return [group for groups in found.values() for group in groups]
+
+
 async def _grade(
-    reply: Reply, rule: Rule, client: JudgeClient, failed: ServiceError | None
-) -> Grade | ServiceError:
-    """The grade of one reply, or why there is none."""
-    judging = _begun(rule, reply)
+    group: Sequence[Reply], rule: Rule, client: JudgeClient, failed: ServiceError | None
+) -> Sequence[Grade] | ServiceError:
+    """The grades of replies that are asked about together, or why there are none."""
+    judging = _begun(rule, group)
     try:
         ask = next(judging)
         while True:
@@ -163,16 +180,31 @@ async def _grade(
                 return failed
             ask = judging.send(await client.ask_for(ask.prompt, (), ask.read, ask.wanted))
     except StopIteration as ended:
-        grade: Grade = ended.value
-        return grade
+        grades: Sequence[Grade] = ended.value
+        return grades
     except ServiceError as error:
         return error
 
 
-def _begun(rule: Rule, reply: Reply) -> Judging:
+def _begun(rule: Rule, group: Sequence[Reply]) -> JudgingTogether:
+    if rule.together is not None:
+        return rule.together.judge([(reply.text, reply.sample) for reply in group])
     if rule.judge is None:
         raise RuntimeError("a rule that asks no model was to be judged by one")
-    return rule.judge(reply.text, reply.sample)
+    (reply,) = group
+    return _alone(rule.judge(reply.text, reply.sample))
+
+
+def _alone(judging: Judging) -> JudgingTogether:
+    grade = yield from judging
+    return [grade]
+
+
+def _each(group: Sequence[Reply], found: Sequence[Grade] | ServiceError) -> Sequence[Grade | ServiceError]:
+    """What became of each reply of a group; one without an answer is wrong, whoever failed."""
+    if not isinstance(found, ServiceError):
+        return found
+    return [found if reply.text.strip() else said(None, right=False) for reply in group]
 
 
 def _answered(client: JudgeClient, prompt: Prompt) -> bool:
@@ -180,7 +212,7 @@ def _answered(client: JudgeClient, prompt: Prompt) -> bool:
 
 
 async def _in_batches(
-    replies: Sequence[Reply], rule: Rule, grader: Grader, client: JudgeClient, folder: Path
+    groups: Sequence[Sequence[Reply]], rule: Rule, grader: Grader, client: JudgeClient, folder: Path
 ) -> ServiceError | None:
     """Ask what is still open in one batch after another: later questions depend on earlier answers.
 
@@ -189,7 +221,7 @@ async def _in_batches(
     """
     before: set[Prompt] = set()
     while True:
-        waiting = set(_open(replies, rule, client))
+        waiting = set(_open(groups, rule, client))
         if not waiting - before and not (folder / BATCH).exists():
             return None
         try:
@@ -203,10 +235,10 @@ async def _in_batches(
         before |= waiting
 
 
-def _open(replies: Iterable[Reply], rule: Rule, client: JudgeClient) -> Iterable[Prompt]:
-    """The next question about each reply that has no answer yet."""
-    for reply in replies:
-        judging = _begun(rule, reply)
+def _open(groups: Iterable[Sequence[Reply]], rule: Rule, client: JudgeClient) -> Iterable[Prompt]:
+    """The next question about each group of replies that has no answer yet."""
+    for group in groups:
+        judging = _begun(rule, group)
         answer: Any = None
         try:
             while True:

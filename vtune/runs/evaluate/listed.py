@@ -13,9 +13,10 @@ def list_suites() -> dict[str, Any]:
     """All suites and groups.
 
     Returns:
-        `suites`, by name: `rows`, `licence` (null: not known here), `md5` (of its file, checked on reading;
-        null: none is known), `data` (where it is looked for on this machine), `revisions` (of what is there,
-        by path, where `hf download` has noted it), `here`, `get` (how to get it), `agent` and `protocol` (the
+        `suites`, by name: `rows`, `licence` (null: `licence_why` says why none is known), `md5` (of its file,
+        checked on reading; null: none is known), `revision` (of the hub, checked where `hf download` has
+        noted one; null: any is accepted), `data` (where it is looked for on this machine), `revisions` (of
+        what is there, by path, where it is noted), `here`, `get` (how to get it), `agent` and `protocol` (the
         defaults) and `protocols`.
         `groups`, by name: `members`, `without_suite` and `average`.
     """
@@ -31,6 +32,8 @@ def _suite(suite: EvalSuite) -> dict[str, Any]:
     return {
         "rows": suite.published.rows,
         "licence": suite.published.licence,
+        "licence_why": suite.published.licence_why,
+        "revision": suite.published.revision,
         "revisions": revisions(suite.data),
         "md5": suite.published.md5,
         "data": list(suite.data),

@@ -78,7 +78,7 @@ def judging(
         results: Of the evaluation; they name the prompts that were asked then.
     """
     rule, grader, verifiers = rule_of(suite), None, None
-    if rule.judge is not None and suite.grader is not None:
+    if rule.asks_model and suite.grader is not None:
         before = (results or {}).get("grader", {})
         grader = _model(suite.grader) | {"prompts": before.get("prompts", prompts_hash(rule))}
     answers = judge_prompts(samples, looks=False)

@@ -79,12 +79,15 @@ class Published(Strict):
     rows: int | None = Field(default=None, gt=0)
     """Questions; an evaluation of fewer is refused (`check_complete`). Null: however many there are."""
     licence: str | None = None
-    """Null: not known here; see the card of the data set."""
+    """That the card of the data set states, or whoever publishes it; null: see `licence_why`."""
+    licence_why: Annotated[str | None, Field(exclude_if=lambda why: why is None)] = None
+    """Why `licence` is null."""
     md5: tuple[str, ...] | None = None
     """Of its one file, in hexadecimal, each version that is accepted; null accepts any."""
     revision: Annotated[str | None, Field(exclude_if=lambda revision: revision is None)] = None
-    """Commit of the hub, or its beginning, at which `hf download --local-dir` has to have been; null accepts
-    any, and results say which it was."""
+    """Commit of the hub, or its beginning; data that `hf download --local-dir` has noted to be at another are
+    refused. Null accepts any, and results say which it was. Data without such notes are at none that is
+    known."""
 
 
 class EvalSuite(Source, AgentRecipe, Judged):
@@ -229,11 +232,11 @@ def _check_revision(suite: EvalSuite) -> None:
     found = revisions(suite.data)
     for name in suite.data:
         commits = found.get(name, [])
-        if [commit for commit in commits if commit.startswith(wanted)] != commits or not commits:
+        if not all(commit.startswith(wanted) for commit in commits):
             raise DataError(
-                f"it is at revision {' and '.join(commits) or 'unknown'}, and the suite wants {wanted}",
+                f"it is at revision {' and '.join(commits)}, and the suite wants {wanted}",
                 where=name,
-                fix=f"{suite.data_from}, with --revision {wanted}; --set published.revision=null accepts any",
+                fix=f"download it with --revision {wanted}; --set published.revision=null accepts any",
             )
 
 

@@ -1,7 +1,7 @@
 """A long evaluation in portions: each is drawn, scored and written before the next is begun.
 
 What has been written is not drawn again, nor what has ended of the portion that is open
-(`vtune.runs.evaluate.ended`), and no more than one portion is in memory.
+(`vtune.runs.evaluate.rollout_files`), and no more than one portion is in memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -119,5 +119,6 @@ def slim(trajectory: Trajectory) -> Trajectory:
         token_ids=(),
         logprobs=(),
         weight_versions=(),
+        entropies=(),
         loss_mask=(True,) * sum(trajectory.loss_mask),
     )

@@ -14,7 +14,7 @@ from vtune.config import Strict
 from vtune.errors import VtuneError
 from vtune.models.policy import load_chat, resolved
 from vtune.models.shape import find_shape, known_shapes, local_file
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_tensor_parallel
@@ -122,7 +122,7 @@ def _services(reward: RewardRecipe) -> list[str]:
     name = reward.service.token_env if reward.service is not None else None
     if name is not None and name not in os.environ:
         return [f"token of the reward service: no environment variable {name}"]
-    return [f"reward service {line}" for line in greet(reward)]
+    return [f"reward service {line}" for line in ping_services(reward)]
 
 
 def _told(what: str, check: Callable[[], None]) -> list[str]:

@@ -17,6 +17,7 @@ from vtune.runs.sweep.table import is_sweep, sweep_table
 from vtune.schema.audit import read_audit
 from vtune.schema.parquet import fingerprint
 from vtune.uses import USES
+from vtune.view.place import runs_below
 
 Series = dict[str, list[float]]
 
@@ -34,7 +35,8 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
 
     Args:
         paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
-            the `results.json` of an evaluation, or with the `sweep.yaml` of a sweep.
+            the `results.json` of an evaluation, or with the `sweep.yaml` of a sweep; or that hold such
+            folders, as `vtune demo` writes: each that has something to tell is then one of them.
         replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`; of an evaluation
             `REPLIES` of each source.
 
@@ -46,10 +48,13 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         `vtune.metrics.tightening`. `replies`, where asked for.
         `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
         `audit` of those that `vtune faithfulness` has looked at: see `vtune.schema.audit`.
+        `unfinished`: paths of runs and evaluations in such a folder that have nothing to tell yet.
 
     Raises:
         DataError: If a folder is of no such kind, or a file in it is broken.
     """
+    spread = [one for path in paths for one in _spread(path)]
+    paths = [path for path in spread if path in paths or _has_numbers(path)]
     evaluations = [path for path in paths if _is_evaluation(path)]
     sweeps = [path for path in paths if is_sweep(path)]
     return {
@@ -62,7 +67,20 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
             _evaluation(path) | ({"replies": _replies(path)} if replies else {}) for path in evaluations
         ],
         "sweeps": [sweep_table(path) for path in sweeps],
+        "unfinished": [str(path) for path in spread if path not in paths],
     }
+
+
+def _spread(path: Path) -> list[Path]:
+    """A folder, or the runs and evaluations in it where it is none itself."""
+    if (path / "recipe.yaml").is_file() or _is_evaluation(path) or is_sweep(path) or not path.is_dir():
+        return [path]
+    found = [one.path for one in runs_below(path)]
+    return found or [path]
+
+
+def _has_numbers(path: Path) -> bool:
+    return (path / ("results.json" if _is_evaluation(path) else "metrics.jsonl")).is_file()
 
 
 def _is_evaluation(path: Path) -> bool:

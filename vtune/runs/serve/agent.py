@@ -26,7 +26,7 @@ from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import check_indexes, check_tools
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
-from vtune.runs.serve.listening import listen, serve_until_told, url_of
+from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.schema.message import Message
 from vtune.schema.trajectory import Trajectory
@@ -58,14 +58,11 @@ def read_agent(name: str, overrides: list[str]) -> AgentRecipe:
 def run_agent(
     settings: AgentRecipe,
     model: str,
-    host: str,
-    port: int,
+    at: Binding,
     *,
     name: str,
     content: Content,
     kind: Kind,
-    token: str | None,
-    max_bytes: int,
     out: Path,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
@@ -74,13 +71,10 @@ def run_agent(
     Args:
         settings: How conversations are drawn.
         model: Folder or hub name, or `openai:URL#model`.
-        host: Name or address to listen on.
-        port: To listen on; 0 takes a free one.
+        at: Where it listens, and what it takes there.
         name: By which clients call the agent.
         content: What of a conversation is given back.
         kind: What draws.
-        token: What requests must carry; needed where others than this machine can reach the service.
-        max_bytes: Of one request.
         out: Folder for what the web says, and what an endpoint's turns cost.
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
@@ -88,7 +82,7 @@ def run_agent(
         VtuneError: If the agent cannot be run so, `out` cannot be written, there is no token where one is
             needed, or the address cannot be had.
     """
-    check_token(host, token)
+    check_token(at.host, at.token)
     check_folder_output(out)
     model = resolved(model)
     kind = kind_of(model, kind)
@@ -99,12 +93,12 @@ def run_agent(
     sample = sample_of(probe, 0, tools=settings.offers or (), answer_in=settings.answer_in)
     check_tools([sample], settings.tools, settings.rollout.prompt)
     check_model(model, settings.openai, settings.rollout)
-    with listen(host, port) as listener:
+    with listen(at.host, at.port) as listener:
 
         def listening(service: AgentService) -> None:
-            ready({"url": url_of(listener), "token": token is not None} | service.health())
+            ready({"url": url_of(listener), "token": at.token is not None} | service.health())
 
-        serving = _Serving(listener, listening, token=token, max_bytes=max_bytes)
+        serving = _Serving(listener, listening, token=at.token, max_bytes=at.max_bytes)
         asyncio.run(_serve(settings, model, out, serving, name=name, content=content, kind=kind))
 
 

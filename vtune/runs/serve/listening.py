@@ -3,18 +3,33 @@
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from vtune.errors import RecipeError
-from vtune.runs.serve.patience import IDLE, Patient
+from vtune.runs.serve.connection_timeouts import IDLE, TimeoutProtocol
 
 GRACE = 15
 """Seconds that requests under way get when the service is told to stop; ours."""
 
 BACKLOG = 2048
 """Connections that may wait to be taken; uvicorn's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Where a service listens, and what it takes there."""
+
+    host: str
+    """Name or address."""
+    port: int
+    """0 takes a free one."""
+    token: str | None
+    """What requests must carry; needed where others than this machine can reach the service."""
+    max_bytes: int
+    """Of one request."""
 
 
 async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
@@ -34,7 +49,7 @@ async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callabl
             lifespan="off",  # what a service needs ends with its function, however the server ends
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
-            http=Patient,
+            http=TimeoutProtocol,
             ws="none",
         )
     )

@@ -17,41 +17,35 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
-from vtune.runs.serve.listening import listen, serve_until_told, url_of
+from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 
 SHORTEST_TOKEN = 16
 """Characters; ours: what is shorter can be guessed."""
 
 
 def run_rewards(
-    host: str,
-    port: int,
+    at: Binding,
     *,
     workers: int,
-    token: str | None,
     recipe: str | None,
-    max_bytes: int,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
 
     Args:
-        host: Name or address to listen on.
-        port: To listen on; 0 takes a free one.
+        at: Where it listens, and what it takes there.
         workers: Processes that verify.
-        token: What requests must carry; needed where others than this machine can reach the service.
         recipe: Its reward section scores requests that bring none, its judge is asked (see `read_reward`).
-        max_bytes: Of one request.
         ready: Called with `url`, `token` (whether one is needed), and what /health reports, once it listens.
 
     Raises:
         RecipeError: If there is no token where one is needed, it is too short, or the address cannot be had.
     """
-    check_token(host, token)
+    check_token(at.host, at.token)
     service = Service(None if recipe is None else read_reward(recipe), workers=workers)
-    app = app_of(service, token=token, max_bytes=max_bytes)
-    with listen(host, port) as listener:
-        facts = {"url": url_of(listener), "token": token is not None} | service.health()
+    app = app_of(service, token=at.token, max_bytes=at.max_bytes)
+    with listen(at.host, at.port) as listener:
+        facts = {"url": url_of(listener), "token": at.token is not None} | service.health()
         asyncio.run(_serve(service, app, listener, lambda: ready(facts)))
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.reward.body import Bodies
 from vtune.reward.guard import Guard
-from vtune.runs.serve.listening import listen, serve_until_told, url_of
+from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.tools.passages import IndexEncoder, open_passages
 from vtune.tools.picture_index import PictureIndex
@@ -27,12 +27,9 @@ TOP_K = 100
 def run_search(
     passages: Path | None,
     pictures: Path | None,
-    host: str,
-    port: int,
+    at: Binding,
     *,
-    token: str | None,
     threads: int,
-    max_bytes: int,
     encoder: IndexEncoder | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
@@ -41,11 +38,8 @@ def run_search(
     Args:
         passages: Index for POST /search; None answers none.
         pictures: Index for POST /images; None answers none.
-        host: Name or address to listen on.
-        port: To listen on; 0 takes a free one.
-        token: What requests must carry; needed where others than this machine can reach the service.
+        at: Where it listens, and what it takes there.
         threads: Questions that are answered at the same time.
-        max_bytes: Of one request.
         encoder: What embeds queries, with a dense index; None: the model that it names, on the CPU.
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
@@ -53,11 +47,11 @@ def run_search(
         RecipeError: If there is nothing to serve, no token where one is needed, or the address cannot be had.
         DataError: If an index is not complete.
     """
-    check_token(host, token)
+    check_token(at.host, at.token)
     service = SearchService(passages, pictures, threads=threads, encoder=encoder)
-    app = app_of(service, token=token, max_bytes=max_bytes)
-    with listen(host, port) as listener:
-        facts = {"url": url_of(listener), "token": token is not None} | service.health()
+    app = app_of(service, token=at.token, max_bytes=at.max_bytes)
+    with listen(at.host, at.port) as listener:
+        facts = {"url": url_of(listener), "token": at.token is not None} | service.health()
         asyncio.run(serve_until_told(app, listener, lambda: ready(facts)))
 
 

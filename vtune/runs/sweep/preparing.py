@@ -2,14 +2,18 @@
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vtune.runs.sweep.filling import PREPARED, SEED, filled
+from vtune.runs.sweep.placeholders import PREPARED, SEED, filled
 
 RESUMABLE = ("sft", "rl")
 """Verbs whose folder is continued with `--resume`."""
+OUTPUTS = ("--out", "--tiny")
+"""Options that name what a command writes."""
 
 
 class Command(NamedTuple):
@@ -53,6 +57,9 @@ def preparations(
             continue
         folder.mkdir(parents=True, exist_ok=True)
         begun = words[0] in RESUMABLE and (_out(words) / "recipe.yaml").exists()
+        if words[0] not in RESUMABLE:
+            done = [own for one, own in commands.items() if (folder / f"{one}.json").exists()]
+            _clear(words, folder, [path for own in done for path in _outputs(own)])
         log = folder / f"{name}.log"
         words = [*words, "--json", *(["--resume"] if begun else [])]
         yield Command(f"preparation of {name}", words, log, result, needed=True)
@@ -67,6 +74,21 @@ def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tu
             found.append((name, words))
             read += [word for word in words if word != str(_out(words))]
     return found[::-1]
+
+
+def _clear(words: Sequence[str], folder: Path, kept: Sequence[Path]) -> None:
+    """Remove what a command that was interrupted has left, which it would refuse to write again: folders
+    below `folder` that hold nothing of those to be kept.
+    """
+    for path in _outputs(words):
+        holds = any(path in (one, *one.parents) for one in kept)
+        if folder.absolute() in path.parents and path.is_dir() and not holds:
+            shutil.rmtree(path)
+
+
+def _outputs(words: Sequence[str]) -> list[Path]:
+    """What a command writes."""
+    return [Path(value).absolute() for option, value in pairwise(words) if option in OUTPUTS]
 
 
 def _out(words: Sequence[str]) -> Path:

@@ -11,7 +11,7 @@ from vtune.config import Strict, Uses, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.models.policy import resolved
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.sweep.filling import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows
+from vtune.runs.sweep.placeholders import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows
 from vtune.runs.sweep.table import HELD_OUT, SWEEP, TABLE
 from vtune.runs.train.rl import RLRecipe
 from vtune.uses import USES

@@ -13,13 +13,13 @@ from vtune.metrics.power import power_of
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
 from vtune.report.progress import say
-from vtune.runs.evaluate.begun import STARTED, suite_as_today
 from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
+from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked
 from vtune.runs.processes.child import last_words, run_child
-from vtune.runs.sweep.filling import PREPARED
+from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.sweep.preparing import Command, preparations, prepared_in
 from vtune.runs.sweep.recipe import SUITES, Plan
 from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
@@ -136,6 +136,7 @@ def plan_sweep(
     Raises:
         VtuneError: With the problems found.
     """
+    check_folder(out)
     variants = {}
     for run in _firsts(plan, out):
         if run.trained:

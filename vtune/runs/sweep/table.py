@@ -13,7 +13,7 @@ from vtune.metrics.benchmarks import HRBENCH
 from vtune.metrics.by_source import ALL
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
-from vtune.runs.sweep.filling import OF_RUNS, differences, marks, rows
+from vtune.runs.sweep.placeholders import OF_RUNS, differences, marks, rows
 from vtune.schema.trajectory import Status
 
 SWEEP = "sweep.yaml"

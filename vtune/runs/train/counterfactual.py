@@ -19,8 +19,8 @@ from vtune.reward.looks import with_looks
 from vtune.reward.part import Unscored, unscored
 from vtune.reward.recipe import RIGHT, Counterfactual
 from vtune.reward.score import Scorer
-from vtune.rollout.again import Again, answer_again, draw_side_by_side
 from vtune.rollout.engine import Completion, Engine
+from vtune.rollout.regeneration import Regeneration, answer_again, draw_side_by_side
 from vtune.runs.agent.drawn_again import asks_again, ended_with, others_of, sampling_of, turn_number
 from vtune.runs.agent.exchanges import Scene, Unknown, of_another
 from vtune.runs.train.rl import RLRecipe
@@ -43,7 +43,7 @@ class _Turn:
 
     sample: Sample
     trajectory: Trajectory
-    again: Again
+    again: Regeneration
 
 
 class Counterfactuals:

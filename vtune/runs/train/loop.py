@@ -21,18 +21,18 @@ from vtune.metrics.trackers import check_tracker
 from vtune.models.policy import resolved
 from vtune.report.progress import say
 from vtune.report.training import Training
-from vtune.reward.checking import check_unscored
+from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
-from vtune.runs.train.keeping import Keeping
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
+from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import Loaded, check_pinned, pin_suites, values_of
 from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.profile import Profile, check_profile, phase
-from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
@@ -192,7 +192,7 @@ class _Loop:
         self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
             forget_replies(run.out, run.done)
-        self._keeping = Keeping(recipe.checkpoints.keep, run.out)
+        self._checkpoints = CheckpointManager(recipe.checkpoints.keep, run.out)
         self._stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=run.done)
         self._evaluation = OnlineEvaluation(
             recipe.eval,
@@ -204,7 +204,7 @@ class _Loop:
             ranks=ranks,
             out=run.out,
             record=self._record,
-            keeping=self._keeping,
+            checkpoints=self._checkpoints,
         )
 
     async def steps(self) -> Mapping[str, float]:
@@ -212,7 +212,7 @@ class _Loop:
         done, steps, first = self._run.done, self._recipe.steps, self._ranks.first
         rows: Rows = {}
         if first:
-            self._keeping.point()
+            self._checkpoints.point()
         shown = Training("rl", self._run.out, steps, done=done, show=first)
         with self._stopping, self._record, shown as progress:
             for number in range(done, steps):
@@ -244,10 +244,19 @@ class _Loop:
         clock.lap("rollout")
         shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
+        self._say_silent(number, len(everyone))
         check_unscored(everyone, self._recipe.reward.max_unscored)
         # Before anything is awaited: the next step may be scored while this one trains.
         tightened = self._tightening.after(number, everyone)
         return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
+
+    def _say_silent(self, number: int, total: int) -> None:
+        """Say of whom the judge of the reward was asked in vain; a run may go on without a few of them."""
+        silent = self._run.scorer.silent
+        line = silent_line(self._ranks.gather(dict(silent)), total)
+        silent.clear()
+        if line is not None and self._ranks.first:
+            say(f"step {number}: {line}")
 
     def _with_advantages(self, step: Step) -> Step:
         return replace(step, learnt=with_advantages(step.drawn.trajectories, self._recipe.advantage))
@@ -353,7 +362,7 @@ class _Loop:
     def _save(self, done: int) -> None:
         run = self._run
         state = {"taken": self._taken, **self._tightening.state}
-        self._keeping.save(run.trainer, run.policy, self._recipe.model, done, self._ranks, state)
+        self._checkpoints.save(run.trainer, run.policy, self._recipe.model, done, self._ranks, state)
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:

@@ -33,7 +33,7 @@ from vtune.runs.evaluate.grading import (
 )
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.windows import Window, slim, windows
-from vtune.runs.train.keeping import Keeping
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.online_recipe import Loaded, OnlineEval
 from vtune.runs.train.record import Record
 from vtune.schema.trajectory import Trajectory
@@ -64,7 +64,7 @@ class OnlineEvaluation:
         ranks: Of this process.
         out: The run folder.
         record: Where the numbers go.
-        keeping: Notes each evaluation.
+        checkpoints: Notes each evaluation.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class OnlineEvaluation:
         ranks: Ranks,
         out: Path,
         record: Record,
-        keeping: Keeping,
+        checkpoints: CheckpointManager,
         done: int,
     ) -> None:
         self._recipe = recipe
@@ -89,7 +89,7 @@ class OnlineEvaluation:
         self._ranks = ranks
         self._out = out
         self._record = record
-        self._keeping = keeping
+        self._checkpoints = checkpoints
         self._done = done
 
     def due(self, step: int) -> list[Loaded]:
@@ -149,8 +149,8 @@ class OnlineEvaluation:
         overall["seconds_eval"] = time.monotonic() - began
         self._record.write(step, rows)
         if self._ranks.first:
-            self._keeping.point()
-            if doubt := self._keeping.doubt(one.name, overall):
+            self._checkpoints.point()
+            if doubt := self._checkpoints.doubt(one.name, overall):
                 say(doubt)
             score = f"{overall['score']:.4g}" if "score" in overall else "unscored"
             say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")

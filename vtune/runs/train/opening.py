@@ -18,7 +18,7 @@ from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.engines import training_engine
 from vtune.runs.agent.opening import open_agent
-from vtune.runs.train.keeping import position
+from vtune.runs.train.checkpoint_manager import position
 from vtune.runs.train.online_recipe import Loaded
 from vtune.runs.train.rl import RLRecipe
 from vtune.update.deepspeed import Trainer, start

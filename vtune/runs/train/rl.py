@@ -13,7 +13,7 @@ from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape
 from vtune.report.progress import say
 from vtune.reward.checking import check_evidence, check_keys, check_samples
-from vtune.reward.greeting import greet
+from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.recipe import TrainingRollout
 from vtune.runs.agent.judge import check_judge, check_summariser
@@ -139,7 +139,7 @@ def check_service(reward: RewardRecipe) -> None:
         ServiceError: If none answers.
         RecipeError: If one refuses.
     """
-    silent = greet(reward)
+    silent = ping_services(reward)
     if reward.service is not None and len(silent) == len(reward.service.urls):
         raise ServiceError(
             "no reward service answers",
@@ -170,11 +170,11 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
             fix="make it a multiple of the processes",
         )
     iou = recipe.reward.iou
-    if recipe.rollout.staleness > 1 and iou is not None and iou.schedule == "adaptive":
+    if recipe.rollout.interrupt and iou is not None and iou.schedule == "adaptive":
         raise RecipeError(
-            f"rollout.staleness is {recipe.rollout.staleness}, and reward.iou is adaptive: the threshold of "
-            "a step comes of the one before it, which is drawn at the same time",
-            fix="set reward.iou.schedule to staged, or staleness to 1",
+            "rollout.interrupt is true, and reward.iou is adaptive: the threshold of a step comes of the one "
+            "before it, which is drawn at the same time",
+            fix="set reward.iou.schedule to staged, or interrupt to false and staleness to 1 at most",
         )
     rollouts = recipe.prompts_per_step * recipe.group_size
     if rollouts // world % recipe.updates_per_step:
@@ -202,11 +202,17 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_tools(offered, recipe.tools, recipe.rollout.prompt)
     found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
     check_evidence(found)
+    samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
     if problem:
         say(f"warning: {problem}")
+    if samples < recipe.prompts_per_step:
+        say(
+            f"warning: prompts_per_step is {recipe.prompts_per_step}, and the data have {samples} samples: "
+            "a step asks some of them several times"
+        )
     return {
-        "samples": len(sample_store(paths)),
+        "samples": samples,
         "steps": recipe.steps,
         "rollouts_per_step": recipe.prompts_per_step * recipe.group_size,
         "judged_looks": found.judged_looks,

@@ -23,7 +23,8 @@ from vtune.report.training import Training
 from vtune.rollout.transcript import Transcript, check_trace, replay
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.folder import running
-from vtune.runs.train.keeping import Keeping, position
+from vtune.runs.train.checkpoint_manager import CheckpointManager, position
+from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import (
     Loaded,
@@ -36,7 +37,6 @@ from vtune.runs.train.online_recipe import (
     values_of,
 )
 from vtune.runs.train.profile import Profile, check_profile
-from vtune.runs.train.reach import check_services_here
 from vtune.runs.train.record import Record
 from vtune.runs.train.step_row import speed_row
 from vtune.runs.train.stopping import Stopping
@@ -203,7 +203,7 @@ def _train(
         say(f"trainable parameters: {trainer.trainable}")
         say(f"vision attention: {policy.vision_attention}")
     record = Record(out, ranks, recipe.model_dump(mode="json"), track=track, done=done)
-    keeping = Keeping(recipe.checkpoints.keep, out)
+    checkpoints = CheckpointManager(recipe.checkpoints.keep, out)
     evaluation = OnlineEvaluation(
         recipe.eval,
         suites,
@@ -214,16 +214,16 @@ def _train(
         ranks=ranks,
         out=out,
         record=record,
-        keeping=keeping,
+        checkpoints=checkpoints,
     )
     stream = _Stream(recipe, policy, ranks)
     began = time.monotonic()
     loss: float | None = None
     stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
-    save = partial(keeping.save, trainer, policy, recipe.model, ranks=ranks)
+    save = partial(checkpoints.save, trainer, policy, recipe.model, ranks=ranks)
     update = partial(_update, trainer, stream, processes=ranks.world, peak=peak_flops(ranks, recipe.update))
     if ranks.first:
-        keeping.point()
+        checkpoints.point()
     with stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             _evaluate(evaluation, step, trainer, stopping, save)

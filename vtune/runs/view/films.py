@@ -1,6 +1,7 @@
 """One sample in several steps and places: what a policy showed of the same picture while it learnt."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ def film(opened: Sequence[Opened], sample: str) -> list[Frame]:
 
 
 def films(opened: Sequence[Opened]) -> list[dict[str, Any]]:
-    """Samples with the most frames, and of them first those that a policy learnt to look at.
+    """Samples with the most frames, and of them first those that a policy learnt to look at, see `_learnt`.
 
     Returns:
         `sample` and its `frames` of each. A sample that was drawn once, in one place, makes no film.
@@ -64,13 +65,24 @@ def films(opened: Sequence[Opened]) -> list[dict[str, Any]]:
     return [{"sample": name, "frames": _in_order(frames)[:FRAMES]} for name, frames in ranked[:MOST]]
 
 
-def _learnt(frames: Sequence[Mapping[str, Any]]) -> float:
-    """How much more often the last frames are faithful than the first; more, where a call had missed."""
-    part = max(1, len(frames) // 3)
-    gain = _faithful(frames[-part:]) - _faithful(frames[:part])
-    moments = len({(one["place"], one["step"]) for one in frames})
-    beside = any(one["calls"] and one["faithful"] is False for one in frames)
-    return gain + (0.5 if beside and gain > 0 else 0.0) + moments / 1000
+def _learnt(frames: Sequence[Frame]) -> float:
+    """How much more often frames are faithful than the first ones, where it is most; more, where a call had
+    missed before.
+
+    Not the last ones: a policy whose crops are blackened at the end looks where it looked before.
+    """
+    moments = [list(of) for _, of in groupby(frames, lambda one: (one["place"], one["step"]))]
+    part = max(1, len(moments) // 3)
+    ends = range(part + 1, len(moments) + 1)
+    shares = {end: _faithful(_flat(moments[max(part, end - part) : end])) for end in ends}
+    best = max(ends, key=lambda end: shares[end], default=part)
+    gain = shares.get(best, 0.0) - _faithful(_flat(moments[:part]))
+    missed = any(one["calls"] and one["faithful"] is False for one in _flat(moments[: best - 1]))
+    return gain + (0.5 if missed and gain > 0 else 0.0) + len(moments) / 1000
+
+
+def _flat(moments: Sequence[Sequence[Frame]]) -> list[Frame]:
+    return [frame for moment in moments for frame in moment]
 
 
 def _faithful(frames: Sequence[Mapping[str, Any]]) -> float:

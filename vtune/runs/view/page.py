@@ -56,7 +56,9 @@ def write_page(
         DataError: If there is nothing to show, or it cannot be read.
         RecipeError: If the file cannot be written.
     """
-    check_file_output(out, inputs=paths, option="--html")
+    # A page in the folder of a run is not read: it may be written again.
+    read = [path for path in paths if path.is_file()] if out.suffix == ".html" else paths
+    check_file_output(out, inputs=read, option="--html")
     opened = [Opened(place, data) for path in paths for place in find_places(path)]
     try:
         held = _Held(opened, trajectories)

@@ -19,7 +19,7 @@ class Settings:
     landlock_abi: int
     """Highest Landlock interface to use."""
     warm: int
-    """Idle sessions kept ready."""
+    """Idle sessions kept ready, at most."""
     seconds: float
     """Wall-clock seconds of one call."""
     memory: int

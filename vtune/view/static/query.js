@@ -6,7 +6,7 @@ const TEXTS = ["key", "source", "sample", "stop", "answer", "label"];
 const UNKNOWN = "none";
 const MOST = 1000;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-const WORDS = { flag: "flags", status: "statuses" };
+const WORDS = { flag: "flags", status: "statuses", call: "outcomes" };
 const TOKEN = /\s*(-?)(?:([a-z]+)(<=|>=|:|<|>|=))?("[^"]*"|[^\s"]+)/y;
 
 export function query(text) {
@@ -55,9 +55,13 @@ export function select(rows, asked) {
   return [...known.sort(order), ...found.filter((row) => !known.includes(row))];
 }
 
+function word(name, value) {
+  return name === "call" && !value.includes(":") ? ` ${value}:` : ` ${value} `;
+}
+
 function holds(row, { name, operator }, value) {
   if (!name) return row.text.includes(value.toLowerCase());
-  if (name in WORDS) return value === UNKNOWN ? row[WORDS[name]] === "" : row[WORDS[name]].includes(` ${value} `);
+  if (name in WORDS) return value === UNKNOWN ? row[WORDS[name]] === "" : row[WORDS[name]].includes(word(name, value));
   const fact = row[name] ?? null;
   if (value === UNKNOWN) return fact === null;
   if (fact === null) return false;

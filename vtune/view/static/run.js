@@ -3,6 +3,7 @@
 import { DASHES, chart } from "./chart.js";
 import { h, number, s, table } from "./dom.js";
 import { address } from "./list.js";
+import { holds } from "./source.js";
 
 const COLOURS = 6;
 const ALL = "all";
@@ -17,7 +18,7 @@ const QUERIES = [["right, though no call showed a target", "right:yes faithful:n
 export function runPage(places, runs, asked, change, film) {
   const names = places.map((one) => one.name);
   return [h("h1", {}, names.join(" and ")), ...places.map((place, at) => facts(place, runs[at])),
-    ...differing(names, runs, "recipe"), headlines(places, runs), ...changed(places, runs), ...film, ...curves(places, runs, asked, change),
+    ...differing(names, runs, "recipe"), headlines(places, runs), ...changed(places, runs), ...samples(names, runs), ...film, ...curves(places, runs, asked, change),
     ...runs.flatMap((run, at) => run.tables.map((one) => drawn(one, runs.length > 1 ? `${names[at]}: ` : ""))),
     ...differing(names, runs, "environment"), ...recipes(names, runs, "recipe"), ...recipes(names, runs, "environment"),
     ...runs.flatMap((run) => run.funnels.map((one) => folded(`curation behind the data: ${one.title}`, funnel(one))))];
@@ -87,6 +88,17 @@ function changed(places, runs) {
   const FEW = 8;
   return [h("section", {}, h("h2", {}, "what changed"), table(heads, rows.slice(0, FEW)),
     rows.length > FEW ? folded(`${rows.length - FEW} more`, table(heads, rows.slice(FEW))) : null)];
+}
+
+// How many samples are right always, sometimes and never, and which are never.
+function samples(names, runs) {
+  const found = runs.map((run, at) => [names[at], run.by_sample]).filter(([, of]) => of);
+  if (!found.length) return [];
+  const name = (row) => (holds(row.sample) ? h("a", { href: `#/film/${encodeURIComponent(row.sample)}?all=1` }, row.sample) : row.sample);
+  return [h("section", {}, h("h2", {}, "samples"), ...found.flatMap(([run, of]) => [
+    h("p", {}, runs.length > 1 ? h("b", {}, `${run}: `) : "", `of ${of.samples} samples that were scored several times, ${of.always} are always right, ${of.sometimes} sometimes, ${of.never} never`),
+    of.never ? folded(`never right${of.never > of.rows.length ? `, the first ${of.rows.length} of ${of.never}` : ""}`, table(["sample", "source", "times scored"],
+      of.rows.map((row) => h("tr", {}, h("td", {}, name(row)), h("td", {}, row.source), h("td", { class: "number" }, row.scored))))) : null]))];
 }
 
 // Runs whose recipes differ in their seed alone are one line, with a band from the lowest to the highest; one of a seed that is there is its own.

@@ -56,6 +56,11 @@ function framesOf(sample) {
   return kept.lists.flatMap((rows, place) => rows.filter((row) => row.sample === sample).map((row) => ({ ...row, place })));
 }
 
+// Whether a trajectory of a sample can be shown.
+export function holds(sample) {
+  return kept === null || kept.lists.some((rows) => rows.some((row) => row.sample === sample));
+}
+
 // Whether two sides can be compared here.
 export function hasPair(text) {
   return kept === null || text in kept.pairs;

@@ -16,7 +16,7 @@ from vtune.runs.parts.checks.verifier import ODD
 from vtune.sandbox import Sandbox
 from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.trajectory import Outcome
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.toolbox import Toolbox
 
 TURNS = "correct the turns of its `trial`"
@@ -161,7 +161,7 @@ class _Played:
         services = Services(
             sandbox=self._sandbox,
             tools=Toolbox({}),
-            results=Once(),
+            results=ResultCache(),
             pictures=_Eyes(),
             lost=lambda: None,
             later=self._later,

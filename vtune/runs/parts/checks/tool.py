@@ -16,7 +16,7 @@ from vtune.schema.pixels import size_of
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.observation import IMAGE_MARK, Observation
-from vtune.tools.once import Once
+from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import Toolbox
 
@@ -106,7 +106,7 @@ async def _called(name: str, *asked: Mapping[str, Any]) -> list[Observation]:
 
 async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation:
     try:
-        return await toolbox.run(asked, scene, 0, Once())
+        return await toolbox.run(asked, scene, 0, ResultCache())
     except RunFailed:
         raise  # it says itself what is wrong
     except Exception as error:

@@ -14,7 +14,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
-from vtune.verifiers.asking import SENTENCES, Mark
+from vtune.verifiers.answer_instruction import SENTENCES, Mark
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.perfect import TIGHTEST, perfect_reply
 from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size

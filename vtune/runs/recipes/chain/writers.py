@@ -20,7 +20,7 @@ from vtune.runs.data.shapes import make_shapes
 from vtune.runs.data.validating import make_coco
 from vtune.runs.recipes.chain.headers import Command, command_of, fits
 from vtune.runs.recipes.chain.nodes import Node
-from vtune.runs.sweep.filling import filled
+from vtune.runs.sweep.placeholders import filled
 from vtune.schema.parquet import load_picture, write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

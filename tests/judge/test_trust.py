@@ -1,0 +1,30 @@
+import ssl
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from vtune.judge.trust import trusted
+
+
+def test_all_clients_have_one_context_that_believes_whom_a_client_of_its_own_would() -> None:
+    found, own = trusted(), httpx2.create_ssl_context()
+    assert trusted() is found
+    assert (found.verify_mode, found.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (own.verify_mode, own.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert sorted(map(str, found.get_ca_certs())) == sorted(map(str, own.get_ca_certs()))
+
+
+def test_other_certificates_are_read_where_the_environment_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = trusted()
+    one = next(iter(usual.get_ca_certs(binary_form=True)), None)
+    if one is None:
+        pytest.skip("this machine's certificates are not read before they are needed")
+    file = tmp_path / "own.pem"
+    file.write_text(ssl.DER_cert_to_PEM_cert(one))
+    with monkeypatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        assert trusted().get_ca_certs(binary_form=True) == [one]
+    assert trusted() is usual

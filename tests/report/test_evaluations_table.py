@@ -1,0 +1,61 @@
+import csv
+import io
+from typing import Any
+
+from vtune.report.evaluations_table import COLUMNS, evaluations_csv, evaluations_latex
+
+SHARE = {"value": 0.5, "low": 0.25, "high": 0.75}
+
+
+def evaluation(name: str, score: float = 0.5) -> dict[str, Any]:
+    return {
+        "name": name,
+        "path": f"runs/{name}",
+        "model": "a_model",
+        "samples": 8,
+        "score": {"score": score, "intervals": {"score": SHARE | {"value": score}}},
+        "sources": {
+            "all": {"trajectories": 8, "accuracy": 0.5},
+            "charts": {"trajectories": 3, "accuracy": 0.0, "tool_calls": 1.5},
+            "lens": {"trajectories": 5, "accuracy": 0.8, "intervals": {"accuracy": SHARE}},
+        },
+        "faithfulness": {
+            "n": 8,
+            "clusters": 4,
+            "accuracy": SHARE,
+            "faithful_of_correct": None,
+            "faithful_of_all": SHARE,
+            "tool_calls": {"value": 1.25, "low": None, "high": None},
+        },
+        "judged_by": {"boxes": 8},
+    }
+
+
+def test_csv_has_a_line_for_each_evaluation_and_source() -> None:
+    text = evaluations_csv([evaluation("before"), evaluation("after", 0.75)])
+    rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert list(rows) == [
+        *("before", "before: charts", "before: lens"),
+        *("after", "after: charts", "after: lens"),
+    ]
+    assert (rows["after"]["score"], rows["after"]["score_low"]) == ("0.75", "0.25")
+    assert (rows["after"]["n"], rows["after"]["clusters"]) == ("8", "4")
+    assert rows["after"]["faithful_of_correct"] == rows["after"]["unfaithful_of_all"] == ""
+    charts, lens = rows["before: charts"], rows["before: lens"]
+    assert (charts["n"], charts["accuracy"], charts["accuracy_low"]) == ("3", "0.0", "")
+    assert (lens["accuracy"], lens["accuracy_high"]) == ("0.5", "0.75")
+
+
+def test_latex_has_a_row_for_each_evaluation_and_says_whose_looks_these_are() -> None:
+    text = evaluations_latex([evaluation("before"), evaluation("after_50%", 0.75)])
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert [row.partition(" & ")[0] for row in rows] == ["", "before", r"after\_50\%"]
+    assert {row.count(" & ") for row in rows} == {len(COLUMNS) + 1}
+    assert r"75.0 {\scriptsize [25.0, 75.0]}" in rows[2]
+    comments = [line for line in text.splitlines() if line.startswith("%")]
+    assert "% before: a_model on 8 samples (runs/before)" in comments
+    assert any("by boxes" in line for line in comments)
+
+
+def test_points_are_no_percent() -> None:
+    assert " 1234.50 " in evaluations_latex([evaluation("mme", 1234.5)])

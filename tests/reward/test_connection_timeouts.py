@@ -1,0 +1,138 @@
+"""Connections that say nothing, little, or take nothing are closed, and those that work are not."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from vtune.reward.guard import Packed
+from vtune.runs.serve.connection_timeouts import TimeoutProtocol
+
+ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers once the body is there; /large with more than any socket holds."""
+    while (await receive()).get("more_body"):
+        pass
+    answer = Packed({"much": "x" * (2**24 if scope["path"] == "/large" else 1)})
+    await answer(scope, receive, send)
+
+
+@contextmanager
+def served(keep_alive: int = 1, **limits: float) -> Iterator[tuple[str, int]]:
+    protocol = type("Quick", (TimeoutProtocol,), {"head_s": 0.5, "body_s": 0.5, "taken_s": 0.5} | limits)
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        echo, log_level="critical", lifespan="off", http=protocol, ws="none", timeout_keep_alive=keep_alive
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    thread.start()
+    try:
+        yield listener.getsockname()[:2]
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def closed(line: socket.socket, seconds: float = 60.0) -> bool:
+    """Whether the other side closes a connection in this time, whatever it says before."""
+    line.settimeout(seconds)
+    try:
+        while line.recv(2**16):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+def trickle(line: socket.socket, piece: bytes, pause: float) -> None:
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
+        line.sendall(piece)
+        time.sleep(pause)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"POST / HT", b"GET / HTTP/1.1\r\nHost: x\r\n", POST, POST + b"12345", ASK, ASK + b"G"],
+    ids=[
+        "nothing",
+        "half a line",
+        "half a head",
+        "no body",
+        "half a body",
+        "one request",
+        "and half a second",
+    ],
+)
+def test_who_stops_in_the_middle_is_closed(said: bytes) -> None:
+    with served() as address, socket.create_connection(address, timeout=60) as line:
+        line.sendall(said)
+        assert closed(line)
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\nX: ", POST.replace(b" 10", b" 10000")])
+def test_who_trickles_is_closed_although_something_always_comes(start: bytes) -> None:
+    with served() as address, socket.create_connection(address, timeout=60) as line:
+        line.sendall(start)
+        with pytest.raises(ConnectionError):
+            trickle(line, b"a", 0.05)
+
+
+def test_headers_without_end_are_closed() -> None:
+    with served(head_s=60) as address, socket.create_connection(address, timeout=60) as line:
+        line.sendall(b"GET / HTTP/1.1\r\n")
+        with pytest.raises(ConnectionError):
+            trickle(line, b"X: " + b"a" * 1000 + b"\r\n", 0.0)
+
+
+def test_who_takes_nothing_is_closed() -> None:
+    with served() as address, socket.create_connection(address, timeout=60) as line:
+        line.sendall(ASK.replace(b" / ", b" /large "))
+        time.sleep(3)
+        line.settimeout(60)
+        got = 0
+        try:
+            while data := line.recv(2**20):
+                got += len(data)
+        except ConnectionError:
+            pass
+        assert got < 2**24
+
+
+def test_where_there_is_no_room_the_longest_silence_ends_and_who_waits_for_an_answer_stays() -> None:
+    with served(most=3, head_s=30, body_s=30) as address:
+        lines = [socket.create_connection(address, timeout=60) for _ in range(3)]
+        lines[0].sendall(POST + b"123")  # under way
+        time.sleep(0.3)
+        with socket.create_connection(address, timeout=60) as fourth:
+            assert closed(lines[1], 20)
+            lines[0].sendall(b"4567890")
+            assert lines[0].recv(100).startswith(b"HTTP/1.1 200")
+            fourth.sendall(ASK)
+            assert fourth.recv(100).startswith(b"HTTP/1.1 200")
+        for line in lines:
+            line.close()
+
+
+def test_who_asks_steadily_on_one_connection_is_answered_each_time() -> None:
+    limits = {"head_s": 2.0, "body_s": 2.0, "taken_s": 2.0}
+    with served(30, **limits) as address, socket.create_connection(address, timeout=60) as line:
+        for _ in range(12):  # longer than one request may take
+            line.sendall(ASK + POST + b"0123456789")
+            said = b""
+            while said.count(b'{"much": "x"}') < 2:
+                said += line.recv(2**16)
+            time.sleep(0.2)

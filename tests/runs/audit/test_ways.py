@@ -1,0 +1,35 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.reward.build import recipe
+from vtune.judge.budget import Budget, OverBudget
+from vtune.judge.client import JudgeEndpoint
+from vtune.reward.audit import AuditRow
+from vtune.runs.audit.ways import together, ways_of
+
+ROW = AuditRow(
+    sample_id="a", source="a", cluster="a", correct=True, calls=2, any_faithful=True, flagged=0,
+    helpful=2, first=1, by="model",
+)  # fmt: skip
+
+
+def test_a_majority_says_nothing_of_single_calls() -> None:
+    """The first of the judges is one of several: what it says of calls is not what most say."""
+    other = replace(ROW, any_faithful=False, helpful=0, first=None)
+    (found,) = together([[ROW], [other], [other]])
+    assert (found.any_faithful, found.helpful, found.first) == (False, None, None)
+    (found,) = together([[ROW], [ROW], [other]])
+    assert (found.any_faithful, found.helpful, found.first) == (True, None, None)
+
+
+def test_the_budget_of_the_recipes_judge_holds_in_an_audit() -> None:
+    judge = JudgeEndpoint(
+        base_url="http://localhost:1/v1", model="m", temperature=0.0, max_tokens=10, concurrency=1, retries=0,
+        timeout_s=1.0, api_key_env=None, budget=Budget(tokens=5),
+    )  # fmt: skip
+    (way,) = ways_of("auto", recipe(judge=judge), (), (), settings="")
+    with pytest.raises(OverBudget):
+        way.purse.hold(["a question"], 0, 10)
+    (way,) = ways_of("auto", recipe(), (), (), settings="")
+    way.purse.hold(["a question"], 0, 10)

@@ -1,0 +1,107 @@
+"""Which checkpoints stay, and which is the best: by hand-written curves, without a model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from vtune.metrics.log import MetricsLog
+from vtune.runs.train.checkpoint_manager import CheckpointManager
+from vtune.runs.train.record import Record
+from vtune.update.checkpoint import write_checkpoint
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Best, Checkpoints, Keep
+
+ALONE = Ranks(rank=0, world=1, local=0)
+BEST = Best(suite="quiz", metric="score", mode="max")
+
+
+def after(curve: dict[int, float], out: Path, keep: Keep, *, every: int = 1) -> tuple[list[int], str | None]:
+    """The checkpoints that are there after the last step of a curve, and what `best` points to."""
+    checkpoints = CheckpointManager(keep, out)
+    with MetricsLog(out / "metrics.jsonl", first_step=0) as log:
+        for step, value in curve.items():
+            if step % every == 0:
+                write_checkpoint(
+                    checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None,
+                    keep=keep.newest, spared=checkpoints._spared,
+                )  # fmt: skip
+            log.write(step, {"eval/quiz/all": {"score": value}, "eval/quiz/hard": {"score": -value}})
+            checkpoints.point()
+    steps = [int(folder.name.removeprefix("step-")) for folder in sorted(checkpoints.root.glob("step-*"))]
+    link = checkpoints.root / "best"
+    return steps, link.resolve().name if link.exists() else None
+
+
+CURVE = {1: 0.2, 2: 0.6, 3: 0.4, 4: 0.6, 5: 0.1, 6: 0.3}
+
+
+@pytest.mark.parametrize(
+    ("keep", "stay", "best"),
+    [
+        (Keep(newest=2), [5, 6], None),
+        (Keep(newest=2, best=BEST), [2, 5, 6], "step-000002"),  # the earliest of equals
+        (Keep(newest=1, best=BEST.model_copy(update={"mode": "min"})), [5, 6], "step-000005"),
+        (Keep(newest=1, every=3), [3, 6], None),
+        (Keep(newest=1, every=4, best=BEST), [2, 4, 6], "step-000002"),
+        (Keep(newest=1, best=BEST.model_copy(update={"suite": "other"})), [6], None),
+    ],
+)
+def test_the_newest_the_best_and_those_for_the_curve_stay(
+    tmp_path: Path, keep: Keep, stay: list[int], best: str | None
+) -> None:
+    assert after(CURVE, tmp_path, keep) == (stay, best)
+
+
+def test_the_best_is_one_that_there_is_a_checkpoint_of(tmp_path: Path) -> None:
+    """Weights before training, and between checkpoints, may be better: nobody has them."""
+    keep = Keep(newest=1, best=BEST)
+    assert after({1: 0.9, 2: 0.3, 3: 0.8, 4: 0.2}, tmp_path, keep, every=2) == ([2, 4], "step-000002")
+
+
+def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path: Path) -> None:
+    after(CURVE, tmp_path, Keep(newest=2, best=BEST))
+    assert (tmp_path / "checkpoints/best").is_symlink()
+    CheckpointManager(Keep(newest=2), tmp_path).point()
+    assert not (tmp_path / "checkpoints/best").is_symlink()
+    CheckpointManager(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
+
+
+def test_a_best_by_a_number_that_is_not_measured_is_doubted() -> None:
+    checkpoints = CheckpointManager(Keep(newest=1, best=BEST), Path("nowhere"))
+    assert checkpoints.doubt("quiz", {"score": 0.5}) is None
+    assert checkpoints.doubt("exam", {"reward": 0.5}) is None
+    told = checkpoints.doubt("quiz", {"reward": 0.5, "iou@50": 0.2})
+    assert told is not None
+    assert "`score`, which this evaluation on quiz did not measure; it has reward, iou@50" in told
+
+
+def test_a_number_of_the_newest_is_written_as_it_was_given() -> None:
+    plain = Checkpoints.model_validate({"every": 5, "minutes": None, "keep": 3})
+    assert plain.keep == Keep(newest=3)
+    assert plain.model_dump()["keep"] == 3
+    whole: dict[str, Any] = {"newest": 3, "best": BEST.model_dump(), "every": 10}
+    assert Checkpoints.model_validate(plain.model_dump() | {"keep": whole}).model_dump()["keep"] == whole
+
+
+def test_checkpoints_for_the_curve_are_among_those_that_are_written() -> None:
+    with pytest.raises(ValidationError, match=r"keep\.every 12 is not a multiple of every 5"):
+        Checkpoints.model_validate({"every": 5, "minutes": None, "keep": {"newest": 1, "every": 12}})
+
+
+def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_path: Path) -> None:
+    """One that was cut between its lines goes, and so does what was trained after the checkpoint."""
+    file = tmp_path / "metrics.jsonl"
+    lines = [
+        (3, "all"), (4, "eval/quiz/hard"), (4, "eval/quiz/all"), (4, "eval/exam/hard/all"), (4, "all"),
+    ]  # fmt: skip
+    file.write_text(
+        "".join(json.dumps({"step": s, "source": name, "score": 1.0}) + "\n" for s, name in lines)
+    )
+    with Record(tmp_path, ALONE, {}, track=None, done=4) as record:
+        assert record.evaluated == {"quiz"}
+        record.write(4, {"eval/exam/all": {"score": 0.5}})
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(one["step"], one["source"]) for one in told] == [*lines[:3], (4, "eval/exam/all")]

@@ -1,0 +1,83 @@
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from vtune.errors import RecipeError
+from vtune.runs.train.loopback_services import check_services_here
+from vtune.update.ranks import Ranks
+
+NEXT = Ranks(rank=8, world=16, local=0)
+"""The first process of the second machine."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Where something listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_service_on_a_loopback_address_must_run_on_every_machine(port: int) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        silent = probe.getsockname()[1]
+    here = {"reward": {"judge": {"base_url": f"http://localhost:{port}/v1"}}}
+    gone = {"reward": {"service": {"urls": [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{silent}"]}}}
+    check_services_here(here, {"lens": here}, NEXT)
+    with pytest.raises(RecipeError) as refused:
+        check_services_here(gone, {"lens": here}, NEXT)
+    assert f"reward.service.urls is http://127.0.0.1:{silent}, and nothing listens there on" in str(
+        refused.value
+    )
+    assert refused.value.fix.endswith(
+        f"that all of them reach, e.g. http://HOST:{silent}"
+    )  # not all of the list
+    for ranks in (Ranks(0, 16, 0), Ranks(9, 16, 1)):
+        check_services_here(gone, {"lens": gone}, ranks)
+
+
+def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may be between; the first process has asked them."""
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("asked"))
+    values = {
+        "tools": {"text_search": {"url": "https://search.example.org"}, "image_search": None},
+        "rollout": {"servers": ["http://node-3:8000"]},
+        "model": "owner/model",
+    }
+    check_services_here(values, {}, NEXT)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "suite", "port", "said"),
+    [
+        ({"judge": {"url": "https://localhost/v1"}}, {}, 443, "--set judge.url=https://HOST/v1"),
+        ({"judge": {"url": "http://[::1]/v1"}}, {}, 80, "--set judge.url=http://HOST/v1"),
+        ({"parts": [{"url": "http://127.0.0.1:9"}]}, {}, 9, "parts.url is http://127.0.0.1:9, and"),
+        (
+            {},
+            {"judge": {"url": "http://LOCALHOST:9"}},
+            9,
+            "judge.url of eval suite lens is http://LOCALHOST:9",
+        ),
+        ({}, {"judge": {"url": "http://LOCALHOST:9"}}, 9, "reach, e.g. http://HOST:9"),
+    ],
+)
+def test_where_nothing_listens_is_told_with_its_key(
+    recipe: dict[str, object],
+    suite: dict[str, object],
+    port: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def refuse(address: tuple[str, int], **_: object) -> None:
+        asked.append(address[1])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(RecipeError) as refused:
+        check_services_here(recipe, {"lens": suite}, NEXT)
+    assert asked == [port]
+    assert said in str(refused.value)

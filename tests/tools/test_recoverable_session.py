@@ -1,0 +1,100 @@
+"""What a conversation notes of a sandbox that dies under it: nothing."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+
+import pytest
+
+from tests.sandbox.conftest import encoded, picture
+from vtune.errors import ServiceError
+from vtune.sandbox import Execution, Sandbox, Session
+from vtune.tools.recoverable_session import ATTEMPTS, RecoverableSession
+
+CALLS = (
+    "x = 1; import random; open('note.txt', 'w').write('kept')",
+    "x += 1; print(x, open('note.txt').read(), random.random())",
+    "x += 1; print(x, image.size); image.crop((0, 0, 4, 4)).save('crop.png')",
+)
+
+
+async def talk(deaths: int) -> tuple[list[Execution], int]:
+    """The calls, with the fork server killed before the third; how often a session was lost."""
+    lost: list[None] = []
+    async with Sandbox() as sandbox:
+        session = await RecoverableSession.open(
+            sandbox, [encoded(picture())], seed=7, lost=lambda: lost.append(None)
+        )
+        found = [await session.run(code) for code in CALLS[:2]]
+        for _ in range(deaths):
+            os.kill(sandbox.zygote_pid, signal.SIGKILL)
+            await asyncio.sleep(0.2)
+        found.append(await session.run(CALLS[2]))
+        await session.close()
+    return found, len(lost)
+
+
+def test_a_session_whose_sandbox_dies_goes_on_as_if_it_had_not() -> None:
+    (calm, none), (shaken, once) = asyncio.run(talk(0)), asyncio.run(talk(1))
+    assert (none, once) == (0, 1)
+    assert [e.status for e in shaken] == ["ok"] * 3
+    assert calm[2].output.startswith("3 (")
+    for one, other in zip(calm, shaken, strict=True):
+        assert (one.output, one.images, one.crops) == (other.output, other.images, other.crops)
+
+
+class Dying(Sandbox):
+    """Its fork server dies under the first sessions that are on their way."""
+
+    deaths = 0
+
+    async def open(self, images: Sequence[bytes], *, seed: int) -> Session:
+        if self.deaths:
+            self.deaths -= 1
+            raise ServiceError("the sandbox's session did not start")
+        return await super().open(images, seed=seed)
+
+
+def test_a_session_that_is_lost_on_its_way_is_opened_again() -> None:
+    async def story(deaths: int) -> None:
+        lost: list[None] = []
+        async with Dying() as sandbox:
+            sandbox.deaths = deaths
+            session = await RecoverableSession.open(sandbox, [], seed=0, lost=lambda: lost.append(None))
+            assert (await session.run("print(1)")).output == "1"
+            assert len(lost) == deaths
+            await session.close()
+
+    asyncio.run(story(ATTEMPTS - 1))
+    with pytest.raises(ServiceError, match="did not start"):
+        asyncio.run(story(ATTEMPTS))
+
+
+class Dead(Sandbox):
+    async def open(self, images: object, *, seed: int) -> "DeadSession":  # type: ignore[override]
+        return DeadSession()
+
+
+class DeadSession:
+    runs = 0
+
+    async def run(self, code: str) -> Execution:
+        DeadSession.runs += 1
+        return Execution(status="infra", error="no memory")
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_sandbox_that_never_works_is_given_up() -> None:
+    async def ask() -> Execution:
+        lost: list[None] = []
+        session = await RecoverableSession.open(Dead(), [], seed=0, lost=lambda: lost.append(None))
+        found = await session.run("print(1)")
+        assert len(lost) == ATTEMPTS - 1
+        return found
+
+    DeadSession.runs = 0
+    assert asyncio.run(ask()) == Execution(status="infra", error="no memory")
+    assert DeadSession.runs == ATTEMPTS

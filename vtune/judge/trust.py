@@ -1,0 +1,21 @@
+"""Whom clients of services believe: certificates, read once a process, not for each client (25 ms)."""
+
+import functools
+import os
+import ssl
+
+VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Where certificates are, if not where they come from by default."""
+
+
+def trusted() -> ssl.SSLContext:
+    """The context of TLS that a client of httpx2 would make for itself."""
+    return _made(tuple(os.environ.get(name) for name in VARIABLES))
+
+
+@functools.cache
+def _made(_: tuple[str | None, ...]) -> ssl.SSLContext:
+    import httpx2
+
+    context: ssl.SSLContext = httpx2.create_ssl_context()
+    return context

@@ -1,0 +1,57 @@
+"""What metrics know of one audited trajectory, and shares and means of some of them with their intervals."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from numpy.typing import ArrayLike
+
+from vtune.metrics.intervals import Estimate, mean, share
+
+
+class Clustered(Protocol):
+    """What an interval asks of a row."""
+
+    @property
+    def cluster(self) -> str:
+        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
+        ...
+
+
+class Audited(Clustered, Protocol):
+    """What every metric of looks asks of a trajectory; `vtune.reward.audit` makes such rows."""
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer is right; None = unscored."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """Number of tool calls."""
+        ...
+
+    @property
+    def any_faithful(self) -> bool | None:
+        """Whether a call shows a target; None = unscored."""
+        ...
+
+
+class Estimates:
+    """Shares and means over some rows, with intervals over their clusters.
+
+    Args:
+        rows: One per trajectory.
+        seed: Of the bootstrap; the same seed gives the same intervals.
+    """
+
+    def __init__(self, rows: Sequence[Clustered], seed: int) -> None:
+        self._clusters = [row.cluster for row in rows]
+        self._seed = seed
+
+    def share(self, parts: ArrayLike, wholes: ArrayLike | None = None) -> Estimate | None:
+        """How much of all `wholes` are `parts`, each of shape (rows,); without `wholes`, of all rows."""
+        return share(self._clusters, parts, wholes, seed=self._seed)
+
+    def mean(self, values: ArrayLike) -> Estimate | None:
+        """The mean of numbers of shape (rows,)."""
+        return mean(self._clusters, values, seed=self._seed)

@@ -1,0 +1,56 @@
+"""Several evaluations as one table for elsewhere, a row for each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vtune.metrics.by_source import ALL
+from vtune.report.evaluation import BY_BOXES, Evaluation, is_by_boxes
+from vtune.report.tabular import LOOKS, Column, Row, as_csv, as_latex
+from vtune.report.values import is_estimate
+
+SCORE = Column("score", "score")
+COLUMNS = (SCORE, *LOOKS)
+
+
+def evaluations_csv(evaluations: Sequence[Evaluation]) -> str:
+    """A line for each evaluation, and for each of its sources where there are several."""
+    return as_csv(_rows(evaluations, by_source=True), COLUMNS, "evaluation")
+
+
+def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
+    """A `tabular` with a row for each evaluation; models and paths are comments."""
+    notes = [
+        f"{one['name']}: {one['model']} on {one['samples']} samples ({one['path']})" for one in evaluations
+    ]
+    notes += [BY_BOXES] if any(map(is_by_boxes, evaluations)) else []
+    shares = all(_is_share(one) for one in evaluations)
+    columns = (Column(SCORE.name, SCORE.title, percent=shares), *LOOKS)
+    return as_latex(_rows(evaluations, by_source=False), columns, notes)
+
+
+def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row]:
+    for one in evaluations:
+        looks = one["faithfulness"]
+        told = {"n": looks.get("n", one["samples"]), "clusters": looks.get("clusters")}
+        measured = {column.name: looks.get(column.name) for column in LOOKS}
+        yield one["name"], {**told, **measured, "score": _estimate(one["score"], "score")}
+        own = [source for source in one["sources"] if source != ALL]
+        for source in own if by_source and len(own) > 1 else ():
+            numbers = one["sources"][source]
+            known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
+            yield f"{one['name']}: {source}", {"n": numbers.get("trajectories"), "clusters": None, **known}
+
+
+def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """A number with its interval, where it has one."""
+    found = numbers.get("intervals", {}).get(name, numbers.get(name))
+    if isinstance(found, Mapping) and is_estimate(found):
+        return found
+    plain = isinstance(found, int | float) and not isinstance(found, bool)
+    return {"value": found, "low": None, "high": None} if plain else None
+
+
+def _is_share(evaluation: Evaluation) -> bool:
+    """Whether a score is one in [0, 1]: some benchmarks count points."""
+    score = _estimate(evaluation["score"], SCORE.name)
+    return score is None or score["value"] is None or abs(score["value"]) <= 1

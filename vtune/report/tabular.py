@@ -1,0 +1,94 @@
+"""Tables of estimates for elsewhere: CSV with the ends of every interval, and LaTeX to paste into a paper."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Numbers = Mapping[str, Any]
+"""`n`, `clusters`, and by the name of a column an estimate (`value`, `low`, `high`) or None."""
+Row = tuple[str, Numbers]
+"""What it is about, and its numbers."""
+
+FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet runs what begins so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number of a table."""
+
+    name: str
+    title: str
+    percent: bool = True
+    """Whether it is a share in [0, 1], which people read in percent."""
+
+
+LOOKS = (
+    Column("accuracy", "accuracy"),
+    Column("faithful_of_correct", "faithful, of the correct"),
+    Column("faithful_of_all", "faithful, of all"),
+    Column("unfaithful_of_all", "unfaithful, of all"),
+    Column("no_tool_of_all", "without a tool, of all"),
+    Column("tool_calls", "tool calls", percent=False),
+    Column("red_flags", "red flags", percent=False),
+)
+"""What is told of the looks behind answers (`vtune.metrics.faithfulness.Faithfulness`)."""
+
+
+def scaled(column: Column) -> tuple[float, int]:
+    """By what a number of a column is multiplied for people, and how many decimals it gets."""
+    return (100, 1) if column.percent else (1, 2)
+
+
+def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str) -> str:
+    """One line for each row, with `_low` and `_high` beside each number, as shares and means.
+
+    Args:
+        rows: What is written.
+        columns: Numbers of each, in order.
+        head: What rows are.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    ends = [(one.name, end) for one in columns for end in ("value", "low", "high")]
+    heads = [name if end == "value" else f"{name}_{end}" for name, end in ends]
+    writer.writerow([head, "n", "clusters", *heads])
+    for name, numbers in rows:
+        values = [(numbers.get(column) or {}).get(end) for column, end in ends]
+        safe = f"'{name}" if name.startswith(FORMULA) else name
+        writer.writerow([safe, numbers["n"], numbers["clusters"], *values])
+    return out.getvalue()
+
+
+def as_latex(rows: Iterable[Row], columns: Sequence[Column], notes: Iterable[str]) -> str:
+    """A `tabular` for the package booktabs, in percent with intervals; notes are comments above it."""
+    head = " & ".join(["", "$n$", *(_escaped(one.title) for one in columns)])
+    lines = [f"% {_one_line(note)}" for note in notes]
+    lines += [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+    for name, numbers in rows:
+        cells = [_in_latex(numbers.get(one.name), one) for one in columns]
+        lines.append(rf"{' & '.join([_escaped(name), str(numbers['n']), *cells])} \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _in_latex(estimate: Mapping[str, float | None] | None, column: Column) -> str:
+    if estimate is None or estimate["value"] is None:
+        return "--"
+    scale, places = scaled(column)
+    value, low, high = estimate["value"], estimate["low"], estimate["high"]
+    if low is None or high is None:
+        return f"{scale * value:.{places}f}"
+    ends = f"{scale * low:.{places}f}, {scale * high:.{places}f}"
+    return f"{scale * value:.{places}f} {{\\scriptsize [{ends}]}}"
+
+
+def _escaped(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
+    return "".join(special.get(mark, mark) for mark in _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,75 @@
+"""Preflight of a run: do its judge and reward services live, take its key or token, and judge as it wants?"""
+
+import asyncio
+import io
+
+from PIL import Image
+
+from vtune.errors import RecipeError
+from vtune.judge.budget import Budget
+from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.prompts import Prompt
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.servers import Refused, Servers
+from vtune.reward.wire import packed_json, request_of, settings_of
+from vtune.schema.message import Picture
+
+HELLO = Prompt("You are asked whether you can be reached.", "Reply with the digit 1.")
+"""Ours: any reply will do."""
+SIDE = 56
+"""Pixels of the picture that goes with it."""
+
+
+def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
+    """Ask a judge one question, as it will be asked in the run; any reply is good.
+
+    So a server that is down, a key or a model's name that is wrong, a model that takes no pictures, and
+    `max_tokens` that leave no room for a reply are found before anything is paid for.
+
+    Args:
+        endpoint: The judge.
+        pictures: Whether it will be shown any.
+
+    Returns:
+        The parameters that it refuses, and is asked without (`JudgeClient.refused`).
+
+    Raises:
+        ServiceError: If no reply comes.
+        RecipeError: If its key is not set.
+    """
+    return asyncio.run(_ping_judge(endpoint, pictures))
+
+
+async def _ping_judge(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
+    out = io.BytesIO()
+    Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
+    # Who waits for a start is not to wait through every retry; no budget counts it.
+    brief = endpoint.model_copy(update={"retries": min(1, endpoint.retries), "budget": Budget()})
+    async with JudgeClient(brief) as client:
+        await client.ask(HELLO, [Picture(out.getvalue())] if pictures else [])
+        return client.refused
+
+
+def ping_services(recipe: RewardRecipe) -> list[str]:
+    """Why reward services of a recipe cannot be used now, one line for each of those.
+
+    Args:
+        recipe: Its services are asked to score nothing by its settings.
+
+    Raises:
+        RecipeError: If one refuses: the token is wrong, or it has another judge; or no token is set.
+    """
+    return [] if recipe.service is None else asyncio.run(_ping_services(recipe, Servers(recipe.service)))
+
+
+async def _ping_services(recipe: RewardRecipe, servers: Servers) -> list[str]:
+    async with servers:
+        try:
+            return await servers.ping(request_of(packed_json(settings_of(recipe)), []))
+        except Refused as error:
+            sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
+            raise RecipeError(
+                str(error),
+                fix=f"let reward.service.token_env name the variable that holds its token{sent}; where "
+                "it has another judge, or other `uses`, start it with the --recipe of the run",
+            ) from None

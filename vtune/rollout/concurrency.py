@@ -1,0 +1,54 @@
+"""A semaphore with priorities: places for conversations that run at the same time, the oldest step first."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+
+
+class PrioritySemaphore:
+    """Room for a number of conversations.
+
+    Where steps are drawn ahead, conversations of several of them want a place: one that is free goes to the
+    oldest step, which is waited for first, and within a step to who came first. Who finds one free does not
+    wait.
+
+    Args:
+        room: How many there are.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._free = room
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def taken(self, order: int) -> AsyncIterator[None]:
+        """A place, given back at the end; a lower `order` gets one before a higher."""
+        await self._take(order)
+        try:
+            yield
+        finally:
+            self._give()
+
+    async def _take(self, order: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        given = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (order, next(self._numbers), given))
+        try:
+            await given
+        except asyncio.CancelledError:
+            if given.done() and not given.cancelled():
+                self._give()  # it was given one in the same moment
+            raise
+
+    def _give(self) -> None:
+        while self._waiting:
+            *_, given = heapq.heappop(self._waiting)
+            if not given.done():
+                given.set_result(None)
+                return
+        self._free += 1

@@ -1,0 +1,60 @@
+"""An engine in a thread and an event loop of its own, which goes on while this process's loop is blocked."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from vtune.rollout.engine import Completion, Engine, Request, Weights
+
+T = TypeVar("T")
+
+
+class EngineThread:
+    """The first process of a tensor-parallel group draws for the others too, also while it waits for them.
+
+    Args:
+        make: Makes the engine, in its thread.
+    """
+
+    cohorts = 1
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="vtune-engine", daemon=True)
+        self._thread.start()
+
+        async def made() -> Engine:
+            return make()
+
+        self._engine = asyncio.run_coroutine_threadsafe(made(), self._loop).result()
+
+    def join(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    async def generate(self, request: Request) -> Completion:
+        """Draw one turn; see the engine."""
+        return await self._there(self._engine.generate(request))
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Draw with these weights from now on; see the engine."""
+        await self._there(self._engine.take(weights, version))
+
+    async def rest(self) -> None:
+        """Nothing is drawn until the next `take`."""
+        await self._there(self._engine.rest())
+
+    async def aclose(self) -> None:
+        """End the engine and its thread."""
+        try:
+            await self._there(self._engine.aclose())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _there(self, call: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))

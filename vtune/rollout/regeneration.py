@@ -1,0 +1,226 @@
+"""One turn of a stored conversation regenerated: after the same tokens, with other pictures or with no look.
+
+Nothing is encoded anew: what stood before the turn is the record's own token ids. A picture that takes the
+place of another has its size, so that it fills as many of them.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vtune.errors import DataError, ServiceError
+from vtune.judge.pictures import read_bytes
+from vtune.models.chat import Chat
+from vtune.models.pictures import PictureReader, Pixels
+from vtune.rollout.engine import Completion, Engine, Request, Sampling
+from vtune.rollout.transcript import Speech
+from vtune.schema.message import Message
+from vtune.schema.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Regeneration:
+    """A turn to be drawn once more."""
+
+    request: Request
+    started: str = ""
+    """What of the turn is given already."""
+    kept: tuple[Message, ...] = ()
+    """The turns before it."""
+
+
+def answer_again(
+    trajectory: Trajectory,
+    images: Mapping[int, bytes],
+    chat: Speech,
+    reader: PictureReader,
+    *,
+    sampling: Sampling,
+    key: tuple[int, ...],
+) -> Regeneration:
+    """The last turn once more, after everything that stood before it.
+
+    Args:
+        trajectory: Of a policy that ended it with a turn of its own.
+        images: Index into its images -> what is shown in the place of that one, of the same size.
+        chat: The policy's turns as tokens, or `Words`.
+        reader: The policy's eyes.
+        sampling: How it is drawn.
+        key: Seeds the draw.
+
+    Raises:
+        DataError: If the record is not of this model, or a picture has another size.
+    """
+    kept = trajectory.messages[:-1]
+    return _again(trajectory, last_turn(trajectory), kept, images, chat, reader, sampling=sampling, key=key)
+
+
+def answer_without(
+    trajectory: Trajectory,
+    opening: str,
+    chat: Speech,
+    reader: PictureReader,
+    *,
+    sampling: Sampling,
+    key: tuple[int, ...],
+) -> Regeneration:
+    """The answer in the place of the first call: the turn begins with what opens an answer.
+
+    Args:
+        trajectory: With a call and token ids.
+        opening: E.g. `<answer>`.
+        chat: The policy's turns as tokens.
+        reader: The policy's eyes.
+        sampling: How it is drawn.
+        key: Seeds the draw.
+
+    Raises:
+        DataError: If the record has no tokens, or is not of this model.
+    """
+    if not isinstance(chat, Chat) or not trajectory.token_ids:
+        raise DataError(
+            "a turn can only be started where its tokens are seen",
+            where=_where(trajectory),
+            fix="leave `withheld` out for a model behind an endpoint",
+        )
+    start = trajectory.calls[0].span[0]
+    turns = _policy_turns(trajectory)
+    kept = trajectory.messages[: turns[0]]
+    return _again(trajectory, start, kept, {}, chat, reader, sampling=sampling, key=key, opening=opening)
+
+
+def last_turn(trajectory: Trajectory) -> int:
+    """Number of the first token of the policy's last turn."""
+    start = len(trajectory.token_ids)
+    while start and trajectory.loss_mask[start - 1]:
+        start -= 1
+    return start
+
+
+async def draw_again(engine: Engine, again: Regeneration, chat: Speech) -> tuple[str, Completion]:
+    """Draw the turn; its whole text, with what it was started with."""
+    completion = await engine.generate(again.request)
+    text = chat.decode(completion.token_ids) if completion.text is None else completion.text
+    return again.started + text, completion
+
+
+def _again(
+    trajectory: Trajectory,
+    start: int,
+    kept: Sequence[Message],
+    images: Mapping[int, bytes],
+    chat: Speech,
+    reader: PictureReader,
+    *,
+    sampling: Sampling,
+    key: tuple[int, ...],
+    opening: str = "",
+) -> Regeneration:
+    shown = [number for message in kept for number in message.images]
+    pixels = [_pixels(trajectory, number, images, reader) for number in shown]
+    prefix = trajectory.token_ids[:start]
+    if isinstance(chat, Chat):
+        _check_tokens(trajectory, prefix, pixels, chat)
+        prefix += tuple(chat.words(opening)) if opening else ()
+    request = Request(
+        token_ids=prefix,
+        pixels=tuple(pixels),
+        sampling=sampling,
+        key=key,
+        messages=tuple(kept),
+        question=trajectory.sample_id,
+    )
+    return Regeneration(request, opening, tuple(kept))
+
+
+def _pixels(
+    trajectory: Trajectory, number: int, images: Mapping[int, bytes], reader: PictureReader
+) -> Pixels:
+    """A picture as the policy is shown it, exchanged or not.
+
+    Raises:
+        DataError: If what was exchanged fills another number of tokens.
+    """
+    own = reader.read(read_bytes(trajectory.images[number]))
+    if number not in images:
+        return own
+    other = reader.read(images[number])
+    if other.grid != own.grid:
+        raise DataError(f"a picture of {other.grid} patches for one of {own.grid}", where=_where(trajectory))
+    return other
+
+
+def _check_tokens(
+    trajectory: Trajectory, prefix: Sequence[int], pixels: Sequence[Pixels], chat: Chat
+) -> None:
+    """See that the tokens before the turn are this model's, and stand for these pictures."""
+    if not prefix:
+        raise DataError(
+            "the record has no token ids: its model was behind an endpoint",
+            where=_where(trajectory),
+            fix="name that model, as openai:URL#model",
+        )
+    if chat.decode(trajectory.token_ids[last_turn(trajectory) :]) != trajectory.messages[-1].content:
+        raise DataError(
+            "its tokens do not say what its text says: another tokenizer wrote them",
+            where=_where(trajectory),
+            fix="name the model that drew it",
+        )
+    places = sum(token == chat.image_id for token in prefix)
+    filled = sum(one.tokens for one in pixels)
+    if places != filled:
+        raise DataError(
+            f"its pictures fill {filled} tokens, and the record has {places}",
+            where=_where(trajectory),
+            fix="name the model that drew it, with the `images` that it was drawn with",
+        )
+
+
+def _policy_turns(trajectory: Trajectory) -> list[int]:
+    """Numbers of the messages that the policy wrote: as many from the end as runs of its tokens."""
+    runs = sum(
+        own and not before
+        for before, own in zip((False, *trajectory.loss_mask), trajectory.loss_mask, strict=False)
+    )
+    written = [n for n, message in enumerate(trajectory.messages) if message.role == "assistant"]
+    return written[-runs:]
+
+
+def _where(trajectory: Trajectory) -> str:
+    return f"sample {trajectory.sample_id!r}, rollout {trajectory.rollout}"
+
+
+async def draw_side_by_side(
+    engine: Engine, turns: Sequence[Regeneration], chat: Speech, *, room: int
+) -> list[tuple[str, Completion] | ServiceError]:
+    """Draw turns that do not depend on each other, at most `room` at a time; in order.
+
+    Where an endpoint gives no reply, its failure stands in the place of the turn.
+
+    Raises:
+        RunFailed: If nothing is left that could draw.
+    """
+    found: dict[int, tuple[str, Completion] | ServiceError] = {}
+    left = iter(enumerate(turns))
+
+    async def lane() -> None:
+        try:
+            for number, again in left:
+                try:
+                    found[number] = await draw_again(engine, again, chat)
+                except ServiceError as error:
+                    found[number] = error
+        finally:
+            engine.leave(0)
+
+    lanes = min(room, len(turns))
+    for _ in range(lanes):
+        engine.join(0)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(lanes):
+                tasks.create_task(lane())
+    except ExceptionGroup as failures:
+        first = failures.exceptions[0]
+        raise first from first.__cause__
+    return [found[number] for number in range(len(turns))]

@@ -1,0 +1,266 @@
+"""Tensor parallelism: processes that share a vLLM, which the first of them has, on all their GPUs."""
+
+import asyncio
+import pickle
+import shutil
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from vtune.errors import RecipeError, RunFailed
+from vtune.rollout.submission import Answer
+
+LENGTH = 8
+"""Bytes before a message that say how long it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn, as another process asks the first one for it."""
+
+    name: str
+    token_ids: list[int]
+    """One placeholder per picture."""
+    images: tuple[tuple[tuple[int, int], bytes], ...]
+    """(width, height) and RGB bytes of each picture."""
+    names: tuple[str, ...]
+    """Of the pictures: see `Pixels.name`."""
+    sampling: dict[str, Any]
+
+
+Draw = Callable[[Turn], Awaitable[Answer]]
+
+
+class TensorParallelGroup:
+    """The processes that share a vLLM (tensor parallelism), as one of them sees them.
+
+    Args:
+        index: Of this process; 0 has the vLLM.
+        size: Processes.
+        group: Their process group, on the CPU; None for a group of one.
+        address: The socket at which the first one draws for the others.
+    """
+
+    def __init__(self, index: int, size: int, group: Any, address: Path) -> None:
+        self.index = index
+        self.size = size
+        self.group = group
+        self.address = address
+        # Barriers block, and the first process draws for the others meanwhile.
+        self._waiting = ThreadPoolExecutor(1, thread_name_prefix="vtune-tensor-parallel")
+
+    @classmethod
+    def formed(cls, rank: int, world: int, size: int, *, patience: timedelta) -> Self:
+        """The group of a process; all processes of the training call it together.
+
+        Args:
+            rank: Of this process; neighbours are a group.
+            world: Processes of the training.
+            size: Of a group.
+            patience: Of its barriers.
+
+        Raises:
+            RecipeError: If groups do not come out even, or one would be spread over machines.
+        """
+        if world % size:
+            raise RecipeError(
+                f"{world} processes do not split into groups of rollout.tensor_parallel {size}",
+                fix="let it divide the processes of each machine (--gpus)",
+            )
+        mine: Any = None
+        for first in range(0, world, size):
+            group = torch.distributed.new_group(
+                list(range(first, first + size)), backend="gloo", timeout=patience
+            )
+            mine = group if first <= rank < first + size else mine
+        address = Path(tempfile.mkdtemp(prefix="vtune-")) / "turns" if rank % size == 0 else None
+        told: list[Any] = [None] * size
+        torch.distributed.all_gather_object(told, (socket.gethostname(), address), group=mine)
+        if len({host for host, _ in told}) > 1:
+            raise RecipeError(
+                f"rollout.tensor_parallel {size} would spread a vLLM over machines",
+                fix="let it divide the processes of each machine (--gpus)",
+            )
+        return cls(rank % size, size, mine, told[0][1])
+
+    @property
+    def first(self) -> bool:
+        """Whether this process has the vLLM."""
+        return self.index == 0
+
+    async def barrier(self, work: Coroutine[Any, Any, None] | None = None) -> None:
+        """Do this process's work, and go on when all of the group have done theirs.
+
+        Raises:
+            RunFailed: In all of them, if the work of one has failed so.
+        """
+        failure: RunFailed | None = None
+        try:
+            if work is not None:
+                await work
+        except RunFailed as error:
+            failure = error
+        loop = asyncio.get_running_loop()
+        failures = await loop.run_in_executor(self._waiting, self.gather, failure)
+        if found := [one for one in failures if one is not None]:
+            raise found[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value of each process of the group, in each of them."""
+        found: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(found, value, group=self.group)
+        return found
+
+    def close(self) -> None:
+        """End what waits, and remove the socket."""
+        self._waiting.shutdown()
+        if self.first:
+            shutil.rmtree(self.address.parent, ignore_errors=True)
+
+
+class TurnServer:
+    """Where the first process of a tensor-parallel group draws for the others.
+
+    Args:
+        address: Of the socket.
+        draw: Draws one turn.
+    """
+
+    def __init__(self, address: Path, draw: Draw) -> None:
+        self._address = address
+        self._draw = draw
+        self._server: asyncio.Server | None = None
+        self._drawing: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Listen, if it does not yet."""
+        if self._server is None:
+            self._server = await asyncio.start_unix_server(self._serve, self._address)
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._drawing:
+            task.cancel()
+        await asyncio.gather(*self._drawing, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (message := await _read(reader)) is not None:
+                number, turn = message
+                task = asyncio.create_task(self._answer(number, turn, writer))
+                self._drawing.add(task)
+                task.add_done_callback(partial(self._drawn, writer))
+        finally:
+            writer.close()
+
+    def _drawn(self, writer: asyncio.StreamWriter, task: "asyncio.Task[None]") -> None:
+        self._drawing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever asked would wait for ever.
+            writer.close()
+            told = {"message": "a turn of another process failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(told)
+
+    async def _answer(self, number: int, turn: Turn, writer: asyncio.StreamWriter) -> None:
+        try:
+            said: Answer | RunFailed = await self._draw(turn)
+        except RunFailed as error:
+            said = error
+        _write(writer, (number, said))
+        await writer.drain()
+
+
+class TurnClient:
+    """Where another process of a tensor-parallel group asks for turns.
+
+    Args:
+        address: Of the socket.
+    """
+
+    def __init__(self, address: Path) -> None:
+        self._address = address
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._number = 0
+
+    async def open(self) -> None:
+        """Connect, if it has not yet; the other end listens."""
+        if self._writer is None:
+            reader, self._writer = await asyncio.open_unix_connection(str(self._address))
+            self._reading = asyncio.create_task(self._listen(reader))
+
+    async def ask(self, turn: Turn) -> Answer:
+        """Draw one turn.
+
+        Raises:
+            RunFailed: If it could not be drawn, or the other end is gone.
+        """
+        if self._writer is None or self._reading is None or self._reading.done():
+            raise _gone()
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            _write(self._writer, (number, turn))
+            await self._writer.drain()
+            return await answer
+        except ConnectionError as error:
+            raise _gone() from error
+        finally:
+            del self._asked[number]
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._writer is not None and self._reading is not None:
+            self._writer.close()
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while (message := await _read(reader)) is not None:
+                number, said = message
+                waiting = self._asked.get(number)
+                if waiting is None or waiting.done():  # nobody waits any more
+                    continue
+                if isinstance(said, RunFailed):
+                    waiting.set_exception(said)
+                else:
+                    waiting.set_result(said)
+        finally:
+            for waiting in self._asked.values():
+                if not waiting.done():
+                    waiting.set_exception(_gone())
+
+
+def _gone() -> RunFailed:
+    return RunFailed(
+        "the process that draws for this one is gone", fix="look at its log, then continue with --resume"
+    )
+
+
+def _write(writer: asyncio.StreamWriter, message: Any) -> None:
+    # Between processes of one run, on a socket in a folder that only its user can enter.
+    data = pickle.dumps(message)
+    writer.write(len(data).to_bytes(LENGTH, "big") + data)
+
+
+async def _read(reader: asyncio.StreamReader) -> Any:
+    """The next message; None where the other end has hung up."""
+    try:
+        size = int.from_bytes(await reader.readexactly(LENGTH), "big")
+        return pickle.loads(await reader.readexactly(size))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None

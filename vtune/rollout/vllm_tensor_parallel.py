@@ -1,0 +1,89 @@
+"""A process of a tensor-parallel group that has no vLLM: that of the first draws for it, on its GPU too."""
+
+from vtune.models.device import release_cache
+from vtune.models.pictures import Pixels
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Completion, Request, Weights
+from vtune.rollout.stopwatch import Stopwatch
+from vtune.rollout.submission import Kept, Submissions
+from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnClient
+from vtune.rollout.vllm_senders import HandleSender
+
+KEPT = 1 << 30
+"""Bytes of pictures that stay put together, and of their patches."""
+
+Shown = tuple[tuple[int, int], bytes]
+
+
+class TensorParallelEngine:
+    """Asks the first process of its tensor-parallel group for turns, and gives its share of the weights.
+
+    Args:
+        policy: Tokens and pictures.
+        tp_group: Of this process.
+        waiting: Covered while something is drawn.
+    """
+
+    cohorts = 1
+
+    def __init__(
+        self, policy: Policy, tp_group: TensorParallelGroup, *, waiting: Stopwatch | None = None
+    ) -> None:
+        self._policy = policy
+        self._tp_group = tp_group
+        self._stopwatch = waiting or Stopwatch()
+        self._submissions = Submissions(policy)
+        self._pictures: Kept[Shown] = Kept(KEPT, lambda shown: len(shown[1]))
+        self._sender = HandleSender(policy, policy.device, tp_group)
+        self._client = TurnClient(tp_group.address)
+
+    def join(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    def leave(self, cohort: int) -> None:
+        """Nothing waits for others here."""
+
+    async def generate(self, request: Request) -> Completion:
+        """Draw one turn.
+
+        Raises:
+            RunFailed: If the group's vLLM has died.
+        """
+        with self._stopwatch.covered():
+            turn = Turn(
+                name="-".join(map(str, request.key)),
+                token_ids=self._submissions.prompt(request),
+                images=tuple([await self._pictures.of(pixels, self._made) for pixels in request.pixels]),
+                names=tuple(pixels.name for pixels in request.pixels),
+                sampling=self._submissions.sampling(request),
+            )
+            return self._submissions.completion(request, await self._client.ask(turn))
+
+    async def take(self, weights: Weights, version: int) -> None:
+        """Give this GPU's handles to the weights, in step with the first process (`VllmEngine.take`)."""
+        release_cache(self._policy.device)
+        await self._tp_group.barrier()
+        await self._tp_group.barrier()  # it wakes vLLM
+        await self._tp_group.barrier(self._sender.send(weights, None, ""))
+        release_cache(self._policy.device)
+        await self._tp_group.barrier()
+        await self._tp_group.barrier()  # it wakes the rest
+        await self._client.open()
+
+    async def rest(self) -> None:
+        """All of the group have drawn; vLLM gives back the memory of this GPU too."""
+        await self._tp_group.barrier()
+        await self._tp_group.barrier()  # it puts vLLM to sleep
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._client.close()
+        self._sender.close()
+        self._tp_group.close()
+
+    async def _made(self, pixels: Pixels) -> Shown:
+        return await self._policy.pictures.beside(self._shown, pixels)
+
+    def _shown(self, pixels: Pixels) -> Shown:
+        picture = self._policy.pictures.shown(pixels).convert("RGB")
+        return picture.size, picture.tobytes()

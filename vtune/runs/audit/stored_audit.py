@@ -1,0 +1,50 @@
+"""A stored trajectory with its audit and its place in a file: what labels and re-runs are compared with."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtune.reward.audit import AuditRow
+from vtune.reward.evidence import needs_look
+from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+Place = tuple[Path, int]
+"""A file of trajectories, and a row of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAudit:
+    """One trajectory of a file."""
+
+    place: Place
+    sample: Sample
+    trajectory: Trajectory
+    """Scored."""
+    audit: AuditRow | None
+    """None where its question needs no look."""
+
+
+def stored_audits(
+    first: Place,
+    portion: Sequence[Trajectory],
+    rows: Sequence[AuditRow],
+    samples: Mapping[str, Sample],
+    levels: EvidenceLevels,
+) -> Iterator[StoredAudit]:
+    """Each of some trajectories that stand in a row in a file, with its audit.
+
+    Args:
+        first: Place of the first of them.
+        portion: The trajectories, scored.
+        rows: The audit of those that need a look, in order.
+        samples: By id.
+        levels: Of the reward: which questions need a look.
+    """
+    audits = iter(rows)
+    file, start = first
+    for number, trajectory in enumerate(portion, start=start):
+        sample = samples[trajectory.sample_id]
+        row = next(audits) if needs_look(sample, levels) else None
+        yield StoredAudit((file, number), sample, trajectory, row)

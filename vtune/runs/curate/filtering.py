@@ -1,0 +1,166 @@
+"""The rows on their way through the filters: one look after the other, and what models say."""
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from vtune.curate.duplicates import Contamination
+from vtune.curate.filters import FILTERS
+from vtune.curate.item import Selected
+from vtune.curate.judging import ExternalKnowledge, LabelCheck
+from vtune.errors import RunFailed
+from vtune.report.progress import Steps
+from vtune.runs.curate.contamination import benchmarks_of
+from vtune.runs.curate.difficulty import check_rows, measure_all
+from vtune.runs.curate.funnel import Ledger
+from vtune.runs.curate.labels import PeopleLabels, ask_people
+from vtune.runs.curate.recipe import DataRecipe, PassRate
+from vtune.runs.curate.results import Results
+from vtune.runs.curate.review import REPLIES, check_judges, judge_all
+from vtune.runs.curate.rows import VALID, Dropped, Rows
+from vtune.runs.curate.workers import Look
+
+Paid = ExternalKnowledge | LabelCheck | PassRate
+"""Filters that cost calls of a model; what they found is kept."""
+Asking = Paid | PeopleLabels
+"""Filters whose rows wait for an answer: of a model, or of a person."""
+
+
+@dataclass(slots=True)
+class Bought:
+    """What filters that ask models have left behind."""
+
+    unscored: dict[str, int] = field(default_factory=dict)
+    """Filter -> rows that could not be judged."""
+    queue: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
+    """(source, position) -> filter -> number to keep with the row."""
+
+
+def filter_rows(
+    recipe: DataRecipe, rows: Rows, ledger: Ledger, looks: Look, reviews: Results, out: Path
+) -> Bought:
+    """Send the rows through all filters.
+
+    Rules that follow each other are one pass over the rows, together with the keys of the corpus filter
+    behind them. The first pass always runs: it finds the rows that cannot be used.
+    """
+    bought = Bought()
+    rules: list[tuple[int, Selected]] = []
+    seen: set[bytes] | None = set()
+    for column, spec in enumerate(recipe.filters, start=1):
+        part = FILTERS[spec.filter]
+        if part.rule is not None:
+            rules.append((column, spec))
+            continue
+        corpus = (column, spec) if part.corpus is not None else None
+        if rules or corpus or seen is not None:
+            _sift(rows, ledger, looks, rules, corpus, seen, recipe.seed)
+        if isinstance(spec, Asking):
+            _ask(spec, column, rows, ledger, reviews, out, bought)
+        rules, seen = [], None
+    if rules or seen is not None:
+        _sift(rows, ledger, looks, rules, None, seen, recipe.seed)
+    return bought
+
+
+def _sift(
+    rows: Rows,
+    ledger: Ledger,
+    looks: Look,
+    rules: Sequence[tuple[int, Selected]],
+    corpus: tuple[int, Selected] | None,
+    seen: set[bytes] | None,
+    seed: int,
+) -> None:
+    """One pass over what is left; with `seen`, ids that come twice are found, too."""
+    tasks = list(rows.tasks(rules, corpus))
+    names = [ledger.columns[column] for column, _ in (*rules, *([corpus] if corpus else []))]
+    places: list[tuple[str, int, str]] = []
+    entries: list[tuple[str, Any]] = []
+    with Steps(", ".join(names) or "valid", len(tasks)) as progress:
+        for found in looks(tasks):
+            source = found.part.source
+            twice = _twice(found.identities, seen)
+            for gone in found.dropped:
+                if gone.position not in twice:
+                    ledger.drop(source, gone)
+            for position, name in twice.items():
+                ledger.drop(source, Dropped(position, VALID, name, "its id has come before"))
+            for position, name, key in found.keys:
+                if position not in twice:
+                    places.append((source, position, name))
+                    entries.append((source, key))
+            ledger.concerned.update(found.concerned)
+            progress.advance()
+    if corpus is None:
+        return
+    column, spec = corpus
+    decide = FILTERS[spec.filter].corpus
+    assert decide is not None
+    if isinstance(spec, Contamination):
+        reasons = benchmarks_of(spec).contaminated(entries)
+    else:
+        rng = random.Random(f"{ledger.columns[column]} {seed}")
+        reasons = decide.decide(spec, entries, rng)
+    for number, reason in sorted(reasons.items()):
+        source, position, name = places[number]
+        ledger.drop(source, Dropped(position, column, name, reason))
+
+
+def _twice(identities: Sequence[tuple[int, str]], seen: set[bytes] | None) -> dict[int, str]:
+    """Position -> id of the rows whose id has come before."""
+    if seen is None:
+        return {}
+    twice = {}
+    for position, name in identities:
+        mark = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        if mark in seen:
+            twice[position] = name
+        seen.add(mark)
+    return twice
+
+
+def _ask(
+    spec: Asking, column: int, rows: Rows, ledger: Ledger, reviews: Results, out: Path, bought: Bought
+) -> None:
+    """Have models, or people, look at what is left."""
+    name = ledger.columns[column]
+    items = chain.from_iterable(rows.items(source) for source in rows.left)
+    left = sum(len(rows.positions(source)) for source in rows.left)
+    kept = out / "results"
+    with Steps(name, left) as progress:
+        if isinstance(spec, PassRate):
+            compared = check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
+            if compared and spec.judge is not None:
+                check_judges({name: spec.judge}, kept, pictures=False)
+            found = asyncio.run(measure_all(spec, items, kept, rows=left, progress=progress))
+        elif isinstance(spec, PeopleLabels):
+            found = ask_people(spec, items, reviews, progress=progress)
+        else:
+            asking = judge_all(spec, items, reviews, cache=kept / REPLIES, rows=left, progress=progress)
+            found = asyncio.run(asking)
+    if isinstance(spec, Paid) and len(found.unscored) > spec.max_unscored * len(found.asked):
+        raise RunFailed(
+            f"{name}: {len(found.unscored)} of {len(found.asked)} rows could not be judged, "
+            f"the limit is {spec.max_unscored:.1%}",
+            where=Counter(found.unscored.values()).most_common(1)[0][0],
+            fix="fix the model or its service, then start the same command again: nothing is asked twice",
+        )
+    ledger.concerned[column] += len(found.asked)
+    reasons = found.dropped | {place: f"not judged: {why}" for place, why in found.unscored.items()}
+    for (source, position), reason in reasons.items():
+        ledger.drop(source, Dropped(position, column, found.asked[source, position], reason))
+    for (source, position), truth in found.corrected.items():
+        rows.truths[source][position] = truth
+    for place, note in found.notes.items():
+        bought.notes.setdefault(place, {})[name] = note
+    bought.queue += found.queue
+    if found.unscored:
+        bought.unscored[name] = len(found.unscored)

@@ -1,0 +1,125 @@
+"""The identity of an evaluation: a folder is begun once, and continued by the same evaluation alone."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from vtune.config import differing_keys, dump_recipe
+from vtune.errors import RecipeError
+from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
+from vtune.report.progress import say
+from vtune.runs.agent.kinds import Kind
+from vtune.runs.agent.served import script_facts
+from vtune.runs.evaluate.judged import ungraded
+from vtune.runs.evaluate.questions import fingerprints
+from vtune.runs.evaluate.rollout_files import reopen_unscored
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
+from vtune.uses import prints as using
+
+STARTED = "started.json"
+"""What was asked, for as long as the evaluation is unfinished."""
+
+
+def asked_of(
+    suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
+) -> dict[str, Any]:
+    """All that an evaluation is known by: one that differs in it is another."""
+    return {
+        "model": model,
+        "limit": limit,
+        "engine": kind,
+        "suite": suite.model_dump(mode="json"),
+        "data": dict(prints),
+    } | _also(using(), script_facts(model))
+
+
+def _also(uses: Mapping[str, Any], script: Mapping[str, str]) -> dict[str, Any]:
+    """What few evaluations are known by."""
+    return ({"uses": uses} if uses else {}) | dict(script)
+
+
+def finished_before(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
+    """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
+    result = read_record(
+        out / "results.json",
+        "model",
+        "suite",
+        "environment",
+        fix="the evaluation wrote it; restore it",
+    )
+    before = {
+        "model": result["model"],
+        "limit": result.get("limit"),
+        "engine": result.get("engine"),
+        "suite": result["suite"],
+        "data": result["environment"]["data"],
+    } | _also(
+        result["environment"].get("uses", {}), {key: result[key] for key in ("script",) if key in result}
+    )
+    _check_same(before, asked_of(suite, model, limit, kind, fingerprints(suite)), out)
+    say(f"{out} is finished: nothing is left to do")
+    return result
+
+
+def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    check_uses(before.get("uses", {}), out)
+    before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
+    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
+    if changed:
+        raise RecipeError(
+            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
+            fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
+        )
+
+
+def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
+    """A stored suite with the keys that are younger than it, at what they meant before they were there.
+
+    Args:
+        stored: As it was written.
+        now: What it is compared with; a stored suite that has no `kind` of question is of that one.
+    """
+    try:
+        stored = {"kind": now.get("kind")} | stored
+        return EvalSuite.model_validate(stored).model_dump(mode="json")
+    except ValidationError:
+        return stored
+
+
+def check_new(out: Path) -> None:
+    """Check that a folder holds no evaluation, finished or not.
+
+    Raises:
+        RecipeError: If it does.
+    """
+    if (out / "results.json").exists():
+        raise RecipeError(
+            f"{out} holds results already", fix="choose another --out; --resume gives them back"
+        )
+    if (out / STARTED).exists():
+        raise RecipeError(
+            f"{out} holds an unfinished evaluation",
+            fix="continue it with --resume, choose another --out, or remove it",
+        )
+
+
+def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
+    """Begin a folder, or prove that it holds the first part of the same evaluation."""
+    file, written = out / STARTED, out / "suite.yaml"
+    if not resume:
+        check_new(out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(written, dump_recipe(keep_uses(suite, out)))
+        write_atomically(file, json.dumps(now, indent=2) + "\n")
+        return
+    if not file.exists():
+        raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
+    before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
+    _check_same(ungraded(before), ungraded(now), out)
+    write_atomically(written, dump_recipe(keep_uses(suite, out)))
+    reopen_unscored(out, out / "trajectories", rollouts=suite.rollouts)

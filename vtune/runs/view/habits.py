@@ -1,0 +1,80 @@
+"""What an index says beside its list: which tool errs, and which samples are always wrong."""
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LISTED = 12
+"""Samples that are named (ours)."""
+OK = "ok"
+
+
+def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
+    """How the calls of each tool ended, most errors first; None where there was no call.
+
+    Args:
+        table: Of an index, with the columns of `vtune.view.facts.FACTS`.
+
+    Returns:
+        `title`, `note`, `head` and `rows` of plain texts, as tables of a page have.
+    """
+    counted: Counter[tuple[str, str]] = Counter()
+    tools, ends = Counter[str](), Counter[str]()
+    for one in pc.value_counts(table["outcomes"]).to_pylist():
+        for outcome in (one["values"] or "").split():
+            tool, _, status = outcome.rpartition(":")
+            counted[tool, status] += one["counts"]
+            tools[tool] += one["counts"]
+            ends[status] += one["counts"]
+    if not tools:
+        return None
+    ended = [status for status, _ in ends.most_common() if status != OK]
+
+    def not_ok(tool: str) -> float:
+        return 1 - counted[tool, OK] / tools[tool]
+
+    rows = [
+        [tool, str(tools[tool]), *(_share(counted[tool, status], tools[tool]) for status in (OK, *ended))]
+        for tool in sorted(tools, key=lambda tool: (-not_ok(tool), tool))
+    ]
+    note = "of all trajectories that are kept; `call:TOOL:STATUS` finds them in the list"
+    return {"title": "calls by tool", "note": note, "head": ["tool", "calls", OK, *ended], "rows": rows}
+
+
+def by_sample(table: pa.Table) -> dict[str, Any] | None:
+    """How many samples are right always, sometimes and never, over all trajectories that are scored.
+
+    Args:
+        table: Of an index.
+
+    Returns:
+        `samples`, `always`, `sometimes`, `never`, and `rows`: the samples that are never right, those that
+        were drawn most often first, with `sample`, `source`, `scored`; None where no sample was scored
+        several times.
+    """
+    known = table.select(["sample", "source", "right"]).filter(pc.is_valid(table["right"]))
+    right = pc.cast(known["right"], pa.int64())
+    known = known.set_column(2, "right", right)
+    found = known.group_by(["sample", "source"]).aggregate([("right", "sum"), ("right", "count")]).to_pylist()
+    several = [one for one in found if one["right_count"] > 1 and one["sample"]]
+    if not several:
+        return None
+    never = [one for one in several if not one["right_sum"]]
+    always = sum(one["right_sum"] == one["right_count"] for one in several)
+    never.sort(key=lambda one: (-one["right_count"], one["sample"]))
+    return {
+        "samples": len(several),
+        "always": always,
+        "sometimes": len(several) - always - len(never),
+        "never": len(never),
+        "rows": [
+            {"sample": one["sample"], "source": one["source"], "scored": one["right_count"]}
+            for one in never[:LISTED]
+        ],
+    }
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count} ({100 * count / of:.1f} %)" if count else "0"

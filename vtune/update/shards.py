@@ -1,0 +1,116 @@
+"""The weights of a checkpoint as a plain Hugging Face folder, of which each process writes its share."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from vtune.models.policy import Policy, save_policy, stored_names
+from vtune.update.deepspeed import Trainer
+from vtune.update.lora import units
+from vtune.update.ranks import Ranks
+from vtune.update.zero import buckets
+
+WHOLE = "model.safetensors"
+"""The file of all weights, where one process writes them."""
+INDEX = "model.safetensors.index.json"
+"""Else it says which file holds which weight."""
+
+
+class Share(NamedTuple):
+    """Where a weight of the model goes."""
+
+    rank: int
+    """Of the process that writes it."""
+    stored: str
+    """Its name in the file."""
+
+
+def write_weights(folder: Path, trainer: Trainer, policy: Policy, source: str, ranks: Ranks) -> None:
+    """Write a Hugging Face folder: weights and config, tokenizer and processor from `source`.
+
+    All processes call it together. A small model goes to one file.
+
+    Args:
+        folder: Where it goes; it is there.
+        trainer: Has the weights.
+        policy: That it trains.
+        source: Folder or hub name of the model.
+        ranks: Of this process.
+    """
+    shares = shares_of(policy, trainer.rollouts, ranks)
+    # Each process takes its own share alone to the memory of its host.
+    with trainer.gathered(torch.device("cpu"), keep=lambda name: shares[name].rank == ranks.rank) as found:
+        if any(share.rank for share in shares.values()):
+            _write_share(folder, found.model, source, shares, ranks)
+        elif ranks.first:
+            save_policy(found.model, source, folder)
+
+
+def shares_of(policy: Policy, plain: Policy, ranks: Ranks) -> dict[str, Share]:
+    """The share of each weight; all processes call it together.
+
+    What is gathered at the same time goes to one process, and the next of it to the next one, so each writes
+    about as much. Where several weights are stored as one, or one as several, the first process writes all.
+
+    Args:
+        policy: That is trained.
+        plain: The same without adapters.
+        ranks: Of this process.
+    """
+    names = [[name for unit in bucket for name in unit.names] for bucket in buckets(units(policy.model))]
+    # Files call a weight what the file called it that the first process has read.
+    stored = ranks.gather(stored_names(plain.model) if ranks.first else None)[0]
+    shares: dict[str, Share] = {}
+    for number, bucket in enumerate(names):
+        rank = number % ranks.world if stored else 0
+        shares |= {name: Share(rank, stored[name] if stored else name) for name in bucket}
+    return shares
+
+
+def _write_share(folder: Path, model: Any, source: str, shares: dict[str, Share], ranks: Ranks) -> None:
+    """The file of this process; the first one writes what is not weights, and the index."""
+    count = 1 + max(share.rank for share in shares.values())
+    mine = {name: p.data for name, p in model.named_parameters() if shares[name].rank == ranks.rank}
+    path = folder / shard(ranks.rank, count)
+    # What bears such a name, transformers takes for an earlier save and removes when the first one saves.
+    hidden = path.with_name(f".{path.name}")
+    if ranks.first:
+        parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        # What is not a parameter is small, and every process has it.
+        mine |= {name: held for name, held in model.state_dict().items() if name not in parameters}
+        save_policy(model, source, folder, state_dict=dict(mine), one_file=True)
+        (folder / WHOLE).rename(hidden)
+    elif mine:
+        from safetensors.torch import save_file
+
+        held = {shares[name].stored: tensor.contiguous() for name, tensor in mine.items()}
+        save_file(held, hidden, metadata={"format": "pt"})
+    size = sum(tensor.nbytes for tensor in mine.values())
+    written = ranks.gather((_names(hidden) if mine else [], size))
+    if mine:
+        hidden.rename(path)
+    if ranks.first:
+        _write_index(folder, [names for names, _ in written[:count]], sum(size for _, size in written))
+
+
+def shard(rank: int, count: int) -> str:
+    """Name of the file of a process, where so many write one."""
+    return f"model-{rank + 1:05d}-of-{count:05d}.safetensors"
+
+
+def _names(path: Path) -> list[str]:
+    """The weights in a file."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return sorted(file.keys())
+
+
+def _write_index(folder: Path, written: Sequence[Sequence[str]], size: int) -> None:
+    """Say which file holds which weight, as transformers does, and how many bytes they are."""
+    files = {name: shard(rank, len(written)) for rank, names in enumerate(written) for name in names}
+    index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(files.items()))}
+    (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
